@@ -3,7 +3,6 @@ package publishing_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,96 +38,57 @@ func withReason(o outbox.Order) outbox.Order {
 	return o
 }
 
-// act is a kind of act, on the pair as scene prepares it.
-type act struct {
-	action string
-	scene  func(*fixture)
-	do     func(*fixture, outbox.Order) (any, error)
-	undone func(*fixture) bool // nothing of it has happened
-}
-
-// acts are all that operators do to publishers.
-var acts = []act{
-	{"publisher_pause", activePair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
-		func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
-	{"publisher_resume", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
-		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-	{"publisher_reset", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
-		func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-	{"publisher_seek", activePair,
-		func(f *fixture, o outbox.Order) (any, error) {
+// kinds are all that operators do to publishers.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
+	{Action: "publisher_pause", Scene: activePair,
+		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
+		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
+	{Action: "publisher_resume", Scene: failedPair,
+		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
+		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
+	{Action: "publisher_reset", Scene: failedPair,
+		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
+		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
+	{Action: "publisher_seek", Scene: activePair,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
 			return f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
 		},
-		func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
-	{"publisher_skip", failedPair,
-		func(f *fixture, o outbox.Order) (any, error) {
+		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
+	{Action: "publisher_skip", Scene: failedPair,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
 			return f.progress.SkipEvent(f.Ctx, withReason(o), archive, 2)
 		},
-		func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
-	{"publisher_test", activePair,
-		func(f *fixture, o outbox.Order) (any, error) {
+		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
+	{Action: "publisher_test", Scene: activePair,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
 			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
-		}, nil},
-}
-
-// ready is the act on a store of its own where it can be done.
-func (a act) ready(t *testing.T) storetest.Act {
-	f := open(t)
-	a.scene(f)
-	f.Clock.Advance(time.Minute)
-	ready := storetest.Act{Fixture: f.Fixture, Action: a.action,
-		Do:       func(o outbox.Order) (any, error) { return a.do(f, o) },
-		DoBeside: func(o outbox.Order) (any, error) { return a.do(f.beside(), o) }}
-	if a.undone != nil {
-		ready.Undone = func() bool { return a.undone(f) }
-	}
-	for _, other := range acts {
-		if other.action != a.action {
-			ready.Others = append(ready.Others, func(o outbox.Order) (any, error) { return other.do(f, o) })
-		}
-	}
-	return ready
-}
+		}},
+}}
 
 func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
 	t.Parallel()
-	for name, rule := range storetest.Rules {
-		for _, a := range acts {
-			t.Run(name+"/"+a.action, func(t *testing.T) {
-				t.Parallel()
-				rule(t, a.ready(t))
-			})
-		}
-	}
+	kinds.KeepRules(t)
 }
 
 func TestActs_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
-	for _, action := range outbox.AuditedActions() {
-		tested := slices.ContainsFunc(acts, func(a act) bool { return a.action == string(action) })
-		if action.OnPublisher() && !tested {
-			t.Errorf("no test does %s", action)
-		}
-	}
+	kinds.MustHave(t, outbox.Action.OnPublisher)
 }
 
 func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 	t.Parallel()
-	for _, a := range acts {
-		t.Run(a.action, func(t *testing.T) {
+	for _, a := range kinds.All {
+		t.Run(a.Action, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			a.scene(f)
+			a.Scene(f)
 			o := ana("")
 			o.IdempotencyKey = "k-1"
 			if _, err := f.PauseCampaign(f.Ctx, o, "c"); err != nil {
 				t.Fatal(err)
 			}
 			f.Unchanged(func() {
-				_, err := a.do(f, o)
+				_, err := a.Do(f, o)
 				refused(t, err, outbox.ErrConflict, "Idempotency-Key", string(outbox.ActPause))
 			})
 		})
@@ -414,13 +374,13 @@ func TestActs_needAReasonWhereEveryActDoes(t *testing.T) {
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	failedPair(f)
 	f.Unchanged(func() {
-		for _, a := range acts {
-			if a.action == "publisher_skip" {
+		for _, a := range kinds.All {
+			if a.Action == "publisher_skip" {
 				continue
 			}
-			_, err := a.do(f, ana(""))
+			_, err := a.Do(f, ana(""))
 			if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
-				t.Errorf("%s: the refusal is about %q", a.action, r.Field)
+				t.Errorf("%s: the refusal is about %q", a.Action, r.Field)
 			}
 		}
 	})

@@ -124,8 +124,11 @@ func TestLastAct_isOneThatTouchedTheCampaign(t *testing.T) {
 	}
 	f.Clock.Advance(time.Minute)
 	f.AppendN("new", 1)
-	f.token("0123", outbox.RoleOperator, time.Hour)
-	_, err := f.RequeueRow(f.Ctx, ana(""), "new", 1)
+	_, err := f.CreateToken(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.RequeueRow(f.Ctx, ana(""), "new", 1)
 	namesNoAct(t, err)
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
 	refused(t, err, outbox.ErrConflict, "last act: requeue many by ana 1 min ago")

@@ -16,179 +16,77 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// operation is one kind of act, on the campaign "a" as scene prepares it.
-type operation struct {
-	action string
-	scene  func(*fixture)
-	do     func(*fixture, outbox.Order) (any, error)
-	undone func(*fixture) bool // nothing of it has happened
-}
-
-func deadHead(f *fixture) { f.AppendN("a", 3); f.Kill("a") }
-
 func gap(f *fixture) {
 	f.AppendN("a", 3)
 	f.Exec(`delete from projection_apply_outbox`)
 	f.Exec(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
 }
 
-func (f *fixture) rows(status outbox.Status) int64 {
-	f.TB.Helper()
-	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
-}
-
-var rowActs = []operation{
-	{"requeue", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.Ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
-	{"requeue_many", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{CampaignID: "a"})
-		},
-		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 }},
-	{"retry", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
-	{"dead_letter", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.rows(outbox.Failed) == 1 }},
-	{"pause", func(f *fixture) { f.AppendN("a", 3) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
-		func(f *fixture) bool { return f.MustCampaign("a").Paused == nil }},
-	{"resume", func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
-		func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
-		func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
-	{"replay", gap,
-		func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
-		func(f *fixture) bool { return f.rows(outbox.Pending) == 0 }},
-	{"repair_gaps", gap,
-		// Repairing gaps is one transaction for each campaign, and one for the record.
-		func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.Ctx, o) }, nil},
-	{"skip", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.SkipEvent(f.Ctx, storetest.ToSkip(o, "a", 1), "a", 1)
-		},
-		func(f *fixture) bool { return f.rows(outbox.Dead) == 1 && f.MustCampaign("a").Skips == 0 }},
-	{"unskip", func(f *fixture) { deadHead(f); f.MustSkip("a", 1) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
-		func(f *fixture) bool { return f.MustCampaign("a").Skips == 1 }},
-	{"retry_many", func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.RetryFailed(f.Ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
-		},
-		func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
-	{"operation_start", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
-		},
-		func(f *fixture) bool { return f.Number(`select count(*) from operation_rows`) == 0 }},
-	{"operation_cancel", runningOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
-		func(f *fixture) bool {
-			return f.Number(`select count(*) from operation_rows where status = 'waiting'`) == 1
-		}},
-	{"operation_acknowledge", endedOperation,
-		func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
-		func(f *fixture) bool { return f.Operation(1).AcknowledgedAt == nil }},
-	{"run_start", deadHead,
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
-		},
-		func(f *fixture) bool { return f.Number(`select count(*) from run_scopes`) == 0 }},
-	{"run_cancel", queuedRun,
-		func(f *fixture, o outbox.Order) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
-		func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunQueued }},
-	{"run_resume", interruptedRun,
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
-		},
-		func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
-	{"token_create", func(*fixture) {},
-		func(f *fixture, o outbox.Order) (any, error) {
-			return f.CreateToken(f.Ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
-		},
-		func(f *fixture) bool { return f.Number(`select count(*) from tokens`) == 0 }},
-	{"token_revoke", func(f *fixture) { f.token("0123", outbox.RoleViewer, time.Hour) },
-		func(f *fixture, o outbox.Order) (any, error) { return f.RevokeToken(f.Ctx, o, 1) },
-		func(f *fixture) bool { return f.Number(`select count(*) from tokens where revoked_at is null`) == 1 }},
-}
-
-var ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
-
-func runningOperation(f *fixture) {
-	deadHead(f)
-	if _, err := f.Operations.Start(f.Ctx, ben, outbox.OperationOrder{Canary: true}); err != nil {
-		f.TB.Fatal(err)
-	}
-}
-
-func endedOperation(f *fixture) {
-	runningOperation(f)
-	if _, err := f.Operations.Cancel(f.Ctx, ben, 1, ""); err != nil {
-		f.TB.Fatal(err)
-	}
-}
-
-func queuedRun(f *fixture) {
-	deadHead(f)
-	if _, err := f.Runs.Start(f.Ctx, ben, enginetest.Rebuild("a"), enginetest.LoadedRuns); err != nil {
-		f.TB.Fatal(err)
-	}
-}
-
-func interruptedRun(f *fixture) {
-	queuedRun(f)
-	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "its process is gone")
-}
-
-// forEachOperation holds every kind of act to a rule.
-func forEachOperation(t *testing.T, rule func(*testing.T, storetest.Act)) {
-	for _, op := range rowActs {
-		t.Run(op.action, func(t *testing.T) {
-			t.Parallel()
-			rule(t, op.ready(t))
-		})
-	}
-}
-
-// ready is the act on a store of its own where it can be done.
-func (op operation) ready(t *testing.T) storetest.Act {
-	f := open(t)
-	op.scene(f)
-	f.Clock.Advance(time.Minute)
-	a := storetest.Act{Fixture: f.Fixture, Action: op.action,
-		Do:       func(o outbox.Order) (any, error) { return op.do(f, o) },
-		DoBeside: func(o outbox.Order) (any, error) { return op.do(f.beside(), o) }}
-	if op.undone != nil {
-		a.Undone = func() bool { return op.undone(f) }
-	}
-	for _, other := range rowActs {
-		if other.action != op.action {
-			a.Others = append(a.Others, func(o outbox.Order) (any, error) { return other.do(f, o) })
-		}
-	}
-	return a
-}
+// kinds are all that operators do in the store.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture },
+	Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
+		{Action: "requeue", Scene: (*fixture).DeadHead,
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.Ctx, o, "a", 1) },
+			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 }},
+		{Action: "requeue_many", Scene: (*fixture).DeadHead,
+			Do: func(f *fixture, o outbox.Order) (any, error) {
+				return f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{CampaignID: "a"})
+			},
+			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 }},
+		{Action: "retry", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
+			Undone: func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
+		{Action: "dead_letter", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
+			Undone: func(f *fixture) bool { return f.CountRows(outbox.Failed) == 1 }},
+		{Action: "pause", Scene: func(f *fixture) { f.AppendN("a", 3) },
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
+			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused == nil }},
+		{Action: "resume", Scene: func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
+			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
+		{Action: "replay", Scene: gap,
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
+			Undone: func(f *fixture) bool { return f.CountRows(outbox.Pending) == 0 }},
+		{Action: "skip", Scene: (*fixture).DeadHead,
+			Do: func(f *fixture, o outbox.Order) (any, error) {
+				return f.SkipEvent(f.Ctx, storetest.ToSkip(o, "a", 1), "a", 1)
+			},
+			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 && f.MustCampaign("a").Skips == 0 }},
+		{Action: "unskip", Scene: func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
+			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
+			Undone: func(f *fixture) bool { return f.MustCampaign("a").Skips == 1 }},
+		{Action: "retry_many", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+			Do: func(f *fixture, o outbox.Order) (any, error) {
+				return f.RetryFailed(f.Ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
+			},
+			Undone: func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
+		{Action: "note_errors", Scene: (*fixture).DeadHead,
+			Do: func(f *fixture, o outbox.Order) (any, error) {
+				return f.NoteGroup(f.Ctx, o, "no such thing", "the disk was full")
+			},
+			Undone: func(f *fixture) bool { return f.Number(`select count(*) from group_notes`) == 0 }},
+	}}
 
 func TestAct_leavesOneAuditRecord(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, storetest.LeavesOneRecord)
+	kinds.Keep(t, storetest.LeavesOneRecord)
 }
 
 func TestAct_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, storetest.DoesNotHappenUnrecorded)
+	kinds.Keep(t, storetest.DoesNotHappenUnrecorded)
 }
 
 func TestAct_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, storetest.IsDoneOnceByKey)
+	kinds.Keep(t, storetest.IsDoneOnceByKey)
 }
 
 func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +98,7 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	f.Unchanged(func() {
 		_, err := f.RequeueRow(f.Ctx, seen(outbox.Expected{Status: outbox.Dead}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "has changed since you looked", "status is pending, not dead", "requeue by ana 4 s ago")
-		_, err = f.RequeueRow(f.Ctx, seen(outbox.Expected{AttemptCount: ptr(8)}), "a", 1)
+		_, err = f.RequeueRow(f.Ctx, seen(outbox.Expected{AttemptCount: new(8)}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "0 failed attempts, not 8", "ana")
 		_, err = f.RetryRow(f.Ctx, seen(outbox.Expected{HeadSeq: 2}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "the head is event 1, not 2")
@@ -223,11 +121,11 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	woken := false
 	f.OnWork(func() { woken = true })
 	o := ana("mended")
-	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: ptr(8), HeadSeq: 1}
+	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: new(8), HeadSeq: 1}
 	r, err := f.RequeueRow(f.Ctx, o, "a", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +185,7 @@ func TestRequeueRow_touchesOnlyDeadRows(t *testing.T) {
 func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	others := f.beside()
 	var won atomic.Int64
 	var wg sync.WaitGroup
@@ -335,7 +233,7 @@ func TestRetryRow_makesAFailedHeadDueNowAndKeepsItsAttempts(t *testing.T) {
 func TestRetryRow_touchesOnlyAFailedHead(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	f.AppendN("b", 2)
 	f.Fail("boom", "b")
 	f.Exec(`update projection_apply_outbox set status = 'failed' where campaign_id = 'b' and seq = 2`)

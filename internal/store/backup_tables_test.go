@@ -13,6 +13,7 @@ import (
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/storetest"
+	"outboxweb/internal/tokens"
 )
 
 // rowCounts counts the rows of every table of both databases.
@@ -42,7 +43,10 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	if _, err := f.NoteGroup(f.Ctx, ana(""), "no such thing", "known"); err != nil {
 		t.Fatal(err)
 	}
-	f.token("0123", outbox.RoleOperator, 24*time.Hour)
+	scene := outbox.Order{By: outbox.Operator{Name: "scene"}}
+	if _, err := tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
 	f.Clock.Advance(2 * time.Minute)
 	f.MustSample()
 	op := f.StartOperation(outbox.OperationOrder{Canary: true})
@@ -89,11 +93,12 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	if next := r.StartOperation(outbox.OperationOrder{}); next.ID <= op.ID {
 		t.Errorf("the next operation has the number %d", next.ID)
 	}
-	if kept, err := r.TokenByHash(r.Ctx, "0123"); err != nil || kept.State(r.Clock.Now()) != "valid" {
+	known := tokens.New(r.Store)
+	if kept, err := known.TokenByHash(r.Ctx, "0123"); err != nil || kept.State(r.Clock.Now()) != "valid" {
 		t.Errorf("the token came back as %+v, %v", kept, err)
 	}
-	if next := r.token("4567", outbox.RoleViewer, time.Hour); next.ID != 2 {
-		t.Errorf("the next token has the number %d", next.ID)
+	if next, err := known.CreateToken(r.Ctx, scene, "4567", outbox.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour)); err != nil || next.ID != 2 {
+		t.Errorf("the next token has the number %d, %v", next.ID, err)
 	}
 	r.WantMarks(fmt.Sprintf("%s 1 1", ids[0]))
 	r.Sound()

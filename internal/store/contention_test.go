@@ -67,7 +67,7 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 
 func TestAct_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	forEachOperation(t, storetest.OfTwoAtOnceIsDoneOnce)
+	kinds.Keep(t, storetest.OfTwoAtOnceIsDoneOnce)
 }
 
 func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {

@@ -34,7 +34,7 @@ func TestDeadLetterRow_givesUpOnAFailingHeadUntilItIsRequeued(t *testing.T) {
 func TestDeadLetterRow_touchesOnlyAFailingHeadThatNobodyHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	f.AppendN("held", 2)
 	f.Fail("boom", "held")
 	f.Clock.Advance(time.Hour)

@@ -226,7 +226,7 @@ func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
 func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Exec(`update campaigns set pending = 1`)
 	got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")

@@ -70,7 +70,7 @@ func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
 			if err != nil || got != c.want {
 				t.Errorf("requeued %+v, %v, want %+v", got, err, c.want)
 			}
-			if left := f.rows(outbox.Dead); left != 4-c.want.Requeued {
+			if left := f.CountRows(outbox.Dead); left != 4-c.want.Requeued {
 				t.Errorf("%d rows are dead still", left)
 			}
 			if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != "requeue_many" {
@@ -84,7 +84,7 @@ func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
 func TestRequeueDead_countsARowThatIsNoHead(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	deadHead(f)
+	f.DeadHead()
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 8 where seq = 3`)
 	f.Exec(`update campaigns set dead = 2, pending = 1`)
 	got, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})

@@ -114,7 +114,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"twice":                  {scene: func(f *fixture) { f.MustSkip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
 		"when it is being tried": {scene: func(f *fixture) { f.requeue("a", 1); f.MustClaim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
 		"when it is applied":     {scene: func(f *fixture) { f.requeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
-		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: ptr(1)} },
+		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: new(1)} },
 			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
 		"when somebody applies on the request path": {scene: func(f *fixture) {
 			f.requeue("a", 1)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	// Locks, copies and ranges are PostgreSQL's own; so is what statements that
 	// several processes run at a time do to each other.
-	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent|StepOperation|TwoStores)"
+	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(30)
 		return storetest.Prepare(p)
@@ -70,5 +70,3 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
 	return around(f.Fixture.Beside(change...))
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -178,7 +178,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
 				f.TB.Errorf("the watermark is %+v: nothing was cut off", w)
 			}
-			if n := f.rows(outbox.Pending); n != 3 {
+			if n := f.CountRows(outbox.Pending); n != 3 {
 				f.TB.Errorf("%d rows, want that of the event given back at once", n)
 			}
 		},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
 )
 
 // Act is a kind of act of operators, on a store where it can be done. Rules are
@@ -29,6 +31,73 @@ type Act struct {
 	Undone func() bool
 	// Others are acts of other kinds.
 	Others []func(outbox.Order) (any, error)
+}
+
+// Kind is a kind of act, on a fixture of a package as Scene prepares it.
+type Kind[F any] struct {
+	Action string
+	Scene  func(F)
+	Do     func(F, outbox.Order) (any, error)
+	Undone func(F) bool // as Act has it
+}
+
+// Kinds are the kinds of acts of a package.
+type Kinds[F any] struct {
+	Open   func(testing.TB, ...func(*store.Options)) F
+	Base   func(F) *Fixture
+	Beside func(F) F // another process
+	All    []Kind[F]
+}
+
+// Keep holds every kind of act to a rule.
+func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Act)) {
+	for _, kind := range k.All {
+		t.Run(kind.Action, func(t *testing.T) {
+			t.Parallel()
+			rule(t, k.ready(t, kind))
+		})
+	}
+}
+
+// KeepRules holds every kind of act to every rule.
+func (k Kinds[F]) KeepRules(t *testing.T) {
+	for name, rule := range Rules {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k.Keep(t, rule)
+		})
+	}
+}
+
+// MustHave fails for every action of those that are audited and chosen of which
+// there is no kind.
+func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
+	for _, action := range outbox.AuditedActions() {
+		tested := slices.ContainsFunc(k.All, func(kind Kind[F]) bool { return kind.Action == string(action) })
+		if chosen(action) && !tested {
+			t.Errorf("no test does %s", action)
+		}
+	}
+}
+
+// ready is the act on a store of its own where it can be done.
+func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Act {
+	f := k.Open(t)
+	kind.Scene(f)
+	base := k.Base(f)
+	base.Clock.Advance(time.Minute)
+	ready := Act{Fixture: base, Action: kind.Action,
+		Do:       func(o outbox.Order) (any, error) { return kind.Do(f, o) },
+		DoBeside: func(o outbox.Order) (any, error) { return kind.Do(k.Beside(f), o) }}
+	if kind.Undone != nil {
+		ready.Undone = func() bool { return kind.Undone(f) }
+	}
+	for _, other := range k.All {
+		if other.Action != kind.Action {
+			ready.Others = append(ready.Others, func(o outbox.Order) (any, error) { return other.Do(f, o) })
+		}
+	}
+	return ready
 }
 
 // Rules test what holds for every act of operators.
@@ -185,6 +254,9 @@ func IsRefusedUnrecorded(t *testing.T, a Act) {
 func Ana(reason string) outbox.Order {
 	return outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
 }
+
+// Ben orders what is done before ana acts.
+var Ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
 // DoneActs are the records of what ana has done, newest first.
 func (f *Fixture) DoneActs() []outbox.Act {

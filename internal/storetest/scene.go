@@ -198,3 +198,12 @@ func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 	}
 	return d
 }
+
+// DeadHead lets the first of three events of campaign a die.
+func (f *Fixture) DeadHead() { f.AppendN("a", 3); f.Kill("a") }
+
+// CountRows counts the rows with a status.
+func (f *Fixture) CountRows(status outbox.Status) int64 {
+	f.TB.Helper()
+	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+}

@@ -1,4 +1,4 @@
-package store_test
+package operations_test
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 )
 
 // rowsOf lists the rows of an operation by campaign.
-func (f *fixture) rowsOf(id int64) map[string]outbox.OperationRow {
+func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
 	f.TB.Helper()
 	page, err := f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})
 	if err != nil {
@@ -24,7 +24,7 @@ func (f *fixture) rowsOf(id int64) map[string]outbox.OperationRow {
 }
 
 // applyNext applies the first rows of a campaign that is due.
-func (f *fixture) applyNext(campaign string) {
+func applyNext(f *fixture, campaign string) {
 	f.TB.Helper()
 	c := f.ClaimOne(one, 1)
 	if c.CampaignID != campaign {
@@ -41,7 +41,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	op := f.StartOperation(outbox.OperationOrder{Canary: true})
 	f.StepOperation(op.ID) // the canary
 	canary := ""
-	for id, r := range f.rowsOf(op.ID) {
+	for id, r := range rowsOf(f, op.ID) {
 		if r.Status == outbox.ResultRequeued {
 			canary = id
 		}
@@ -60,7 +60,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 		f.Drain()
 		f.StepOperation(op.ID)
 	}
-	rows := f.rowsOf(op.ID)
+	rows := rowsOf(f, op.ID)
 	if r := rows[ids[1]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "skip by scene") {
 		t.Errorf("the skipped row came to %s: %s", r.Status, r.Detail)
 	}
@@ -82,7 +82,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.Kill("a") // what keeps it from being passed over
 	op := f.StartOperation(outbox.OperationOrder{})
 	f.StepOperation(op.ID)
-	f.applyNext("a") // passes over
+	applyNext(f, "a") // passes over
 	f.StepOperation(op.ID)
 	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	c := f.ClaimOne(one, 1)
 	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
-	if r := f.rowsOf(op.ID)["a"]; r.Status != outbox.ResultFailedAgain || f.Operation(op.ID).Status != outbox.OperationStopped {
+	if r := rowsOf(f, op.ID)["a"]; r.Status != outbox.ResultFailedAgain || f.Operation(op.ID).Status != outbox.OperationStopped {
 		t.Errorf("the row came to %s: %s", r.Status, r.Detail)
 	}
 	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead {

@@ -1,4 +1,4 @@
-package store_test
+package tokens_test
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 )
 
 // token makes a token that is valid for a while.
-func (f *fixture) token(hash string, role outbox.Role, valid time.Duration) outbox.Token {
+func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
 	f.TB.Helper()
 	token, err := f.CreateToken(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
 	if err != nil {
@@ -79,7 +79,7 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 		_, err := f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))
 		refused(t, err, outbox.ErrInvalid, c.text)
 	}
-	f.token("h-1", outbox.RoleViewer, hour)
+	token(f, "h-1", outbox.RoleViewer, hour)
 	if _, err := f.CreateToken(f.Ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.Clock.Now().Add(hour)); err == nil {
 		t.Error("two tokens have one hash")
 	}
@@ -91,10 +91,10 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.token("h-1", outbox.RoleViewer, time.Hour)
-	f.token("h-2", outbox.RoleViewer, time.Minute)
-	f.token("h-3", outbox.RoleViewer, time.Hour)
-	f.token("h-4", outbox.RoleViewer, time.Hour)
+	token(f, "h-1", outbox.RoleViewer, time.Hour)
+	token(f, "h-2", outbox.RoleViewer, time.Minute)
+	token(f, "h-3", outbox.RoleViewer, time.Hour)
+	token(f, "h-4", outbox.RoleViewer, time.Hour)
 	if _, err := f.RevokeToken(f.Ctx, ana(""), 4); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.token("h-1", outbox.RoleViewer, time.Hour)
+	token(f, "h-1", outbox.RoleViewer, time.Hour)
 	use := func() (noted time.Time, took time.Duration) {
 		t.Helper()
 		token, err := f.TokenByHash(f.Ctx, "h-1")
@@ -162,7 +162,7 @@ func TestTokens_areNoActsOnACampaign(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	f.MustPause("a")
-	f.token("0123", outbox.RoleViewer, time.Hour)
+	token(f, "0123", outbox.RoleViewer, time.Hour)
 	_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
 	refused(t, err, outbox.ErrConflict, "last act: pause by scene")
 }

@@ -1,4 +1,4 @@
-package worker_test
+package operations_test
 
 import (
 	"context"

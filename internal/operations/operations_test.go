@@ -1,4 +1,4 @@
-package store_test
+package operations_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
 
@@ -52,9 +52,9 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
 	f.Unchanged(func() {
-		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(3))})
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: new(int64(3))})
 		refused(t, err, outbox.ErrConflict, "changed since you looked", "2 dead rows are selected now, not 3")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: ptr(int64(2))})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: new(int64(2))})
 		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
 		refused(t, err, outbox.ErrConflict, "nothing to requeue")
@@ -67,11 +67,11 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	})
 	f.AppendN("a-00", 103)
 	f.Unchanged(func() {
-		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(4))})
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
 	// Events keep coming; a few more are no other act.
-	f.StartOperation(outbox.OperationOrder{ExpectedRows: ptr(int64(2)), ExpectedReleased: ptr(int64(100))})
+	f.StartOperation(outbox.OperationOrder{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(100))})
 }
 
 func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
@@ -150,7 +150,7 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 20)
 	var starts sync.WaitGroup
-	for _, s := range []*fixture{f, f.beside(), f.beside()} {
+	for _, s := range []*fixture{f, f.Beside(), f.Beside()} {
 		starts.Go(func() {
 			if _, err := s.Operations.Start(s.Ctx, ana(""), outbox.OperationOrder{}); err != nil {
 				refused(t, err, outbox.ErrConflict)
@@ -205,7 +205,7 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 		refused(t, err, outbox.ErrConflict, "is done already")
 	})
 	f.Clock.Advance(2 * time.Second)
-	summary, err := f.beside().Summary(f.Ctx)
+	summary, err := f.Beside().Summary(f.Ctx)
 	if want := (outbox.OperationCounts{Unacknowledged: 1}); err != nil || summary.Operations != want {
 		t.Errorf("summary says %+v, %v, want %+v", summary.Operations, err, want)
 	}
@@ -256,8 +256,8 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	}{
 		{outbox.OperationFilter{Limit: 2}, []int64{3, 2, 1}},
 		{outbox.OperationFilter{Status: outbox.OperationCancelled}, []int64{2}},
-		{outbox.OperationFilter{Acknowledged: ptr(false), Limit: 1}, []int64{3, 1}},
-		{outbox.OperationFilter{Acknowledged: ptr(true)}, []int64{2}},
+		{outbox.OperationFilter{Acknowledged: new(false), Limit: 1}, []int64{3, 1}},
+		{outbox.OperationFilter{Acknowledged: new(true)}, []int64{2}},
 	} {
 		if got := ids(c.filter); !slices.Equal(got, c.want) {
 			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
@@ -337,7 +337,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	f.Killed("a", 2)
 	op := f.StartOperation(outbox.OperationOrder{})
 	f.Clock.Advance(time.Second)
-	if _, err := f.RequeueRow(f.Ctx, ben, "a-01", 1); err != nil {
+	if _, err := f.RequeueRow(f.Ctx, storetest.Ben, "a-01", 1); err != nil {
 		t.Fatal(err)
 	}
 	f.Fail("no such thing", "a-01")
@@ -356,7 +356,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
 	op := f.StartOperation(outbox.OperationOrder{})
-	other := f.beside()
+	other := f.Beside()
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, storetest.EveryCampaign} {
 		if _, err := holder.Exec(f.Ctx, statement); err != nil {
@@ -383,6 +383,20 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	}
 }
 
+// startedBeside starts an operation on everything while somebody else's
+// transaction has rows that it wants, and commits that one once it waits.
+func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error) {
+	f.TB.Helper()
+	var starting sync.WaitGroup
+	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{}) })
+	f.AwaitLockWaits(1)
+	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
+		f.TB.Fatal(err)
+	}
+	starting.Wait()
+	return op, err
+}
+
 // Somebody takes a row after it was chosen and before it is frozen.
 func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -396,18 +410,8 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 			t.Fatal(err)
 		}
 	}
-	var op outbox.Operation
-	started := make(chan error, 1)
-	go func() {
-		var err error
-		op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
-		started <- err
-	}()
-	f.AwaitLockWaits(1)
-	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-started; err != nil {
+	op, err := startedBeside(f, holder)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if d := f.Operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
@@ -428,16 +432,8 @@ values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 			t.Fatal(err)
 		}
 	}
-	started := make(chan error, 1)
-	go func() {
-		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
-		started <- err
-	}()
-	f.AwaitLockWaits(1)
-	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, <-started, outbox.ErrConflict, "nothing to requeue")
+	_, err := startedBeside(f, holder)
+	refused(t, err, outbox.ErrConflict, "nothing to requeue")
 	if n := f.Number(`select count(*) from operations`); n != 0 {
 		t.Errorf("%d operations of no row are left, which nothing would ever end", n)
 	}
@@ -474,47 +470,4 @@ func TestOperation_auditSaysWhatItChose(t *testing.T) {
 	if err := json.Unmarshal(acts[0].After, &after); err != nil || after.OperationID != op.ID || after.Rows != 2 || after.Released != 4 {
 		t.Errorf("the audit record says %s, %v", acts[0].After, err)
 	}
-}
-
-// useOperations calls everything about operations, for the tests of plans.
-func (f *fixture) useOperations(must func(...error)) {
-	f.Exec(`update campaigns set due_at = null`)
-	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
-	must(err)
-	ids := f.Killed("op", 4)
-	named := func(i int) outbox.OperationOrder {
-		return outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
-	}
-	end := func(id int64) {
-		f.StepOperation(id)
-		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), id, "")
-		must(err)
-	}
-	_, err = f.Operations.Running(f.Ctx)
-	must(err)
-	failing := f.StartOperation(named(0))
-	f.StepOperation(failing.ID)
-	f.Fail("no such thing", ids[0])
-	f.Operation(failing.ID)
-	end(failing.ID)
-	stuck := f.StartOperation(named(1))
-	f.StepOperation(stuck.ID)
-	c := f.ClaimOne(one, 3)
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no such thing")})
-	end(stuck.ID)
-	f.MustPause(ids[1])
-	changed := f.StartOperation(named(2))
-	_, err = f.RequeueRow(f.Ctx, ana(""), ids[2], 1)
-	must(err)
-	end(changed.ID)
-	cancelled := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
-	_, err = f.Operations.Cancel(f.Ctx, ana(""), cancelled.ID, "")
-	must(err)
-	_, err = f.Operations.List(f.Ctx, outbox.OperationFilter{})
-	must(err)
-	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{})
-	must(err)
-	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
-	must(err)
 }

@@ -1,0 +1,50 @@
+package operations_test
+
+import (
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
+)
+
+// kinds are all that operators do to operations.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
+	{Action: "operation_start", Scene: (*fixture).DeadHead,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
+			return f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
+		},
+		Undone: func(f *fixture) bool { return f.Number(`select count(*) from operation_rows`) == 0 }},
+	{Action: "operation_cancel", Scene: runningOperation,
+		Do: func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
+		Undone: func(f *fixture) bool {
+			return f.Number(`select count(*) from operation_rows where status = 'waiting'`) == 1
+		}},
+	{Action: "operation_acknowledge", Scene: endedOperation,
+		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
+		Undone: func(f *fixture) bool { return f.Operation(1).AcknowledgedAt == nil }},
+}}
+
+func runningOperation(f *fixture) {
+	f.DeadHead()
+	if _, err := f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationOrder{Canary: true}); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func endedOperation(f *fixture) {
+	runningOperation(f)
+	if _, err := f.Operations.Cancel(f.Ctx, storetest.Ben, 1, ""); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+	t.Parallel()
+	kinds.KeepRules(t)
+}
+
+func TestActs_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "operation_") })
+}

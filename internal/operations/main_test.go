@@ -1,0 +1,25 @@
+package operations_test
+
+import (
+	"os"
+	"testing"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/storetest"
+)
+
+// differs names what several processes do to each other.
+const differs = "^Test(Postgres|Operation_runs|StepOperation)"
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
+
+// fixture is a store with its rooms, without a worker on them.
+type fixture = enginetest.Rooms
+
+var open = enginetest.OpenRooms
+
+var (
+	ana     = storetest.Ana
+	refused = storetest.Refused
+	one     = storetest.One
+)

@@ -1,0 +1,65 @@
+package runs_test
+
+import (
+	"strings"
+	"testing"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
+)
+
+// kinds are all that operators do to runs, and to projections.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
+	{Action: "run_start", Scene: (*fixture).DeadHead,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
+		},
+		Undone: func(f *fixture) bool { return f.Number(`select count(*) from run_scopes`) == 0 }},
+	{Action: "run_cancel", Scene: queuedRun,
+		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
+		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunQueued }},
+	{Action: "run_resume", Scene: interruptedRun,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
+		},
+		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
+	// What is held is written to the projections before the record is.
+	{Action: "projection_pause", Scene: (*fixture).DeadHead,
+		Do: func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.PauseProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
+		}},
+	{Action: "projection_resume", Scene: func(f *fixture) {
+		f.DeadHead()
+		if _, err := f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns); err != nil {
+			f.TB.Fatal(err)
+		}
+	},
+		Do: func(f *fixture, o outbox.Order) (any, error) {
+			return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
+		}},
+}}
+
+func queuedRun(f *fixture) {
+	f.DeadHead()
+	if _, err := f.Runs.Start(f.Ctx, storetest.Ben, enginetest.Rebuild("a"), enginetest.LoadedRuns); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func interruptedRun(f *fixture) {
+	queuedRun(f)
+	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "its process is gone")
+}
+
+func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+	t.Parallel()
+	kinds.KeepRules(t)
+}
+
+func TestActs_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	kinds.MustHave(t, func(a outbox.Action) bool {
+		return strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")
+	})
+}

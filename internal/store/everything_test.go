@@ -1,0 +1,534 @@
+package store_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"time"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/maintenance"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/publishing"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// useOperations calls everything about operations, for the tests of plans.
+func (f *fixture) useOperations(must func(...error)) {
+	f.Exec(`update campaigns set due_at = null`)
+	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
+	must(err)
+	ids := f.Killed("op", 4)
+	named := func(i int) outbox.OperationOrder {
+		return outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
+	}
+	end := func(id int64) {
+		f.StepOperation(id)
+		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), id, "")
+		must(err)
+	}
+	_, err = f.Operations.Running(f.Ctx)
+	must(err)
+	failing := f.StartOperation(named(0))
+	f.StepOperation(failing.ID)
+	f.Fail("no such thing", ids[0])
+	f.Operation(failing.ID)
+	end(failing.ID)
+	stuck := f.StartOperation(named(1))
+	f.StepOperation(stuck.ID)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no such thing")})
+	end(stuck.ID)
+	f.MustPause(ids[1])
+	changed := f.StartOperation(named(2))
+	_, err = f.RequeueRow(f.Ctx, ana(""), ids[2], 1)
+	must(err)
+	end(changed.ID)
+	cancelled := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
+	_, err = f.Operations.Cancel(f.Ctx, ana(""), cancelled.ID, "")
+	must(err)
+	_, err = f.Operations.List(f.Ctx, outbox.OperationFilter{})
+	must(err)
+	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{})
+	must(err)
+	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
+	must(err)
+}
+
+// everything calls every method of the store that has statements of its own,
+// so that each has been prepared.
+func (f *fixture) everything() {
+	f.TB.Helper()
+	must := func(errs ...error) {
+		f.TB.Helper()
+		for _, err := range errs {
+			if err != nil {
+				f.TB.Fatal(err)
+			}
+		}
+	}
+	publishers := publishing.NewProgress(f.Store)
+	f.useWorker(must)
+	f.useActs(must)
+	f.useReads(must)
+	f.useOperations(must)
+	f.useRuns(must)
+	f.useSwaps(must)
+	f.usePublishers(publishers, must)
+	f.useConditions(must)
+	f.useTokens(must)
+	_, err := f.ActsRemovedBefore(f.Ctx)
+	must(err)
+	_, err = f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour))
+	must(err)
+	_, err = f.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
+	must(err)
+}
+
+// useTokens makes a token, uses it and takes it back.
+func (f *fixture) useTokens(must func(...error)) {
+	_, err := f.CreateToken(f.Ctx, ana(""), "0123", outbox.RoleViewer, "deploy", f.Clock.Now().Add(time.Hour))
+	must(err)
+	token, err := f.TokenByHash(f.Ctx, "0123")
+	must(err)
+	f.NoteTokenUse(f.Ctx, token)
+	_, err = f.RevokeToken(f.Ctx, ana(""), token.ID)
+	must(err)
+	_, err = f.List(f.Ctx)
+	must(err)
+}
+
+// usePublishers delivers for publishers, acts on them and asks for them.
+func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...error)) {
+	scenes, all := outbox.PairName{Topic: "scenes", Publisher: "archive"}, outbox.PairName{Topic: "all", Publisher: "a"}
+	definitions := []outbox.PublisherDefinition{{PairName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
+		{PairName: all, Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}}
+	must(publishers.Register(f.Ctx, definitions), publishers.Register(f.Ctx, definitions[:1]))
+	last := f.MustAppend(storetest.Event("c", "scene.a"), storetest.Event("c", "scene.b"))[1].Position
+	l, _, err := publishers.Claim(f.Ctx, "one", scenes, lease)
+	must(err)
+	_, err = publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 1, LastDelivered: 1, Delivered: 1, Lease: lease})
+	must(err)
+	_, err = publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})
+	must(err)
+	_, err = publishers.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease)
+	must(err)
+	failure := publishing.Failure{Kind: outbox.EventError, Message: "x", Position: last}
+	_, err = publishers.Fail(f.Ctx, l, failure)
+	must(err)
+	_, err = publishers.Reset(f.Ctx, ana(""), scenes)
+	must(err)
+	_, err = publishers.Fail(f.Ctx, l, failure)
+	must(err)
+	_, err = publishers.States(f.Ctx, "two", []outbox.PairName{scenes})
+	must(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
+	_, err = publishers.Acts(f.Ctx, scenes)
+	must(err)
+	_, err = f.ActsOn(f.Ctx, outbox.PublisherTarget(scenes), 10)
+	must(err)
+	_, err = publishers.Publishers(f.Ctx)
+	must(err)
+	_, err = publishers.Publisher(f.Ctx, scenes)
+	must(err)
+	_, err = publishers.SkipEvent(f.Ctx, ana("x"), scenes, last)
+	must(err)
+	_, err = publishers.Pause(f.Ctx, ana(""), scenes)
+	must(err)
+	_, err = publishers.Pause(f.Ctx, ana(""), scenes)
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = publishers.Resume(f.Ctx, ana(""), scenes)
+	must(err)
+	_, err = publishers.PreviewSeek(f.Ctx, scenes, outbox.SeekTarget{Time: began})
+	must(err)
+	_, err = publishers.Seek(f.Ctx, ana(""), scenes, outbox.SeekTarget{Beginning: true}, nil)
+	must(err)
+	o := ana("")
+	o.IdempotencyKey = "test"
+	_, err = publishers.AdmitTest(f.Ctx, o, scenes)
+	must(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: scenes}))
+	f.Clock.Advance(2 * time.Minute)
+	must(f.Sample(f.Ctx))
+	_, err = publishers.History(f.Ctx, scenes, outbox.SpanHour)
+	must(err)
+	_, err = f.JournalID(f.Ctx)
+	must(err)
+}
+
+// useConditions has a condition look every way there is.
+func (f *fixture) useConditions(must func(...error)) {
+	e := storetest.Tagged("conditional", "seat.taken", "seat", "1", "show", "x")
+	e.EventID = "e-1"
+	f.MustAppend(e)
+	_, err := f.unless(e, 0, item("x"))
+	must(err)
+	e.EventID = ""
+	for range 50 { // more than are looked at without counting
+		f.MustAppend(e)
+	}
+	_, err = f.unless(e, 1, item("other"), item("", "seat", "1", "show", "y"), item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
+		item("", "campaign_id", "conditional", "actor_id", "p"), item("", "entity_id", "e"))
+	must(err)
+	_, err = f.unless(e, 0, item("seat.taken"))
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = f.Position(f.Ctx)
+	must(err)
+	_, err = f.Check(f.Ctx, storetest.Quiet)
+	must(err)
+}
+
+// statementsOf lists what a Scratch has prepared, on PostgreSQL, for the live
+// tables.
+func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
+	if !f.Database.Dialect.TempTables {
+		return nil // a session of the store runs them
+	}
+	for _, query := range c.Prepared() {
+		if strings.Contains(query, "projection_") || strings.Contains(query, "failures") || strings.Contains(query, "watermark_skips") {
+			all = append(all, store.Statement{Database: "projections", Query: query, Writes: true})
+		}
+	}
+	return all
+}
+
+// useSwaps claims a campaign for a run and swaps its rows, as often as the
+// statements of both sides need.
+func (f *fixture) useSwaps(must func(...error)) {
+	f.AppendN("run", 3)
+	p := storetest.Tally()
+	must(f.Install(f.Ctx, []readmodel.Projection{p}))
+	f.Exec(`update campaigns set due_at = null where campaign_id <> 'run'`)
+	f.ClaimOne(one, 2)
+	claims := f.ClaimedForRun("run")
+	_, err := f.RenewForRun(f.Ctx, run, claims, lease)
+	must(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
+	defer f.MustPause("run")
+	defer func() { f.ReleaseFromRun(claims...) }()
+	if _, proxied := f.Proxied(); proxied { // where there is no Scratch
+		return
+	}
+	c := f.OpenTally()
+	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
+	must(err)
+	f.FoldTally(c, "run", 1, 3, "x")
+	plan := storetest.PlanFor(claims[0])
+	plan.Watermark = &readmodel.NewWatermark{Passed: map[int64]int64{0: 1}}
+	plan.Projections[0].State = outbox.CursorQuarantined
+	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *storetest.Failure("boom"), EventType: "counted", Attempts: 1}
+	f.MustSwap(c, plan)
+	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &readmodel.NewWatermark{}, outbox.CursorLive, nil
+	f.MustSwap(c, plan)
+	f.swaps = statementsOf(f, c)
+	must(c.Clear(f.Ctx, "run"), c.Clear(f.Ctx, ""), c.Close())
+}
+
+func (f *fixture) useWorker(must func(...error)) {
+	known := storetest.Event("known", "counted")
+	known.EventID = "e-1"
+	f.MustAppend(known)
+	f.MustAppend(known)
+	f.AppendTogether([]store.Append{{Events: []outbox.Event{storetest.Event("known", "counted")}}, {Events: []outbox.Event{{CampaignID: "known", EventType: "x", Seq: 99, Payload: []byte("{}")}}}})
+	f.Drain()
+	f.AppendN("dead", 3)
+	f.Kill("dead")
+	f.AppendN("crashing", 3)
+	for range 4 {
+		for _, c := range f.MustClaim(one, 2) {
+			must(f.Renew(f.Ctx, one, []store.Claim{c}, lease))
+		}
+		f.Clock.Advance(lease)
+	}
+	f.MustPause("crashing")
+	f.AppendN("given back", 5)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.LoseRows("given back", "seq = 3")
+	f.MustPause("given back")
+	f.AppendN("holed", 4)
+	f.Exec(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
+	f.Exec(`update campaigns set pending = 3 where campaign_id = 'holed'`)
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 9), Applied: 0})
+	f.MustPause("holed")
+	f.AppendN("counted", 1)
+	for range 3 {
+		f.crash(one, 9)
+	}
+	f.NoClaim(one)
+	f.MustPause("counted")
+	f.AppendN("inline", 1)
+	inline, _, err := f.ClaimInline(f.Ctx, one, "inline", store.ClaimLimits{Rows: 10, Lease: lease})
+	must(err)
+	f.MustSettle(one, store.Result{Claim: inline})
+	f.LoseRows("inline", "seq = 1")
+	must(f.EnqueueMissing(f.Ctx, "inline"))
+	f.MustPause("inline")
+	f.AppendN("expired", 2)
+	f.ClaimOne(one, 1)
+	f.Clock.Advance(lease)
+	_, err = f.ReconcileCampaign(f.Ctx, "expired")
+	must(err, f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
+		f.RegisterEventTypes(f.Ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
+		f.Install(f.Ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
+	e, err := f.Event(f.Ctx, "dead", 1)
+	must(err)
+	f.useHolds(must)
+	must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		must(tx.Savepoint(), tx.Failed("p", &e, *storetest.Failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
+		_, err := tx.SetAside("dead")
+		must(tx.Resolve("dead", 1))
+		return err
+	}))
+	_, _, err = f.UntilDue(f.Ctx, outbox.Scope{})
+	must(err, f.EndLeases(f.Ctx, "nobody"))
+}
+
+// useHolds pauses a projection and resumes it, everywhere and for a campaign.
+func (f *fixture) useHolds(must func(...error)) {
+	loaded := []outbox.ProjectionInfo{{Name: "p"}}
+	for _, campaign := range []string{"known", ""} {
+		_, err := f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
+		must(err)
+		_, err = f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
+		refused(f.TB, err, outbox.ErrConflict)
+		must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+			w, err := tx.Watermark("known")
+			must(err)
+			_, err = tx.Hold("known", w, nil)
+			return err
+		}))
+		_, err = f.Runs.ResumeProjection(f.Ctx, ana(""), "p", campaign, loaded)
+		must(err)
+	}
+	f.ExecProjections(`update projection_cursors set state = 'behind' where projection = 'p' and campaign_id = 'known'`)
+	_, err := f.Runs.Behind(f.Ctx)
+	must(err)
+	_, err = f.Reconcile(f.Ctx)
+	must(err)
+	f.ExecProjections(`update projection_cursors set state = 'live' where projection = 'p' and campaign_id = 'known'`)
+	for _, r := range f.ActiveRuns() {
+		_, err := f.Runs.Cancel(f.Ctx, ana(""), r.ID)
+		must(err)
+	}
+}
+
+func (f *fixture) useActs(must func(...error)) {
+	o := ana("")
+	o.IdempotencyKey, o.Expected = "k", &outbox.Expected{Status: outbox.Dead}
+	_, err := f.RequeueRow(f.Ctx, o, "dead", 1)
+	must(err)
+	_, err = f.RequeueRow(f.Ctx, ana(""), "dead", 1)
+	refused(f.TB, err, outbox.ErrConflict)
+	f.MustPause("dead")
+	f.AppendN("failed", 2)
+	f.Exec(`update campaigns set due_at = null where campaign_id <> 'failed'`)
+	f.Fail("boom", "failed")
+	_, err = f.RetryRow(f.Ctx, ana(""), "failed", 1)
+	must(err)
+	f.Fail("boom", "failed")
+	for _, filter := range []outbox.RequeueFilter{{}, {CampaignID: "failed"}} {
+		_, err = f.RequeueDead(f.Ctx, ana(""), filter)
+		must(err)
+	}
+	_, err = f.ReplayCampaign(f.Ctx, ana(""), "given back")
+	must(err)
+	_, err = f.RepairGaps(f.Ctx, ana(""))
+	must(err)
+	_, err = f.ResumeCampaign(f.Ctx, ana(""), "given back")
+	must(err)
+	_, err = f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{})
+	must(err)
+	f.Exec(`update campaigns set due_at = null`)
+	f.AppendN("noted", 1)
+	f.Fail("boom", "noted")
+	for _, note := range []string{"known", ""} {
+		_, err = f.NoteGroup(f.Ctx, ana(""), "boom", note)
+		must(err)
+	}
+	f.Exec(`update campaigns set due_at = null`)
+	f.AppendN("skipped", 2)
+	f.Kill("skipped")
+	f.MustSkip("skipped", 1)
+	passed := f.ClaimOne(one, 1)
+	f.MustApply(passed, 1)
+	f.MustSettle(one, store.Result{Claim: passed, Applied: 1})
+	f.MustPause("skipped")
+	_, err = f.UnskipEvent(f.Ctx, ana(""), "skipped", 1)
+	must(err)
+	_, err = f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "skipped"})
+	must(err)
+	// A mark where the watermark stands is looked up in the ledger.
+	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('skipped', 0, 1, 1)`)
+	_, err = f.ReplayCampaign(f.Ctx, ana(""), "skipped")
+	must(err)
+	f.ExecProjections(`delete from watermark_skips`)
+}
+
+func (f *fixture) useReads(must func(...error)) {
+	for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
+		_, err := f.Rows(f.Ctx, outbox.RowFilter{Status: status})
+		must(err)
+		_, err = f.Rows(f.Ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"})
+		must(err)
+	}
+	f.useLists(must)
+	f.MustRow("dead", 1)
+	_, err := f.Events(f.Ctx, "dead", 0, 0)
+	must(err)
+	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		_, _, err = f.Document(f.Ctx, "dead", 1, part)
+		must(err)
+	}
+	f.MustAppend(outbox.Event{CampaignID: "known", EventType: "counted", CausationID: "e-1", Payload: []byte("{}")})
+	_, err = f.EventWithin(f.Ctx, "known", f.MustCampaign("known").HighWaterSeq, 0)
+	must(err)
+	_, err = f.EventLines(f.Ctx, "dead", 1, 3)
+	must(err)
+	_, err = f.EventHistory(f.Ctx, "dead", 1)
+	must(err)
+	p := []outbox.ProjectionInfo{{Name: "p"}}
+	_, err = f.Runs.HeldCursors(f.Ctx, "dead", p)
+	must(err)
+	_, err = f.Runs.Cursors(f.Ctx, "dead", p)
+	must(err)
+	f.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
+	_, err = f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p)
+	must(err)
+	f.ExecProjections(`delete from projection_cursors`)
+	_, err = f.Failure(f.Ctx, 99)
+	refused(f.TB, err, outbox.ErrNotFound)
+	_, err = f.Blocked(f.Ctx, 0)
+	must(err)
+	_, err = f.Paused(f.Ctx, 0)
+	must(err)
+	_, err = f.ErrorGroups(f.Ctx)
+	must(err)
+	f.Clock.Advance(2 * time.Minute)
+	must(f.Sample(f.Ctx))
+	_, err = f.History(f.Ctx, outbox.SpanHour)
+	must(err)
+	_, err = f.CampaignHistory(f.Ctx, "dead", f.Clock.Now())
+	must(err)
+	_, err = f.Summary(f.Ctx)
+	must(err)
+	_, err = f.Instances(f.Ctx)
+	must(err)
+	_, err = f.Rehearsals(f.Ctx)
+	must(err)
+	_, err = f.EventsFrom(f.Ctx, 0, 10)
+	must(err)
+	_, err = f.OutstandingCampaigns(f.Ctx, "", 10)
+	must(err)
+	_, err = f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "p"}})
+	must(err)
+	_, err = f.Databases(f.Ctx)
+	must(err)
+	_, err = f.ActOfKey(f.Ctx, "k")
+	must(err)
+	_, _, err = f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
+	must(err)
+	f.MustFindGaps()
+	_, err = f.Check(f.Ctx, storetest.Quiet)
+	must(err)
+	f.Ready(f.Ctx)
+}
+
+func (f *fixture) useRuns(must func(...error)) {
+	_, err := f.Runs.Prune(f.Ctx)
+	must(err)
+	cancelled, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
+	must(err)
+	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	refused(f.TB, err, outbox.ErrConflict)
+	_, err = f.Runs.Preview(f.Ctx, enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
+	must(err)
+	_, err = f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns)
+	must(err)
+	l := f.ClaimRun(one)
+	_, err = f.Runs.Scope(f.Ctx, l, "", 10)
+	must(err)
+	_, err = f.Runs.Cancel(f.Ctx, ana(""), cancelled.ID)
+	must(err)
+	f.FinishRun(l, outbox.RunCancelled, "")
+	run, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	must(err)
+	l = f.ClaimRun(one)
+	_, err = f.Runs.Scope(f.Ctx, l, "", 10)
+	must(err)
+	known := outbox.RunResult{CampaignID: "known", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1,
+		Projections: []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}}
+	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
+	must(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
+	_, err = f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom")
+	must(err)
+	_, err = f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns)
+	must(err)
+	_, err = f.Runs.Active(f.Ctx)
+	must(err)
+	_, err = f.Runs.Tallies(f.Ctx)
+	must(err)
+	for _, cursor := range []string{"", ">", "<"} {
+		page := func(name string) string {
+			if cursor == "" {
+				return ""
+			}
+			return base64.RawURLEncoding.EncodeToString([]byte(cursor + name))
+		}
+		_, err = f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: page("runs")})
+		must(err)
+		_, err = f.Runs.Log(f.Ctx, run.ID, page("run-log"), 0)
+		must(err)
+		_, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Cursor: page("run-results")})
+		must(err)
+		_, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeMatch, Cursor: page("run-results-match")})
+		must(err)
+	}
+	_, err = f.Runs.ResultOf(f.Ctx, run.ID, "known")
+	must(err)
+	_, err = f.Verifications(f.Ctx, "known")
+	must(err)
+	_, err = f.Drifted(f.Ctx, 0)
+	must(err)
+	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
+	must(err)
+}
+
+// useLists walks every list in both directions, and has each counted.
+func (f *fixture) useLists(must func(...error)) {
+	for _, reverse := range []bool{false, true} {
+		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
+			_, err := f.Rows(f.Ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1})
+			must(err)
+			_, err = f.Rows(f.Ctx, outbox.RowFilter{Status: status, EventType: "counted", Limit: 1, Reverse: reverse, Cursor: lastPage(status, reverse)})
+			must(err)
+		}
+		_, err := f.Rows(f.Ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse})
+		must(err)
+		for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
+			must(err)
+		}
+		for _, failures := range []outbox.FailureFilter{{}, {Status: outbox.FailureOpen}, {CampaignID: "dead"}} {
+			failures.Limit, failures.Cursor = 1, map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<failures"))}[reverse]
+			_, err := f.Failures(f.Ctx, failures)
+			must(err)
+		}
+		cursors := outbox.CursorFilter{Projection: "p", Cursor: map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<cursors"))}[reverse]}
+		_, err = f.Runs.ProjectionCursors(f.Ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
+		must(err)
+		for _, campaign := range []string{"", "dead"} {
+			_, err := f.Acts(f.Ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			must(err)
+			_, err = f.Acts(f.Ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
+			must(err)
+		}
+	}
+}
+
+// lastPage is the cursor of the last page of a list of rows.
+func lastPage(status outbox.Status, reverse bool) string {
+	name := map[bool]string{false: "seq", true: "due"}[status == outbox.Dead || status == outbox.Failed]
+	return base64.RawURLEncoding.EncodeToString([]byte("<" + name + map[bool]string{false: "+", true: "-"}[reverse]))
+}

@@ -1,0 +1,30 @@
+package tokens_test
+
+import (
+	"os"
+	"testing"
+
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+	"outboxweb/internal/tokens"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+
+// fixture is a store and the tokens in it.
+type fixture struct {
+	*storetest.Fixture
+	*tokens.Tokens
+}
+
+func open(tb testing.TB, change ...func(*store.Options)) *fixture {
+	tb.Helper()
+	return around(storetest.Open(tb, change...))
+}
+
+func around(f *storetest.Fixture) *fixture { return &fixture{f, tokens.New(f.Store)} }
+
+var (
+	ana     = storetest.Ana
+	refused = storetest.Refused
+)
