@@ -228,6 +228,17 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 	return b
 }
 
+// OpenPaused is an engine with a ledger and a tally, which has seen three events of
+// campaign a and is paused for it.
+func OpenPaused(tb testing.TB) *Engine {
+	tb.Helper()
+	b := Open(tb, Define(tb, Ledger, Tally))
+	b.MustAppend(tb, Notes("a", 3)...)
+	b.Drain(tb)
+	b.MustPause(tb, "tally", "a")
+	return b
+}
+
 // Beside is another process on the same databases.
 func (b *Engine) Beside(tb testing.TB, options ...Option) *Engine {
 	tb.Helper()

@@ -70,10 +70,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.Drain(t)
-	b.MustPause(t, "tally", "a")
+	b := enginetest.OpenPaused(t)
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
 	verify := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})

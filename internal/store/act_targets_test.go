@@ -162,22 +162,3 @@ func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
 	_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
 	refused(t, err, outbox.ErrConflict, "last act: operation cancel by ana")
 }
-
-func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.Killed("a", 3)
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
-	f.Clock.Advance(time.Hour)
-	later := f.Clock.Now()
-	f.Kill("a-00", "a-01", "a-02")
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
-	f.pruneActs(later)
-	if n := f.Number(`select count(*) from act_targets`); n != 3 {
-		t.Errorf("%d ranges are left, want those of the act that is left", n)
-	}
-}

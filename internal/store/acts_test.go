@@ -16,12 +16,6 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func gap(f *fixture) {
-	f.AppendN("a", 3)
-	f.Exec(`delete from projection_apply_outbox`)
-	f.Exec(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
-}
-
 // kinds are all that operators do in the store.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture },
 	Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
@@ -45,7 +39,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		{Action: "resume", Scene: func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
 			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
-		{Action: "replay", Scene: gap,
+		{Action: "replay", Scene: (*fixture).Gap,
 			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Pending) == 0 }},
 		{Action: "skip", Scene: (*fixture).DeadHead,

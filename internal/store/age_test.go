@@ -9,25 +9,6 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// ages are what a summary says of the oldest events.
-func (f *fixture) ages() (oldest, retryable outbox.Oldest) {
-	f.TB.Helper()
-	s, err := f.beside(storetest.InMode(f.Mode())).Summary(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
-	if s.Oldest != nil {
-		oldest = *s.Oldest
-	}
-	if s.OldestRetryable != nil {
-		retryable = *s.OldestRetryable
-	}
-	if s.Lag.MaxSeconds != oldest.AgeSeconds || s.Lag.RetryableSeconds != retryable.AgeSeconds {
-		f.TB.Errorf("lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
-	}
-	return oldest, retryable
-}
-
 func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
@@ -54,7 +35,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 			c := f.claimInline(one, "a")
 			f.MustApply(c, 2)
 			f.MustSettle(one, store.Result{Claim: c, Applied: 2})
-			if oldest, retryable := f.ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
+			if oldest, retryable := f.Ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
 				t.Errorf("all is applied, and the oldest are %+v and %+v", oldest, retryable)
 			}
 			f.Clock.Advance(time.Minute)
@@ -62,7 +43,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 			f.Clock.Advance(time.Minute)
 			f.AppendN("a", 1)
 			scene.then(f)
-			oldest, retryable := f.ages()
+			oldest, retryable := f.Ages()
 			if oldest.CampaignID != "a" || oldest.Seq != 3 || oldest.AgeSeconds != 60 || retryable != oldest {
 				t.Errorf("the oldest are %+v and %+v, want event 3 of a, 60 s old", oldest, retryable)
 			}
@@ -85,29 +66,16 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 			f := open(t)
 			f.AppendN("stuck", 3)
 			stop(f)
-			if _, retryable := f.ages(); retryable != (outbox.Oldest{}) {
+			if _, retryable := f.Ages(); retryable != (outbox.Oldest{}) {
 				t.Errorf("nothing is retried, and the oldest that is, is %+v", retryable)
 			}
 			f.Clock.Advance(time.Hour)
 			f.AppendN("live", 2)
 			f.Clock.Advance(time.Minute)
-			oldest, retryable := f.ages()
+			oldest, retryable := f.Ages()
 			if oldest.CampaignID != "stuck" || oldest.AgeSeconds < 3600 || retryable.CampaignID != "live" || retryable.Seq != 1 || retryable.AgeSeconds != 60 {
 				t.Errorf("the oldest are %+v and %+v", oldest, retryable)
 			}
 		})
-	}
-}
-
-func TestReconcile_findsTheAgeOfWhatWasLeftWithout(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
-	f.AppendN("a", 2)
-	f.Exec(`update campaigns set oldest_enqueued_at = null`)
-	f.Clock.Advance(time.Minute)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
-	f.MustBeReconciled()
-	if oldest, _ := f.ages(); oldest.Seq != 1 || oldest.AgeSeconds != 60 {
-		t.Errorf("the oldest is %+v, want event 1 of 60 s", oldest)
 	}
 }

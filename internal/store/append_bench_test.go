@@ -63,7 +63,7 @@ func BenchmarkAppend_underACondition(b *testing.B) {
 					for n := seats.Add(1); n <= int64(b.N); n = seats.Add(1) {
 						seat := fmt.Sprint(n)
 						e := storetest.Tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
-						if _, err := s.unless(e, 0, item("seat.taken", "seat", seat)); err != nil {
+						if _, err := s.AppendUnless(e, 0, storetest.Item("seat.taken", "seat", seat)); err != nil {
 							b.Error(err)
 							return
 						}

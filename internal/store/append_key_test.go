@@ -11,20 +11,6 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func underKey(name, key, request string) store.AppendKey {
-	return store.AppendKey{By: outbox.Identity{Name: name, Auth: outbox.AuthToken}, Key: key, Request: request}
-}
-
-// once appends events under a key and reports whether that had been done.
-func (f *fixture) once(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
-	f.TB.Helper()
-	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
-	return result, repeated
-}
-
 func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -32,19 +18,19 @@ func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	there.EventID = "e-1"
 	f.MustAppend(there)
 	events := []outbox.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
-	first, repeated := f.once(underKey("ana", "k", "1"), events...)
+	first, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
 	if repeated || len(first) != 3 || first[0].Seq != 2 || !first[1].Existed || first[2].Seq != 3 {
 		t.Fatalf("the first is answered with %+v, repeated %v", first, repeated)
 	}
 	f.AppendN("a", 1)
-	again, repeated := f.once(underKey("ana", "k", "1"), events...)
+	again, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
 	if !repeated || !cmp.Equal(first, again) {
 		t.Errorf("the second is answered with %+v, repeated %v", again, repeated)
 	}
-	if _, repeated := f.once(underKey("bo", "k", "1"), storetest.Event("a", "counted")); repeated {
+	if _, repeated := f.MustAppendOnce(storetest.UnderKey("bo", "k", "1"), storetest.Event("a", "counted")); repeated {
 		t.Error("somebody else's key counts")
 	}
-	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, underKey("ana", "k", "2"))
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, storetest.UnderKey("ana", "k", "2"))
 	if !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("another request under the key: %v", err)
 	}
@@ -58,11 +44,11 @@ func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	zero := int64(7)
-	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &zero}, underKey("ana", "k", "1"))
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &zero}, storetest.UnderKey("ana", "k", "1"))
 	if !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
-	if _, repeated := f.once(underKey("ana", "k", "2"), storetest.Event("a", "counted")); repeated {
+	if _, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "2"), storetest.Event("a", "counted")); repeated {
 		t.Error("the refused append has kept its key")
 	}
 }
@@ -74,7 +60,7 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 	done := make(chan bool)
 	for _, by := range []*fixture{f, other, f, other} {
 		go func() {
-			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, underKey("ana", "k", "1"))
+			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, storetest.UnderKey("ana", "k", "1"))
 			if err != nil || len(result) != 1 || result[0].Seq != 1 {
 				t.Errorf("answered with %+v, %v", result, err)
 			}
@@ -89,28 +75,5 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 	}
 	if n := f.Number(`select count(*) from events`); first != 1 || n != 1 {
 		t.Errorf("%d of four were the first, and there are %d events", first, n)
-	}
-}
-
-func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.once(underKey("ana", "old", "1"), storetest.Event("a", "counted"))
-	f.once(underKey("ana", "older", "1"), storetest.Event("a", "counted"))
-	f.Clock.Advance(store.AppendKeyLife)
-	if _, repeated := f.once(underKey("ana", "old", "2"), storetest.Event("a", "counted")); repeated {
-		t.Error("a key of yesterday counts")
-	}
-	for {
-		more, err := f.PruneAppendKeys(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !more {
-			break
-		}
-	}
-	if n := f.Number(`select count(*) from append_keys`); n != 1 {
-		t.Errorf("%d keys are kept, want the one of today", n)
 	}
 }

@@ -15,12 +15,6 @@ func (f *fixture) ahead(by time.Duration) *fixture {
 	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
 }
 
-// explained is why a campaign is or is not moving, as a page says it.
-func (f *fixture) explained(id string) outbox.Explanation {
-	f.TB.Helper()
-	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
-}
-
 // repairs are what takes times back that cannot be right.
 var repairs = map[string]func(f *fixture){
 	"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
@@ -43,12 +37,12 @@ func TestFuture_appendsAreDueNow(t *testing.T) {
 	t.Parallel()
 	forEachRepair(t, 24*time.Hour, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
 		fast.AppendN("a", 3)
-		if e := f.explained("a"); e.Hold != outbox.HoldUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
+		if e := f.Explained("a"); e.Hold != outbox.HoldUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)
 		repair(f)
-		if e := f.explained("a"); e.Hold != outbox.HoldNone {
+		if e := f.Explained("a"); e.Hold != outbox.HoldNone {
 			t.Errorf("then explained as %+v", e)
 		}
 		f.Drain()
@@ -62,7 +56,7 @@ func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
 		fast.AppendN("a", 3)
 		fast.Fail("boom", "a")
 		repair(f)
-		if e := f.explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and is tried again in 1 s" {
+		if e := f.Explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and is tried again in 1 s" {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)
@@ -81,7 +75,7 @@ func TestFuture_leasesOfTheDeadEndAsSoonAsTheSettingsAllow(t *testing.T) {
 		lost := fast.ClaimOne(two, 3)
 		repair(f)
 		f.Exact("a")
-		if e := f.explained("a"); e.Hold != outbox.HoldLease || !e.ClaimableAt.Equal(began.Add(lease)) {
+		if e := f.Explained("a"); e.Hold != outbox.HoldLease || !e.ClaimableAt.Equal(began.Add(lease)) {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)

@@ -20,16 +20,6 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// item is an item of a condition: types, separated by spaces, and tags.
-func item(types string, tags ...string) outbox.ConditionItem {
-	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: storetest.Pairs(tags)}
-}
-
-// unless appends the event unless one of the items came after the position.
-func (f *fixture) unless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
-	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
-}
-
 // inTheWay fails unless err names the event at the position as being in the way.
 func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
@@ -59,56 +49,56 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 		items []outbox.ConditionItem
 		event int // in the way; 0 for none
 	}{
-		"a type":                         {0, []outbox.ConditionItem{item("seat.taken")}, 1},
-		"a type, after":                  {1, []outbox.ConditionItem{item("seat.taken")}, 3},
-		"a type, after the last":         {3, []outbox.ConditionItem{item("seat.taken")}, 0},
-		"a type nobody has":              {0, []outbox.ConditionItem{item("seat")}, 0},
-		"any of two types":               {0, []outbox.ConditionItem{item("noted seat.freed")}, 2},
-		"a tag":                          {0, []outbox.ConditionItem{item("", "seat", "1")}, 1},
-		"a tag, after":                   {1, []outbox.ConditionItem{item("", "seat", "1")}, 2},
-		"a tag with another value":       {0, []outbox.ConditionItem{item("", "seat", "3")}, 0},
-		"a tag nobody has":               {0, []outbox.ConditionItem{item("", "sea", "1")}, 0},
-		"all of two tags":                {0, []outbox.ConditionItem{item("", "seat", "2", "show", "y")}, 3},
-		"two tags no event has both of":  {0, []outbox.ConditionItem{item("", "seat", "2", "show", "x")}, 0},
-		"an empty value":                 {0, []outbox.ConditionItem{item("", "empty", "")}, 6},
-		"a type and a tag":               {0, []outbox.ConditionItem{item("seat.freed", "seat", "1")}, 2},
-		"a type and a tag apart":         {0, []outbox.ConditionItem{item("seat.freed", "seat", "2")}, 0},
-		"types and a tag":                {0, []outbox.ConditionItem{item("noted seat.freed", "show", "x")}, 2},
-		"the second item":                {0, []outbox.ConditionItem{item("other"), item("", "seat", "2")}, 3},
-		"the first of what items find":   {0, []outbox.ConditionItem{item("noted"), item("seat.freed"), item("", "seat", "2")}, 2},
-		"no item":                        {0, []outbox.ConditionItem{item("other"), item("noted", "seat", "2")}, 0},
-		"a campaign":                     {0, []outbox.ConditionItem{item("", "campaign_id", "a")}, 1},
-		"a campaign, after":              {1, []outbox.ConditionItem{item("", "campaign_id", "a")}, 3},
-		"a campaign, after its last":     {3, []outbox.ConditionItem{item("", "campaign_id", "a")}, 0},
-		"a campaign nobody knows":        {0, []outbox.ConditionItem{item("", "campaign_id", "d")}, 0},
-		"a campaign nobody knows, after": {1, []outbox.ConditionItem{item("", "campaign_id", "d")}, 0},
-		"a campaign and a type":          {0, []outbox.ConditionItem{item("noted", "campaign_id", "c")}, 4},
-		"a campaign and another's type":  {0, []outbox.ConditionItem{item("seat.freed", "campaign_id", "a")}, 0},
-		"a campaign and a tag":           {0, []outbox.ConditionItem{item("", "campaign_id", "b", "show", "x")}, 2},
-		"an actor":                       {0, []outbox.ConditionItem{item("", "actor_id", "p-1")}, 4},
-		"an actor and a session":         {0, []outbox.ConditionItem{item("", "actor_id", "p-1", "session_id", "s-1")}, 4},
-		"an actor and another session":   {0, []outbox.ConditionItem{item("", "actor_id", "p-1", "session_id", "s")}, 0},
-		"an actor, after":                {4, []outbox.ConditionItem{item("", "actor_id", "p-1")}, 0},
-		"the type as a tag":              {0, []outbox.ConditionItem{item("", "event_type", "seat.freed")}, 2},
-		"the type twice":                 {0, []outbox.ConditionItem{item("seat.taken", "event_type", "seat.freed")}, 0},
-		"a long value":                   {0, []outbox.ConditionItem{item("", "text", long+"1")}, 5},
-		"a long value that goes on":      {0, []outbox.ConditionItem{item("", "text", long+"2")}, 0},
-		"a long value cut off":           {0, []outbox.ConditionItem{item("", "text", long)}, 0},
-		"a long name":                    {0, []outbox.ConditionItem{item("", long+"1", "v")}, 5},
-		"a long name that goes on":       {0, []outbox.ConditionItem{item("", long+"2", "v")}, 0},
+		"a type":                         {0, []outbox.ConditionItem{storetest.Item("seat.taken")}, 1},
+		"a type, after":                  {1, []outbox.ConditionItem{storetest.Item("seat.taken")}, 3},
+		"a type, after the last":         {3, []outbox.ConditionItem{storetest.Item("seat.taken")}, 0},
+		"a type nobody has":              {0, []outbox.ConditionItem{storetest.Item("seat")}, 0},
+		"any of two types":               {0, []outbox.ConditionItem{storetest.Item("noted seat.freed")}, 2},
+		"a tag":                          {0, []outbox.ConditionItem{storetest.Item("", "seat", "1")}, 1},
+		"a tag, after":                   {1, []outbox.ConditionItem{storetest.Item("", "seat", "1")}, 2},
+		"a tag with another value":       {0, []outbox.ConditionItem{storetest.Item("", "seat", "3")}, 0},
+		"a tag nobody has":               {0, []outbox.ConditionItem{storetest.Item("", "sea", "1")}, 0},
+		"all of two tags":                {0, []outbox.ConditionItem{storetest.Item("", "seat", "2", "show", "y")}, 3},
+		"two tags no event has both of":  {0, []outbox.ConditionItem{storetest.Item("", "seat", "2", "show", "x")}, 0},
+		"an empty value":                 {0, []outbox.ConditionItem{storetest.Item("", "empty", "")}, 6},
+		"a type and a tag":               {0, []outbox.ConditionItem{storetest.Item("seat.freed", "seat", "1")}, 2},
+		"a type and a tag apart":         {0, []outbox.ConditionItem{storetest.Item("seat.freed", "seat", "2")}, 0},
+		"types and a tag":                {0, []outbox.ConditionItem{storetest.Item("noted seat.freed", "show", "x")}, 2},
+		"the second item":                {0, []outbox.ConditionItem{storetest.Item("other"), storetest.Item("", "seat", "2")}, 3},
+		"the first of what items find":   {0, []outbox.ConditionItem{storetest.Item("noted"), storetest.Item("seat.freed"), storetest.Item("", "seat", "2")}, 2},
+		"no item":                        {0, []outbox.ConditionItem{storetest.Item("other"), storetest.Item("noted", "seat", "2")}, 0},
+		"a campaign":                     {0, []outbox.ConditionItem{storetest.Item("", "campaign_id", "a")}, 1},
+		"a campaign, after":              {1, []outbox.ConditionItem{storetest.Item("", "campaign_id", "a")}, 3},
+		"a campaign, after its last":     {3, []outbox.ConditionItem{storetest.Item("", "campaign_id", "a")}, 0},
+		"a campaign nobody knows":        {0, []outbox.ConditionItem{storetest.Item("", "campaign_id", "d")}, 0},
+		"a campaign nobody knows, after": {1, []outbox.ConditionItem{storetest.Item("", "campaign_id", "d")}, 0},
+		"a campaign and a type":          {0, []outbox.ConditionItem{storetest.Item("noted", "campaign_id", "c")}, 4},
+		"a campaign and another's type":  {0, []outbox.ConditionItem{storetest.Item("seat.freed", "campaign_id", "a")}, 0},
+		"a campaign and a tag":           {0, []outbox.ConditionItem{storetest.Item("", "campaign_id", "b", "show", "x")}, 2},
+		"an actor":                       {0, []outbox.ConditionItem{storetest.Item("", "actor_id", "p-1")}, 4},
+		"an actor and a session":         {0, []outbox.ConditionItem{storetest.Item("", "actor_id", "p-1", "session_id", "s-1")}, 4},
+		"an actor and another session":   {0, []outbox.ConditionItem{storetest.Item("", "actor_id", "p-1", "session_id", "s")}, 0},
+		"an actor, after":                {4, []outbox.ConditionItem{storetest.Item("", "actor_id", "p-1")}, 0},
+		"the type as a tag":              {0, []outbox.ConditionItem{storetest.Item("", "event_type", "seat.freed")}, 2},
+		"the type twice":                 {0, []outbox.ConditionItem{storetest.Item("seat.taken", "event_type", "seat.freed")}, 0},
+		"a long value":                   {0, []outbox.ConditionItem{storetest.Item("", "text", long+"1")}, 5},
+		"a long value that goes on":      {0, []outbox.ConditionItem{storetest.Item("", "text", long+"2")}, 0},
+		"a long value cut off":           {0, []outbox.ConditionItem{storetest.Item("", "text", long)}, 0},
+		"a long name":                    {0, []outbox.ConditionItem{storetest.Item("", long+"1", "v")}, 5},
+		"a long name that goes on":       {0, []outbox.ConditionItem{storetest.Item("", long+"2", "v")}, 0},
 	} {
 		after := int64(0)
 		if c.after > 0 {
 			after = at(c.after)
 		}
 		if c.event == 0 {
-			if _, err := f.unless(storetest.Event("own", "own"), after, c.items...); err != nil {
+			if _, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
 		f.Unchanged(func() {
-			_, err := f.unless(storetest.Event("own", "own"), after, c.items...)
+			_, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...)
 			e := journal[c.event-1]
 			inTheWay(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
 		})
@@ -123,7 +113,7 @@ func TestCondition_namesTheItem(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	_, err := f.unless(storetest.Event("a", "x"), 0, item("other"), item("", "seat", "1"), item("counted"))
+	_, err := f.AppendUnless(storetest.Event("a", "x"), 0, storetest.Item("other"), storetest.Item("", "seat", "1"), storetest.Item("counted"))
 	inTheWay(t, err, 1, "of item 3 of the condition")
 }
 
@@ -131,7 +121,7 @@ func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	own := storetest.Tagged("a", "seat.taken", "seat", "1")
-	a := store.Append{Events: []outbox.Event{own, own}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", "1")}}}
+	a := store.Append{Events: []outbox.Event{own, own}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken", "seat", "1")}}}
 	if _, err := f.Append(f.Ctx, a); err != nil {
 		t.Fatal(err)
 	}
@@ -145,16 +135,16 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 	f := open(t)
 	own := storetest.Tagged("a", "seat.taken", "seat", "1")
 	own.EventID = "e-1"
-	first, err := f.unless(own, 0, item("seat.taken"))
+	first, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Unchanged(func() {
-		again, err := f.unless(own, 0, item("seat.taken"))
+		again, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
 		if err != nil || !again[0].Existed || again[0].Position != first[0].Position {
 			t.Errorf("the repeat came to %+v, %v", again, err)
 		}
-		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken")}}}
+		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken")}}}
 		_, err = f.Append(f.Ctx, more) // what is new in it came to no decision that knew of the first
 		inTheWay(t, err, first[0].Position)
 	})
@@ -169,10 +159,10 @@ func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 		return err
 	}
 	f.Unchanged(func() {
-		refused(t, try(1, item("other")), outbox.ErrConflict, "stands at seq 2")
-		inTheWay(t, try(2, item("counted")), 1)
+		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "stands at seq 2")
+		inTheWay(t, try(2, storetest.Item("counted")), 1)
 	})
-	if err := try(2, item("other")); err != nil {
+	if err := try(2, storetest.Item("other")); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,7 +178,7 @@ func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
 		return a
 	}
 	results, errs := f.AppendTogether([]store.Append{
-		call("1"), call("1", item("", "seat", "1")), call("2", item("", "seat", "2")), call("2", item("", "seat", "2")), call("3"), call("4", item("", "seat", "4")),
+		call("1"), call("1", storetest.Item("", "seat", "1")), call("2", storetest.Item("", "seat", "2")), call("2", storetest.Item("", "seat", "2")), call("3"), call("4", storetest.Item("", "seat", "4")),
 	})
 	for i, err := range errs {
 		if bad := i == 1 || i == 3; bad {
@@ -209,7 +199,7 @@ func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
 	f := open(t)
 	results, errs := f.AppendTogether([]store.Append{
 		{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Tagged("a", "seat.taken", "seat", "1")}},
-		{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("", "seat", "1")}}},
+		{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("", "seat", "1")}}},
 	})
 	if errs[0] != nil {
 		t.Fatal(errs[0])
@@ -223,7 +213,7 @@ func TestCondition_isJudged(t *testing.T) {
 	f := open(t)
 	many := make([]outbox.ConditionItem, outbox.MaxConditionItems+1)
 	for i := range many {
-		many[i] = item("x")
+		many[i] = storetest.Item("x")
 	}
 	types, tags := make([]string, outbox.MaxConditionTypes+1), map[string]string{}
 	for i := range types {
@@ -241,18 +231,18 @@ func TestCondition_isJudged(t *testing.T) {
 		"too many items":    {0, many, "condition.items"},
 		"too many types":    {0, []outbox.ConditionItem{{EventTypes: types}}, "condition.items[0].event_types"},
 		"too many tags":     {0, []outbox.ConditionItem{{Tags: tags}}, "condition.items[0].tags"},
-		"an empty item":     {0, []outbox.ConditionItem{item("x"), item("")}, "condition.items[1]"},
-		"negative position": {-1, []outbox.ConditionItem{item("x")}, "condition.after_position"},
-		"a pattern":         {0, []outbox.ConditionItem{item("seat.*")}, "condition.items[0].event_types"},
+		"an empty item":     {0, []outbox.ConditionItem{storetest.Item("x"), storetest.Item("")}, "condition.items[1]"},
+		"negative position": {-1, []outbox.ConditionItem{storetest.Item("x")}, "condition.after_position"},
+		"a pattern":         {0, []outbox.ConditionItem{storetest.Item("seat.*")}, "condition.items[0].event_types"},
 		"an empty type":     {0, []outbox.ConditionItem{{EventTypes: []string{""}}}, "condition.items[0].event_types"},
-		"a type too long":   {0, []outbox.ConditionItem{item(strings.Repeat("x", 201))}, "condition.items[0].event_types"},
-		"an empty field":    {0, []outbox.ConditionItem{item("", "actor_id", "")}, "condition.items[0].tags"},
-		"a field too long":  {0, []outbox.ConditionItem{item("", "actor_id", strings.Repeat("x", 201))}, "condition.items[0].tags"},
-		"a NUL":             {0, []outbox.ConditionItem{item("", "seat", "\x00")}, "condition.items[0].tags"},
-		"not UTF-8":         {0, []outbox.ConditionItem{item("", "seat", "\xff")}, "condition.items[0].tags"},
+		"a type too long":   {0, []outbox.ConditionItem{storetest.Item(strings.Repeat("x", 201))}, "condition.items[0].event_types"},
+		"an empty field":    {0, []outbox.ConditionItem{storetest.Item("", "actor_id", "")}, "condition.items[0].tags"},
+		"a field too long":  {0, []outbox.ConditionItem{storetest.Item("", "actor_id", strings.Repeat("x", 201))}, "condition.items[0].tags"},
+		"a NUL":             {0, []outbox.ConditionItem{storetest.Item("", "seat", "\x00")}, "condition.items[0].tags"},
+		"not UTF-8":         {0, []outbox.ConditionItem{storetest.Item("", "seat", "\xff")}, "condition.items[0].tags"},
 	} {
 		f.Unchanged(func() {
-			_, err := f.unless(storetest.Event("a", "counted"), c.after, c.items...)
+			_, err := f.AppendUnless(storetest.Event("a", "counted"), c.after, c.items...)
 			if r := refused(t, err, outbox.ErrInvalid); r.Field != c.field {
 				t.Errorf("%s: the refusal is about %q (%s), want %q", name, r.Field, r.Detail, c.field)
 			}
@@ -266,7 +256,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	try := func(after int64) error {
-		_, err := f.unless(storetest.Event("b", "noted"), after, item("other"))
+		_, err := f.AppendUnless(storetest.Event("b", "noted"), after, storetest.Item("other"))
 		return err
 	}
 	f.Unchanged(func() {
@@ -293,11 +283,11 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	e := storetest.Event("a", "counted")
 	e.Tags = []byte(`{"twice":"1","twice":"2","none":null,"esc\u0061pe":"\ud83d\ude00\n\"\\ud800","":"nameless"}`)
 	f.MustAppend(e)
-	for _, i := range []outbox.ConditionItem{item("", "twice", "2"), item("", "none", ""), item("", "escape", "😀\n\"\\ud800"), item("", "", "nameless")} {
-		_, err := f.unless(storetest.Event("b", "x"), 0, i)
+	for _, i := range []outbox.ConditionItem{storetest.Item("", "twice", "2"), storetest.Item("", "none", ""), storetest.Item("", "escape", "😀\n\"\\ud800"), storetest.Item("", "", "nameless")} {
+		_, err := f.AppendUnless(storetest.Event("b", "x"), 0, i)
 		inTheWay(t, err, 1)
 	}
-	if _, err := f.unless(storetest.Event("b", "x"), 0, item("", "twice", "1")); err != nil {
+	if _, err := f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1")); err != nil {
 		t.Errorf("a value that another one took the place of: %v", err)
 	}
 	for _, half := range []string{`{"k":"\ud83d"}`, `{"k":"\ud83d\u0061"}`, `{"k":"\ude00\ud83d"}`, `{"\udfff":"v"}`} {
@@ -329,12 +319,12 @@ values ('other', 1, '1', 'seat.taken', 1, 1, '', '', '', '', '', '', '', '', '%s
 func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 	t.Parallel()
 	for how, conflict := range map[string]bool{"commit": true, "rollback": false} {
-		for name, i := range map[string]outbox.ConditionItem{"tag": item("", "seat", "1"), "type": item("seat.taken"), "campaign": item("", "campaign_id", "other")} {
+		for name, i := range map[string]outbox.ConditionItem{"tag": storetest.Item("", "seat", "1"), "type": storetest.Item("seat.taken"), "campaign": storetest.Item("", "campaign_id", "other")} {
 			f := open(t)
 			end := f.begun(`{"seat":"1"}`)
 			answer := make(chan error, 1)
 			go func() {
-				_, err := f.unless(storetest.Event("a", "counted"), 0, i)
+				_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, i)
 				answer <- err
 			}()
 			f.AwaitLockWaits(1)
@@ -370,7 +360,7 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 				seat := fmt.Sprint(i)
 				e := storetest.Tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
 				_, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e},
-					Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{item("seat.taken", "seat", seat)}}})
+					Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken", "seat", seat)}}})
 				switch {
 				case err == nil:
 					taken.Add(1)
@@ -448,7 +438,7 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 			way := slices.IndexFunc(model, func(e outbox.Event) bool {
 				return e.Position > after && slices.ContainsFunc(items, func(i outbox.ConditionItem) bool { return is(e, i) })
 			})
-			got, err := f.unless(e, after, items...)
+			got, err := f.AppendUnless(e, after, items...)
 			if way >= 0 {
 				if r, ok := errors.AsType[*outbox.Refusal](err); !ok || r.InTheWay == nil || *r.InTheWay != model[way].Ref() {
 					rt.Fatalf("got error %v, want %+v to be in the way", err, model[way].Ref())
@@ -496,6 +486,6 @@ func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
 	if got, err := f.Position(f.Ctx); err != nil || got != 2 {
 		t.Errorf("the position is %d, %v", got, err)
 	}
-	_, err := f.unless(storetest.Event("b", "counted"), 0, item("", "seat", "1"))
+	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("", "seat", "1"))
 	inTheWay(t, err, 1)
 }

@@ -22,7 +22,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.untouchedJournal(20_040, `{}`)
-	_, err := f.unless(storetest.Event("a", "counted"), 0, item("", "entity_id", "e-1"))
+	_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))
 	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
 		t.Errorf("the refusal is about %q", r.Field)
 	}
@@ -30,10 +30,10 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		after int64
 		item  outbox.ConditionItem
 	}{
-		{1000, item("", "entity_id", "e-1")}, {0, item("", "entity_id", "e-1", "seat", "1")}, {0, item("other", "entity_id", "e-1")},
-		{0, item("", "entity_id", "e-1", "campaign_id", "a")},
+		{1000, storetest.Item("", "entity_id", "e-1")}, {0, storetest.Item("", "entity_id", "e-1", "seat", "1")}, {0, storetest.Item("other", "entity_id", "e-1")},
+		{0, storetest.Item("", "entity_id", "e-1", "campaign_id", "a")},
 	} {
-		if _, err := f.unless(storetest.Event("b", "counted"), c.after, c.item); err != nil {
+		if _, err := f.AppendUnless(storetest.Event("b", "counted"), c.after, c.item); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -49,14 +49,14 @@ func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 		f.later(100, "seat", "1", "row", "2")
 	}
 	for range 5 {
-		if _, err := f.unless(storetest.Event("b", "noted"), 0, item("", "show", "x", "seat", "1"), item("", "hall", "1", "row", "2")); err != nil {
+		if _, err := f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"), storetest.Item("", "hall", "1", "row", "2")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 10 {
 		f.later(1000, "seat", "1")
 	}
-	if _, err := f.unless(storetest.Event("b", "noted"), 0, item("", "show", "x", "seat", "1")); err != nil {
+	if _, err := f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -73,13 +73,13 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	found := f.Number(`select max(position) from events`)
 	f.later(300, "show", "x", "seat", "1")
 	for _, i := range []outbox.ConditionItem{
-		item("", "show", "x", "seat", "2"), item("seat.taken", "show", "x"), item("", "show", "x", "row", "7"), item("seat.taken other", "seat", "2"), item("seat.taken"),
-		item("", "show", "x", "campaign_id", "a"), item("", "show", "x", "color", "red"),
+		storetest.Item("", "show", "x", "seat", "2"), storetest.Item("seat.taken", "show", "x"), storetest.Item("", "show", "x", "row", "7"), storetest.Item("seat.taken other", "seat", "2"), storetest.Item("seat.taken"),
+		storetest.Item("", "show", "x", "campaign_id", "a"), storetest.Item("", "show", "x", "color", "red"),
 	} {
-		_, err := f.unless(storetest.Event("b", "counted"), 0, i)
+		_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, i)
 		inTheWay(t, err, found)
 	}
-	if _, err := f.unless(storetest.Event("b", "counted"), 0, item("noted", "show", "x", "seat", "1")); err != nil {
+	if _, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1")); err != nil {
 		t.Error(err)
 	}
 }

@@ -162,16 +162,16 @@ func (f *fixture) useConditions(must func(...error)) {
 	e := storetest.Tagged("conditional", "seat.taken", "seat", "1", "show", "x")
 	e.EventID = "e-1"
 	f.MustAppend(e)
-	_, err := f.unless(e, 0, item("x"))
+	_, err := f.AppendUnless(e, 0, storetest.Item("x"))
 	must(err)
 	e.EventID = ""
 	for range 50 { // more than are looked at without counting
 		f.MustAppend(e)
 	}
-	_, err = f.unless(e, 1, item("other"), item("", "seat", "1", "show", "y"), item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
-		item("", "campaign_id", "conditional", "actor_id", "p"), item("", "entity_id", "e"))
+	_, err = f.AppendUnless(e, 1, storetest.Item("other"), storetest.Item("", "seat", "1", "show", "y"), storetest.Item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
+		storetest.Item("", "campaign_id", "conditional", "actor_id", "p"), storetest.Item("", "entity_id", "e"))
 	must(err)
-	_, err = f.unless(e, 0, item("seat.taken"))
+	_, err = f.AppendUnless(e, 0, storetest.Item("seat.taken"))
 	refused(f.TB, err, outbox.ErrConflict)
 	_, err = f.Position(f.Ctx)
 	must(err)

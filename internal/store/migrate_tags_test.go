@@ -40,20 +40,20 @@ select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\
 		item     outbox.ConditionItem
 		position int64
 	}{
-		{item("", "seat", "1"), 2}, {item("seat.taken"), 2}, {item("", "twice", "2"), 3}, {item("", "none", ""), 3}, {item("", "face", "😀"), 3},
-		{item("", "half", "\ufffd"), half}, {item("", "whole", "1"), half},
+		{storetest.Item("", "seat", "1"), 2}, {storetest.Item("seat.taken"), 2}, {storetest.Item("", "twice", "2"), 3}, {storetest.Item("", "none", ""), 3}, {storetest.Item("", "face", "😀"), 3},
+		{storetest.Item("", "half", "\ufffd"), half}, {storetest.Item("", "whole", "1"), half},
 	} {
 		if c.position == 0 {
 			continue
 		}
-		_, err := g.unless(storetest.Event("c", "x"), 0, c.item)
+		_, err := g.AppendUnless(storetest.Event("c", "x"), 0, c.item)
 		inTheWay(t, err, c.position)
 	}
-	if _, err := g.unless(storetest.Event("c", "x"), 0, item("", "twice", "1")); err != nil {
+	if _, err := g.AppendUnless(storetest.Event("c", "x"), 0, storetest.Item("", "twice", "1")); err != nil {
 		t.Error(err)
 	}
 	g.MustAppend(storetest.Tagged("a", "seat.taken", "seat", "2"))
-	_, err := g.unless(storetest.Event("c", "x"), 0, item("", "seat", "2"))
+	_, err := g.AppendUnless(storetest.Event("c", "x"), 0, storetest.Item("", "seat", "2"))
 	inTheWay(t, err, g.Number(`select max(position) from events`))
 	if half == 0 {
 		g.Sound()

@@ -3,14 +3,10 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
@@ -106,18 +102,18 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
 		"behind the head":       {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
 		"dead behind the head": {scene: func(f *fixture) {
-			f.requeue("a", 1)
+			f.MustRequeue("a", 1)
 			f.Exec(`update projection_apply_outbox set status = 'dead' where seq = 2`)
 			f.Exec(`update campaigns set dead = 1, pending = 2`)
 		}, seq: 2, kind: outbox.ErrConflict, say: []string{"dead and waits behind event 1"}},
 		"of no such event":       {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
 		"twice":                  {scene: func(f *fixture) { f.MustSkip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
-		"when it is being tried": {scene: func(f *fixture) { f.requeue("a", 1); f.MustClaim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
-		"when it is applied":     {scene: func(f *fixture) { f.requeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
+		"when it is being tried": {scene: func(f *fixture) { f.MustRequeue("a", 1); f.MustClaim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
+		"when it is applied":     {scene: func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
 		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: new(1)} },
 			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
 		"when somebody applies on the request path": {scene: func(f *fixture) {
-			f.requeue("a", 1)
+			f.MustRequeue("a", 1)
 			f.claimInline(two, "a")
 		}, kind: outbox.ErrConflict, say: []string{"is processing"}},
 		"when it was applied after all": {scene: func(f *fixture) { f.SetWatermark("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"applied already"}},
@@ -147,13 +143,6 @@ func seqOr(seq, otherwise int64) int64 {
 		return otherwise
 	}
 	return seq
-}
-
-func (f *fixture) requeue(campaign string, seq int64) {
-	f.TB.Helper()
-	if _, err := f.RequeueRow(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
-		f.TB.Fatal(err)
-	}
 }
 
 // A head may have died of processes that died. One of them may only have slept:
@@ -201,94 +190,6 @@ func TestSkipEvent_ofTwoAtOnceOneWins(t *testing.T) {
 	f.Sound()
 }
 
-// The projections have passed over the event, and its worker dies before it
-// settles.
-func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(3, 1)
-	f.MustSkip("a", 1)
-	f.MustApply(f.ClaimOne(one, 1), 1)
-	f.Clock.Advance(lease)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
-	if skip := f.SkipLedger("a")[0]; skip.AppliedAt == nil {
-		t.Errorf("the skip is %+v, want it applied", skip)
-	}
-	f.MustBeReconciled()
-	f.Sound()
-	// And the other way round: the projections are those of an earlier day.
-	f.ExecProjections(`delete from projection_watermarks`)
-	f.ExecProjections(`delete from watermark_skips`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
-	if skip := f.SkipLedger("a")[0]; skip.AppliedAt != nil {
-		t.Errorf("the skip is %+v, want it not applied yet", skip)
-	}
-	f.MustBeReconciled()
-	f.Sound()
-	f.Drain()
-	f.WantMarks(fmt.Sprint("a 1 ", f.SkipLedger("a")[0].ID))
-	f.Sound()
-}
-
-func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		harm func(*fixture)
-		say  string
-	}{
-		"applied although skipped":    {func(f *fixture) { f.ExecProjections(`delete from watermark_skips`) }, "event 2 is skipped, and the projections did not pass over it"},
-		"passed over without a skip":  {func(f *fixture) { f.Exec(`update skips set undone_at = 1`); f.Exec(`update campaigns set skips = 0`) }, "the projections passed over event 2"},
-		"passed over for another one": {func(f *fixture) { f.ExecProjections(`update watermark_skips set skip_id = 99`) }, "the projections passed over event 2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.DieAt(4, 2)
-			f.MustSkip("a", 2)
-			f.Drain()
-			f.Sound()
-			c.harm(f)
-			report, err := f.Check(f.Ctx, storetest.Quiet)
-			if err != nil || len(report.Violations) != 1 {
-				t.Fatalf("check found %+v (%v), want one violation", report.Violations, err)
-			}
-			if v := report.Violations[0]; v.Invariant != "skips" || v.Seq != 2 || !strings.Contains(v.Detail, c.say) {
-				t.Errorf("check found %+v", v)
-			}
-			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			if got := f.MustCampaign("a").Diverged; !strings.Contains(got, c.say) {
-				t.Errorf("diverged: %q", got)
-			}
-			f.MustBeReconciled()
-		})
-	}
-}
-
-func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(4, 2)
-	f.MustSkip("a", 2)
-	f.Exec(`update campaigns set skips = 2`)
-	f.Exec(`update skips set applied_at = 1`)
-	report, err := f.Check(f.Ctx, storetest.Quiet)
-	if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "campaign_row" {
-		t.Errorf("check found %+v (%v)", report.Violations, err)
-	}
-	if found := f.SelfCheckAll(); len(found) != 1 || !found[0].Drifted {
-		t.Errorf("the self-check found %+v, want one that drifted", found)
-	}
-	f.Exact("a")
-	f.Sound()
-	f.Exec(`update campaigns set skips = 0`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1})
-	f.Exact("a")
-}
-
 func TestSkips_arePagedNewestFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -321,97 +222,4 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 	}
 	_, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "nobody"})
 	refused(t, err, outbox.ErrNotFound, "nobody")
-}
-
-func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(4, 2)
-	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
-	if err := f.Backup(f.Ctx, old, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
-	f.MustSkip("a", 2)
-	f.PassOver()
-	f.Drain()
-	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
-	marks := f.Marks()
-	for name, days := range map[string]struct{ journal, projections string }{
-		"both of one day":                     {current, current},
-		"projections from before the skip":    {current, old},
-		"journal from before the passed over": {old, current},
-	} {
-		from, restored := t.TempDir(), filepath.Join(to, name)
-		for file, dir := range map[string]string{"journal.db": days.journal, "projections.db": days.projections} {
-			content, err := os.ReadFile(filepath.Join(dir, file))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(from, file), content, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := f.restore(from, restored); err != nil {
-			t.Fatal(err)
-		}
-		r := openPair(t, dbtest.Files(restored), f.Clock)
-		if days.journal == old {
-			if c := r.MustCampaign("a"); !strings.Contains(c.Diverged, "the projections passed over event 2") {
-				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
-			}
-			continue
-		}
-		r.Sound()
-		r.Drain()
-		r.Sound()
-		if len(r.SkipLedger("a")) != 1 || r.MustCampaign("a").AppliedSeq != 4 {
-			t.Errorf("%s: the ledger is %+v, campaign %+v", name, r.SkipLedger("a"), r.MustCampaign("a"))
-		}
-		r.WantMarks(marks...)
-	}
-}
-
-// A backup copies the projections first, and skips may be taken back before it
-// comes to the journal.
-func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(4, 2)
-	f.MustSkip("a", 2)
-	f.PassOver()
-	f.Kill("a")
-	f.MustSkip("a", 3)
-	f.PassOver()
-	f.Exec(`update skips set undone_at = 1`)
-	f.Exec(`update campaigns set skips = 0`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
-	if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
-		t.Errorf("the watermark is %+v, want it before both events", w)
-	}
-	f.WantMarks()
-	f.MustBeReconciled()
-	f.Sound()
-	f.Drain()
-	f.WantMarks()
-	f.Sound()
-}
-
-func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(4, 2)
-	f.MustSkip("a", 2)
-	f.PassOver()
-	f.Exec(`update skips set undone_at = 1`)
-	f.Exec(`update campaigns set skips = 0`)
-	f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
-	f.AppendN("b", 1)
-	f.LoseRows("b", "true")
-	f.MustReconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
-	if c := f.MustCampaign("a"); !strings.Contains(c.Diverged, "an event 2 that the journal does not have") || f.MustWatermark("a").AppliedSeq != 2 {
-		t.Errorf("campaign is %+v, its watermark %+v", c, f.MustWatermark("a"))
-	}
-	f.MustBeReconciled()
 }

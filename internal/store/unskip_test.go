@@ -112,12 +112,7 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.DieAt(4, 2)
-	f.MustSkip("a", 2)
-	f.PassOver()
-	f.Kill("a")
-	f.MustSkip("a", 3)
-	f.PassOver()
+	f.SkipTwo()
 	for _, seq := range []int64{3, 2} {
 		if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", seq); err != nil {
 			t.Fatal(err)

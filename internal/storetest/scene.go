@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -202,8 +203,107 @@ func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 // DeadHead lets the first of three events of campaign a die.
 func (f *Fixture) DeadHead() { f.AppendN("a", 3); f.Kill("a") }
 
+// Gap lets three events of campaign a be without rows, and the campaign's row not
+// know of any.
+func (f *Fixture) Gap() {
+	f.AppendN("a", 3)
+	f.Exec(`delete from projection_apply_outbox`)
+	f.Exec(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
+}
+
 // CountRows counts the rows with a status.
 func (f *Fixture) CountRows(status outbox.Status) int64 {
 	f.TB.Helper()
 	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+}
+
+// Spans are what a worker noted that it applied, by campaign.
+func (f *Fixture) Spans() []string {
+	f.TB.Helper()
+	return Texts(f.TB, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
+}
+
+// UnderKey is an idempotency key of a caller, with what it was asked for under it.
+func UnderKey(name, key, request string) store.AppendKey {
+	return store.AppendKey{By: outbox.Identity{Name: name, Auth: outbox.AuthToken}, Key: key, Request: request}
+}
+
+// MustAppendOnce appends events under a key and reports whether that had been done.
+func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
+	f.TB.Helper()
+	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return result, repeated
+}
+
+// Ages are what a summary says of the oldest events.
+func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
+	f.TB.Helper()
+	s, err := f.Beside(InMode(f.Mode())).Summary(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	if s.Oldest != nil {
+		oldest = *s.Oldest
+	}
+	if s.OldestRetryable != nil {
+		retryable = *s.OldestRetryable
+	}
+	if s.Lag.MaxSeconds != oldest.AgeSeconds || s.Lag.RetryableSeconds != retryable.AgeSeconds {
+		f.TB.Errorf("lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
+	}
+	return oldest, retryable
+}
+
+// MustRequeue requeues a dead row.
+func (f *Fixture) MustRequeue(campaign string, seq int64) {
+	f.TB.Helper()
+	if _, err := f.RequeueRow(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+// WantHistory compares the steps of an event, each as its kind and what tells it
+// from others of the kind.
+func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
+	f.TB.Helper()
+	h, err := f.EventHistory(f.Ctx, campaign, seq)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	got := []string{}
+	for _, s := range h.Steps {
+		text := string(s.Kind)
+		switch {
+		case s.Attempt != nil:
+			text += fmt.Sprintf(" %d: %s", s.Attempt.Attempt, s.Attempt.Error)
+		case s.Act != nil:
+			text += fmt.Sprintf(" %s by %s", s.Act.Action, s.Act.Actor)
+		case s.Span != nil:
+			text += fmt.Sprintf(" %d-%d by %s", s.Span.FirstSeq, s.Span.LastSeq, s.Span.Worker)
+		}
+		got = append(got, text)
+	}
+	if !slices.Equal(got, want) {
+		f.TB.Errorf("history of %s/%d:\n\t%s\nwant:\n\t%s", campaign, seq, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// explained is why a campaign is or is not moving, as a page says it.
+// Explained is why a campaign waits.
+func (f *Fixture) Explained(id string) outbox.Explanation {
+	f.TB.Helper()
+	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
+}
+
+// Item is an item of a condition: types, separated by spaces, and tags.
+func Item(types string, tags ...string) outbox.ConditionItem {
+	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: Pairs(tags)}
+}
+
+// AppendUnless appends the event unless one of the items came after the position.
+func (f *Fixture) AppendUnless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
+	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
 }

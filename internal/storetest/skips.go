@@ -45,6 +45,18 @@ func (f *Fixture) PassOver() {
 	f.MustSettle(One, store.Result{Claim: c, Applied: c.Last})
 }
 
+// SkipTwo lets the second and the third of four events of campaign a die, one
+// after the other, and skips and passes over each.
+func (f *Fixture) SkipTwo() {
+	f.TB.Helper()
+	f.DieAt(4, 2)
+	f.MustSkip("a", 2)
+	f.PassOver()
+	f.Kill("a")
+	f.MustSkip("a", 3)
+	f.PassOver()
+}
+
 // Marks lists what the projections passed over: campaign, seq and skip.
 func (f *Fixture) Marks() []string {
 	return Texts(f.TB, f.ProjectionsDB, `select campaign_id || ' ' || seq || ' ' || skip_id from watermark_skips order by campaign_id, seq`)

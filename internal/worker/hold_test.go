@@ -41,10 +41,7 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 
 func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.Drain(t)
-	b.MustPause(t, "tally", "a")
+	b := enginetest.OpenPaused(t)
 	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorLive || h.Behind != 0 {
 		t.Errorf("resumed as %+v, want live", h)
 	}

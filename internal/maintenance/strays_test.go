@@ -1,4 +1,4 @@
-package store_test
+package maintenance_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // loseJournal leaves of the journal what it had when its campaigns ended at the
 // given events: nothing of those that are not named.
-func (f *fixture) loseJournal(ends map[string]int64) {
+func loseJournal(f *fixture, ends map[string]int64) {
 	f.TB.Helper()
 	f.Tamper(`delete from events where 1 = 0`) // which lets the journal be changed
 	f.Exec(`delete from projection_apply_outbox`)
@@ -28,9 +28,9 @@ func (f *fixture) loseJournal(ends map[string]int64) {
 
 // alarmed is whether a process that is started now tells of another journal: in
 // the summary, and in readiness.
-func (f *fixture) alarmed() (summary, unready bool) {
+func alarmed(f *fixture) (summary, unready bool) {
 	f.TB.Helper()
-	again := f.beside()
+	again := f.Beside()
 	defer again.Shut()
 	sum, err := again.Summary(f.Ctx)
 	if err != nil {
@@ -43,9 +43,9 @@ func (f *fixture) alarmed() (summary, unready bool) {
 	return sum.OtherJournal, len(reasons) > 0
 }
 
-func (f *fixture) mustAlarm(when string, summary, unready bool) {
+func mustAlarm(f *fixture, when string, summary, unready bool) {
 	f.TB.Helper()
-	if s, r := f.alarmed(); s != summary || r != unready {
+	if s, r := alarmed(f); s != summary || r != unready {
 		f.TB.Errorf("%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
 	}
 }
@@ -57,28 +57,28 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 		f.AppendN(id, 2)
 	}
 	f.Drain()
-	f.mustAlarm("with the right journal", false, false)
-	f.loseJournal(nil)
-	f.mustAlarm("beside an empty journal", true, true)
+	mustAlarm(f, "with the right journal", false, false)
+	loseJournal(f, nil)
+	mustAlarm(f, "beside an empty journal", true, true)
 	f.AppendN("new", 1) // before a worker has looked
-	f.mustAlarm("after the first append", true, true)
+	mustAlarm(f, "after the first append", true, true)
 	f.MustReconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
-	f.mustAlarm("once a worker has looked", true, true)
+	mustAlarm(f, "once a worker has looked", true, true)
 	f.AppendN("a", 3)
 	f.AppendN("z", 1)
 	f.Drain()
-	f.mustAlarm("after more appends", true, true)
+	mustAlarm(f, "after more appends", true, true)
 
 	f.ExecProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
 	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	f.mustAlarm("with one of five campaigns of another journal", true, false)
+	mustAlarm(f, "with one of five campaigns of another journal", true, false)
 	f.ExecProjections(`delete from projection_watermarks where campaign_id = 'c'`)
 	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	f.mustAlarm("once all fit", false, false)
+	mustAlarm(f, "once all fit", false, false)
 }
 
 // A process that was not ready for its journal does not become so because others
@@ -90,7 +90,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 		f.AppendN(id, 2)
 	}
 	f.Drain()
-	f.loseJournal(nil)
+	loseJournal(f, nil)
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
 	if reasons := f.Ready(f.Ctx); len(reasons) != 1 {
 		t.Fatalf("the reasons are %q, want one", reasons)
@@ -118,11 +118,11 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	f.AppendN("b", 2)
 	f.AppendN("c", 2)
 	f.Drain()
-	f.loseJournal(map[string]int64{"a": 2, "b": 2, "c": 2})
+	loseJournal(f, map[string]int64{"a": 2, "b": 2, "c": 2})
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-	f.mustAlarm("with one of three campaigns older", true, false)
+	mustAlarm(f, "with one of three campaigns older", true, false)
 	f.AppendN("a", 2)
-	f.mustAlarm("after appends to it", true, false)
+	mustAlarm(f, "after appends to it", true, false)
 }
 
 // What is shown of a campaign that has diverged is so now, whatever was appended
@@ -143,7 +143,7 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 			f.AppendN("a", 5)
 			f.AppendN("b", 1)
 			f.Drain()
-			f.loseJournal(map[string]int64{"a": scene.keeps, "b": 1})
+			loseJournal(f, map[string]int64{"a": scene.keeps, "b": 1})
 			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 			f.AppendN("a", int(scene.appended))
 			c := f.MustCampaign("a")
@@ -159,32 +159,11 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 					t.Errorf("listed as %+v, want as %+v", listed, c)
 				}
 			}
-			sum, err := f.beside().Summary(f.Ctx)
+			sum, err := f.Beside().Summary(f.Ctx)
 			if err != nil || sum.Lag.Events != scene.appended {
 				t.Errorf("the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
 			}
 			f.MustBeReconciled()
 		})
-	}
-}
-
-// The reason follows the projections: they may be those of yet another day.
-func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	f.Drain()
-	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-	for _, to := range []int{7, 1} {
-		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
-		if _, err := f.Reconcile(f.Ctx); err != nil {
-			t.Fatal(err)
-		}
-		listed := f.AllCampaigns(outbox.CampaignFilter{})
-		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
-			t.Errorf("listed as %+v, want %q", listed, want)
-		}
-		f.MustBeReconciled()
 	}
 }

@@ -1,4 +1,4 @@
-package store_test
+package maintenance_test
 
 import (
 	"database/sql"
@@ -17,7 +17,7 @@ import (
 )
 
 // rowCounts counts the rows of every table of both databases.
-func (f *fixture) rowCounts() map[string]int64 {
+func rowCounts(f *fixture) map[string]int64 {
 	f.TB.Helper()
 	counts := map[string]int64{}
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
@@ -51,7 +51,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.MustSample()
 	op := f.StartOperation(outbox.OperationOrder{Canary: true})
 	f.StepOperation(op.ID)
-	before := f.rowCounts()
+	before := rowCounts(f)
 	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "act_targets", "event_tags", "tokens"} {
 		if before[table] == 0 {
 			t.Errorf("the test puts nothing into %s", table)
@@ -68,7 +68,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openPair(t, to, f.Clock)
-	if diff := cmp.Diff(before, r.rowCounts()); diff != "" {
+	if diff := cmp.Diff(before, rowCounts(r)); diff != "" {
 		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
 	}
 	for r.Operation(op.ID).Status == outbox.OperationRunning {
@@ -78,10 +78,10 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	if d := r.Operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
 		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
 	}
-	_, err := r.unless(storetest.Event("tagged", "counted"), 0, item("", "seat", "1"))
+	_, err := r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))
 	refused(t, err, outbox.ErrConflict, "is in the way")
 	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
-	_, err = r.unless(storetest.Event("tagged", "counted"), 0, item("", "seat", "2"))
+	_, err = r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))
 	refused(t, err, outbox.ErrConflict, "is in the way")
 	r.Drain()
 	r.AppendN("late", 1)

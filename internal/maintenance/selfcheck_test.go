@@ -1,4 +1,4 @@
-package store_test
+package maintenance_test
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 )
 
 // drift is what a process says of its self-check.
-func (f *fixture) drift() int64 {
+func drift(f *fixture) int64 {
 	f.TB.Helper()
 	s, err := f.Summary(f.Ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 		f.Clock.Advance(store.InlineWait)
 	}
 	f.AppendN("b", 1)
-	f.beside(storetest.InMode(outbox.ModeInline)).MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that nobody will
+	f.Beside(storetest.InMode(outbox.ModeInline)).MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that nobody will
 	f.Drain()
 	f.Sound()
 }
@@ -109,8 +109,8 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 			breaks(f)
 			woken := false
 			f.OnWork(func() { woken = true })
-			if found := f.SelfCheckAll(); !woken || len(found) != 1 || found[0].CampaignID != "a" || f.drift() != 1 {
-				t.Errorf("woken: %v; found %+v; drift is %d, want campaign a", woken, found, f.drift())
+			if found := f.SelfCheckAll(); !woken || len(found) != 1 || found[0].CampaignID != "a" || drift(f) != 1 {
+				t.Errorf("woken: %v; found %+v; drift is %d, want campaign a", woken, found, drift(f))
 			}
 			f.Exact("a")
 			f.Sound()
@@ -144,7 +144,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 			f.AppendN("a", 3)
 			scene.before(f)
 			f.Exec(`update campaigns set due_at = null where campaign_id = 'a'`)
-			if e := f.explained("a"); scene.hold != outbox.HoldLease && (e.Hold != outbox.HoldUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
+			if e := f.Explained("a"); scene.hold != outbox.HoldLease && (e.Hold != outbox.HoldUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
 				t.Errorf("explained as %+v", e)
 			}
 			f.Clock.Advance(10 * time.Minute)
@@ -154,7 +154,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 				t.Errorf("found %+v, want it to have drifted", found)
 			}
 			f.Exact("a")
-			if e := f.explained("a"); e.Hold != scene.hold {
+			if e := f.Explained("a"); e.Hold != scene.hold {
 				t.Errorf("then explained as %+v, want %s", e, scene.hold)
 			}
 			f.SelfCheckIsCalm()
@@ -194,4 +194,29 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 	}
 	f.Clock.Advance(lease + time.Second)
 	f.ClaimRun(two)
+}
+
+func TestSelfCheck_countsDriftInSteps(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.AppendN(id, 2)
+	}
+	f.Exec(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
+	after, steps := maintenance.Round{}, 0
+	for {
+		next, _, err := f.SelfCheck(f.Ctx, after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Campaign == "" {
+			break
+		}
+		after = next
+		steps++
+	}
+	s, err := f.Summary(f.Ctx)
+	if err != nil || s.Drift != 2 || steps != 2 {
+		t.Errorf("drift is %d after %d steps, %v, want two", s.Drift, steps, err)
+	}
 }

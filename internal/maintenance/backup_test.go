@@ -1,4 +1,4 @@
-package store_test
+package maintenance_test
 
 import (
 	"os"
@@ -17,8 +17,8 @@ import (
 func arrange(s *store.Store) { runs.New(s) }
 
 // restore copies a backup to a new place, at the fixture's time.
-func (f *fixture) restore(from, to string) error {
-	o := optionsIn(to)
+func restore(f *fixture, from, to string) error {
+	o := storetest.OptionsFor(dbtest.Files(to))
 	o.Now = f.Clock.Now
 	return maintenance.Restore(f.Ctx, from, o, arrange)
 }
@@ -51,7 +51,7 @@ func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 	f.AppendN("a", 1) // not in the backup
 	to := t.TempDir()
 	restored := filepath.Join(to, "new")
-	if err := f.restore(dir, restored); err != nil {
+	if err := restore(f, dir, restored); err != nil {
 		t.Fatal(err)
 	}
 	r := openPair(t, dbtest.Files(restored), f.Clock)
@@ -95,7 +95,7 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	restored := t.TempDir()
-	if err := f.restore(current, restored); err != nil {
+	if err := restore(f, current, restored); err != nil {
 		t.Fatal(err)
 	}
 	r := openPair(t, dbtest.Files(restored), f.Clock)
@@ -132,14 +132,14 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	f.Unchanged(func() {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "exists already", "move it away")
 	})
-	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), optionsIn(t.TempDir()), arrange), outbox.ErrSetup, "is no backup")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is no backup")
 	// A write-ahead log left by the databases that were moved away would be
 	// replayed into the restored ones.
 	left := t.TempDir()
 	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, maintenance.Restore(f.Ctx, dir, optionsIn(left), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
@@ -148,7 +148,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	refused(t, maintenance.Restore(f.Ctx, dir, optionsIn(to), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
 		t.Errorf("the refused restore left %v", entries)
 	}

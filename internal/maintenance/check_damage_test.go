@@ -1,8 +1,7 @@
-package store_test
+package maintenance_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -158,7 +157,7 @@ func harmed(t *testing.T, d damage) *fixture {
 	return f
 }
 
-func (f *fixture) violations() []outbox.Violation {
+func violations(f *fixture) []outbox.Violation {
 	f.TB.Helper()
 	report, err := f.Check(f.Ctx, func(int64, int64) {})
 	if err != nil {
@@ -180,7 +179,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 			}
 			f := harmed(t, d)
 			var found []outbox.Violation
-			f.Unchanged(func() { found = f.violations() })
+			f.Unchanged(func() { found = violations(f) })
 			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
 				return v.Invariant == d.invariant && v.Seq == d.seq && v.Detail != ""
 			})
@@ -220,56 +219,4 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	f.Sound()
 	f.Drain()
 	f.Sound()
-}
-func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ applied, more int }{"of which nothing is applied": {0, 3}, "of which all is": {3, 0}, "of which some is": {2, 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			if c.applied > 0 {
-				f.AppendN("a", c.applied)
-				f.Drain()
-			}
-			if c.more > 0 {
-				f.AppendN("a", c.more)
-				f.ClaimOne(one, 2) // by a worker that dies
-			}
-			before := f.MustCampaign("a")
-			f.Exec(`delete from campaigns`)
-			report, err := f.Check(f.Ctx, func(int64, int64) {})
-			if err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "campaign_row" || report.Violations[0].CampaignID != "a" {
-				t.Errorf("check is %+v, %v", report, err)
-			}
-			for _, appends := range [][]store.Append{{{Events: []outbox.Event{storetest.Event("a", "counted")}}}, {{Events: []outbox.Event{storetest.Event("b", "counted")}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}}} {
-				results, errs := f.AppendTogether(appends)
-				if last := len(errs) - 1; !errors.Is(errs[last], outbox.ErrConflict) || !strings.Contains(errs[last].Error(), "gaps --repair") {
-					t.Errorf("an append to it: %+v, %v", results, errs)
-				} else if last > 0 && errs[0] != nil {
-					t.Errorf("an append to another campaign: %v", errs[0])
-				}
-			}
-			f.Clock.Advance(time.Minute)
-			if got, err := f.Reconcile(f.Ctx); err != nil || got.Campaigns != 1 || got.Diverged != 0 {
-				t.Errorf("reconciled %+v, %v", got, err)
-			}
-			if after := f.MustCampaign("a"); after.HighWaterSeq != before.HighWaterSeq || after.AppliedSeq != before.AppliedSeq || after.Lease != nil || after.Counts.Pending != int64(c.more) {
-				t.Errorf("campaign is %+v, was %+v", after, before)
-			}
-			f.MustBeReconciled()
-			f.Sound()
-			f.AppendN("a", 1)
-			f.Drain()
-			f.Sound()
-		})
-	}
-}
-
-func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	f.Exec(`update campaigns set high_water_seq = 2`)
-	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
-	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
 }

@@ -1,4 +1,4 @@
-package store_test
+package maintenance_test
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	fresh := dbtest.Fresh(t)
 	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is no backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
-	refused(t, maintenance.Restore(f.Ctx, dir, optionsIn(file), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
 	if left, _ := os.ReadDir(file); len(left) != 0 {
 		t.Errorf("a refused restore left %v", left)
 	}

@@ -1,7 +1,8 @@
-package store_test
+package maintenance_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,16 @@ import (
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
+
+// mustBeMended fails unless nothing is left to reconcile, and what is due can be
+// worked off.
+func mustBeMended(f *fixture) {
+	f.TB.Helper()
+	f.MustBeReconciled()
+	f.Sound()
+	f.Drain()
+	f.Sound()
+}
 
 func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 	t.Parallel()
@@ -40,10 +51,7 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 			if c := f.MustCampaign("a"); c.HeadSeq != 3 || c.OldestEnqueuedAt != began || c.Counts != (outbox.Counts{Pending: 4}) {
 				t.Errorf("campaign is %+v, want head 3, as old as its append", c)
 			}
-			f.MustBeReconciled()
-			f.Sound()
-			f.Drain()
-			f.Sound()
+			mustBeMended(f)
 		})
 	}
 }
@@ -68,10 +76,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 			t.Errorf("settled %+v", got)
 		}
 	})
-	f.MustBeReconciled()
-	f.Sound()
-	f.Drain()
-	f.Sound()
+	mustBeMended(f)
 }
 
 func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
@@ -180,157 +185,6 @@ func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *tes
 	f.Exact("a")
 }
 
-func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	f.LoseRows("a", "seq = 3")
-	c := f.ClaimOne(one, 2)
-	replayed := make(chan outbox.Repaired)
-	go func() {
-		began := time.Now()
-		got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
-		for errors.Is(err, outbox.ErrConflict) && time.Since(began) >= store.HeldWait && time.Since(began) < time.Minute { // the wave took long
-			got, err = f.ReplayCampaign(f.Ctx, ana(""), "a")
-		}
-		if err != nil {
-			t.Errorf("replay: %v", err)
-		}
-		replayed <- got
-	}()
-	f.MustApply(c, 2)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 2})
-	if got := <-replayed; got != (outbox.Repaired{Campaigns: 1, Inserted: 1}) {
-		t.Errorf("replayed %+v, want one row", got)
-	}
-	f.Sound()
-}
-
-func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	f.Drain()
-	f.AppendN("a", 2)
-	hash := storetest.Texts(t, f.ProjectionsDB, `select applied_hash from projection_watermarks`)[0]
-	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
-	if _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	f.Sound()
-}
-
-func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DeadHead()
-	f.Exec(`delete from projection_apply_outbox where seq = 3`)
-	f.Exec(`update campaigns set pending = 1`)
-	got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
-	if want := (outbox.Repaired{Campaigns: 1, Inserted: 1}); err != nil || got != want {
-		t.Errorf("replayed %+v, %v, want %+v", got, err, want)
-	}
-	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead || r.AttemptCount != 8 {
-		t.Errorf("the dead head became %+v", r)
-	}
-	f.Sound()
-	_, err = f.ReplayCampaign(f.Ctx, ana(""), "b")
-	refused(t, err, outbox.ErrNotFound, `"b"`)
-}
-
-func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 4)
-	c := f.ClaimOne(one, 2)
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("boom")})
-	// The projections are restored from before: event 1 is to be applied again.
-	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1})
-	f.Exact("a")
-	for _, last := range []int64{1, 4} {
-		f.Clock.Advance(time.Minute)
-		c := f.ClaimOne(one, 10)
-		if c.Last != last {
-			t.Errorf("claim is %+v, want it to end at %d", c, last)
-		}
-		f.MustApply(c, c.Last)
-		f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
-	}
-	f.Sound()
-}
-
-func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 3)
-	}
-	f.LoseRows("a", "seq > 1")
-	f.LoseRows("b", "seq = 2")
-	if got, err := f.RepairGaps(f.Ctx, ana("")); err != nil || got != (outbox.Repaired{Campaigns: 2, Inserted: 3}) {
-		t.Errorf("repaired %+v, %v", got, err)
-	}
-	if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != "repair_gaps" {
-		t.Errorf("audit records are %+v", acts)
-	}
-	f.Sound()
-}
-
-func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, id := range []string{"a", "b"} {
-		f.AppendN(id, 3)
-		f.LoseRows(id, "seq > 1")
-	}
-	f.Exec(`create trigger broken before insert on projection_apply_outbox when new.campaign_id = 'b' begin select raise(abort, 'the disk is odd'); end`)
-	order := ana("")
-	order.IdempotencyKey = "k"
-	if got, err := f.RepairGaps(f.Ctx, order); err == nil {
-		t.Fatalf("repaired %+v", got)
-	}
-	acts := f.DoneActs()
-	if len(acts) != 1 || acts[0].Action != outbox.ActRepairGaps || acts[0].Outcome != outbox.ActDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
-		t.Errorf("audit records are %+v", acts)
-	}
-	f.Exec(`drop trigger broken`)
-	if got, err := f.RepairGaps(f.Ctx, order); err != nil || got.Inserted != 2 {
-		t.Errorf("then it repaired %+v, %v", got, err)
-	}
-	f.Sound()
-}
-
-func TestRepairGaps_findsRowsTheCountsDoNotMiss(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	f.Exec(`delete from projection_apply_outbox where seq = 2`)
-	if gaps := f.MustFindGaps(); len(gaps) != 1 || gaps[0].Missing != 1 {
-		t.Errorf("gaps are %+v", gaps)
-	}
-	if got, err := f.RepairGaps(f.Ctx, ana("")); err != nil || got.Inserted != 1 {
-		t.Errorf("repaired %+v, %v", got, err)
-	}
-	f.Exact("a")
-	f.Sound()
-}
-
-func TestGaps_areNoneWhileAWaveIsBetweenItsDatabases(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 5)
-	c := f.ClaimOne(one, 3)
-	f.MustApply(c, 2)
-	if gaps := f.MustFindGaps(); len(gaps) != 0 {
-		t.Errorf("gaps are %+v", gaps)
-	}
-}
-
 // What a process appended that died before it applied it is owed in inline mode
 // as in any other.
 func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
@@ -358,4 +212,38 @@ func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
 		t.Errorf("campaign is %+v", c)
 	}
 	f.MustBeReconciled()
+}
+
+// The reason follows the projections: they may be those of yet another day.
+func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 2)
+	f.Drain()
+	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	for _, to := range []int{7, 1} {
+		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
+		if _, err := f.Reconcile(f.Ctx); err != nil {
+			t.Fatal(err)
+		}
+		listed := f.AllCampaigns(outbox.CampaignFilter{})
+		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
+			t.Errorf("listed as %+v, want %q", listed, want)
+		}
+		f.MustBeReconciled()
+	}
+}
+
+func TestReconcile_findsTheAgeOfWhatWasLeftWithout(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.InMode(outbox.ModeInline))
+	f.AppendN("a", 2)
+	f.Exec(`update campaigns set oldest_enqueued_at = null`)
+	f.Clock.Advance(time.Minute)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	f.MustBeReconciled()
+	if oldest, _ := f.Ages(); oldest.Seq != 1 || oldest.AgeSeconds != 60 {
+		t.Errorf("the oldest is %+v, want event 1 of 60 s", oldest)
+	}
 }

@@ -1,0 +1,137 @@
+package maintenance_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// manyActs leaves n records, one a minute.
+func manyActs(f *fixture, n int) {
+	f.TB.Helper()
+	f.Exec(fmt.Sprintf(`
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
+select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null' from n`, n-1, f.Clock.Now().UnixMicro()))
+}
+
+func pruneActs(f *fixture, before time.Time) (portions int) {
+	f.TB.Helper()
+	for {
+		more, err := f.PruneActs(f.Ctx, before)
+		if err != nil {
+			f.TB.Fatal(err)
+		}
+		if !more {
+			return portions
+		}
+		portions++
+	}
+}
+
+func removedBefore(f *fixture) time.Time {
+	f.TB.Helper()
+	before, err := f.ActsRemovedBefore(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return before
+}
+
+func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	start := f.Clock.Now()
+	manyActs(f, 12_000)
+	if more, err := f.PruneActs(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
+		t.Fatalf("more: %v, %v", more, err)
+	}
+	if n := f.Number(`select count(*) from operator_acts`); n != 7000 {
+		t.Errorf("after one portion there are %d records, want 7000", n)
+	}
+	if n := pruneActs(f, start.Add(11_000*time.Minute)); n != 1 {
+		t.Errorf("it took %d more full portions, want one", n)
+	}
+	if n := f.Number(`select count(*) from operator_acts`); n != 1000 {
+		t.Errorf("%d records are kept, want 1000", n)
+	}
+	if oldest := f.Number(`select min(at) from operator_acts`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
+		t.Errorf("the oldest that is kept is of %s", time.UnixMicro(oldest))
+	}
+	if got := removedBefore(f); !got.Equal(start.Add(11_000 * time.Minute)) {
+		t.Errorf("records are gone from before %s", got)
+	}
+}
+
+func TestPruneActs_neverGoesBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	start := f.Clock.Now()
+	manyActs(f, 10)
+	pruneActs(f, start.Add(5*time.Minute))
+	f.Unchanged(func() { pruneActs(f, start.Add(3*time.Minute)) })
+	if got := removedBefore(f); !got.Equal(start.Add(5 * time.Minute)) {
+		t.Errorf("records are gone from before %s", got)
+	}
+	// One of another process, whose clock was behind, is deleted; the time stays.
+	f.Exec(fmt.Sprintf(`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
+	pruneActs(f, start.Add(3*time.Minute))
+	if got, n := removedBefore(f), f.Number(`select count(*) from operator_acts`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
+		t.Errorf("%d records are kept, from before %s they are gone", n, got)
+	}
+}
+
+func TestPruneActs_writesNothingWhereNothingIsOld(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.Unchanged(func() { pruneActs(f, f.Clock.Now()) })
+	manyActs(f, 3)
+	f.Unchanged(func() { pruneActs(f, f.Clock.Now()) })
+	if got := removedBefore(f); !got.IsZero() {
+		t.Errorf("records are gone from before %s", got)
+	}
+	g := f.Beside(func(o *store.Options) { o.ReadOnly = true })
+	_, err := g.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
+	refused(t, err, outbox.ErrReadOnly)
+}
+
+func TestAuditRecords_areNeitherChangedNorDeletedWhileTheyAreKept(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	start := f.Clock.Now()
+	manyActs(f, 10)
+	pruneActs(f, start.Add(5*time.Minute))
+	f.Unchanged(func() {
+		for _, change := range []string{`update operator_acts set actor = 'nobody'`, `update operator_acts set outcome = 'done', refusal = ''`,
+			`delete from operator_acts`, `delete from operator_acts where id = (select max(id) from operator_acts)`} {
+			if _, err := f.JournalDB.Exec(change); err == nil {
+				t.Errorf("the database does: %s", change)
+			}
+		}
+	})
+	f.Sound()
+}
+
+func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	f.Killed("a", 3)
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(time.Hour)
+	later := f.Clock.Now()
+	f.Kill("a-00", "a-01", "a-02")
+	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	pruneActs(f, later)
+	if n := f.Number(`select count(*) from act_targets`); n != 3 {
+		t.Errorf("%d ranges are left, want those of the act that is left", n)
+	}
+}

@@ -1,0 +1,32 @@
+package maintenance_test
+
+import (
+	"os"
+	"testing"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+
+// fixture is a store with its rooms, which the test looks after.
+type fixture = enginetest.Rooms
+
+var open = enginetest.OpenRooms
+
+func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock) *fixture {
+	tb.Helper()
+	return enginetest.RoomsOf(storetest.OpenPair(tb, p, c))
+}
+
+const lease = storetest.Lease
+
+var (
+	ana     = storetest.Ana
+	refused = storetest.Refused
+	began   = storetest.Began
+	one     = storetest.One
+	two     = storetest.Two
+)

@@ -1,0 +1,38 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f.AppendN("a", 3)
+	f.AppendN("b", 1)
+	f.MustPause("b")
+	for _, r := range []store.Rehearsal{
+		{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2, Error: strings.Repeat("x", 70<<10), Fingerprint: "x"},
+		{CampaignID: "b", RehearsedSeq: 1},
+		{CampaignID: "a", RehearsedSeq: 3},
+	} {
+		if err := f.RecordRehearsal(f.Ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.Rehearsals(f.Ctx)
+	if err != nil || len(got) != 2 || got["a"] != (store.Rehearsal{CampaignID: "a", RehearsedSeq: 3}) {
+		t.Errorf("rehearsals are %+v, %v", got, err)
+	}
+	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
+	if err != nil || len(waiting) != 1 || waiting[0] != (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}) {
+		t.Errorf("outstanding are %+v, %v", waiting, err)
+	}
+	if waiting, err := f.OutstandingCampaigns(f.Ctx, "a", 10); err != nil || len(waiting) != 0 {
+		t.Errorf("after a outstanding are %+v, %v", waiting, err)
+	}
+}

@@ -1,0 +1,95 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	f.LoseRows("a", "seq = 3")
+	c := f.ClaimOne(one, 2)
+	replayed := make(chan outbox.Repaired)
+	go func() {
+		began := time.Now()
+		got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
+		for errors.Is(err, outbox.ErrConflict) && time.Since(began) >= store.HeldWait && time.Since(began) < time.Minute { // the wave took long
+			got, err = f.ReplayCampaign(f.Ctx, ana(""), "a")
+		}
+		if err != nil {
+			t.Errorf("replay: %v", err)
+		}
+		replayed <- got
+	}()
+	f.MustApply(c, 2)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 2})
+	if got := <-replayed; got != (outbox.Repaired{Campaigns: 1, Inserted: 1}) {
+		t.Errorf("replayed %+v, want one row", got)
+	}
+	f.Sound()
+}
+
+func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 2)
+	f.Drain()
+	f.AppendN("a", 2)
+	hash := storetest.Texts(t, f.ProjectionsDB, `select applied_hash from projection_watermarks`)[0]
+	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
+	if _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	f.Sound()
+}
+
+func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.DeadHead()
+	f.Exec(`delete from projection_apply_outbox where seq = 3`)
+	f.Exec(`update campaigns set pending = 1`)
+	got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
+	if want := (outbox.Repaired{Campaigns: 1, Inserted: 1}); err != nil || got != want {
+		t.Errorf("replayed %+v, %v, want %+v", got, err, want)
+	}
+	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead || r.AttemptCount != 8 {
+		t.Errorf("the dead head became %+v", r)
+	}
+	f.Sound()
+	_, err = f.ReplayCampaign(f.Ctx, ana(""), "b")
+	refused(t, err, outbox.ErrNotFound, `"b"`)
+}
+
+func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 4)
+	c := f.ClaimOne(one, 2)
+	f.MustApply(c, 1)
+	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("boom")})
+	// The projections are restored from before: event 1 is to be applied again.
+	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
+	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1})
+	f.Exact("a")
+	for _, last := range []int64{1, 4} {
+		f.Clock.Advance(time.Minute)
+		c := f.ClaimOne(one, 10)
+		if c.Last != last {
+			t.Errorf("claim is %+v, want it to end at %d", c, last)
+		}
+		f.MustApply(c, c.Last)
+		f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
+	}
+	f.Sound()
+}
