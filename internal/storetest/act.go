@@ -279,6 +279,32 @@ func (f *Fixture) actsOfAna(outcome outbox.ActOutcome) []outbox.Act {
 	return page.Items
 }
 
+// Actions lists the actions that the audit records of a campaign, or of one
+// of its rows, tell, the newest first.
+func (f *Fixture) Actions(filter outbox.ActFilter) []string {
+	f.TB.Helper()
+	page, err := f.Acts(f.Ctx, filter)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	actions := []string{}
+	for _, a := range page.Items {
+		actions = append(actions, string(a.Action))
+	}
+	if page.Total == nil || int(*page.Total) != len(actions) {
+		f.TB.Errorf("%+v lists %v, and the total is %v", filter, actions, page.Total)
+	}
+	return actions
+}
+
+// WantActions fails unless the acts of a filter are of these kinds, newest first.
+func (f *Fixture) WantActions(filter outbox.ActFilter, want ...string) {
+	f.TB.Helper()
+	if got := f.Actions(filter); !slices.Equal(got, want) {
+		f.TB.Errorf("the acts by %+v are %v, want %v", filter, got, want)
+	}
+}
+
 // ForbidAudit lets every audit record fail with a message.
 func (f *Fixture) ForbidAudit(message string) {
 	f.TB.Helper()
@@ -324,4 +350,12 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 		}
 	}
 	return r
+}
+
+// NamesNoAct fails when a refusal names an act.
+func NamesNoAct(tb testing.TB, err error) {
+	tb.Helper()
+	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last act") {
+		tb.Errorf("an act that did not touch it is named: %v", r)
+	}
 }
