@@ -12,21 +12,21 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Rooms is a store with its rooms, and no worker on them.
+// Rooms is a store with its operations and runs, and no worker on them.
 type Rooms struct {
 	*storetest.Fixture
 	Operations *operations.Operations
 	Runs       *runs.Runs
 }
 
-// OpenRooms opens a store on empty databases of its own, with its rooms. change
-// adjusts its options.
+// OpenRooms opens a store on empty databases of its own, with its operations and
+// runs. change adjusts its options.
 func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
 	tb.Helper()
 	return RoomsOf(storetest.Open(tb, change...))
 }
 
-// RoomsOf puts the rooms around a store that nobody uses yet.
+// RoomsOf puts operations and runs around a store that nobody uses yet.
 func RoomsOf(f *storetest.Fixture) *Rooms {
 	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store)}
 }

@@ -13,7 +13,7 @@ const differs = "^Test(Postgres|Operation_runs|StepOperation)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 
-// fixture is a store with its rooms, without a worker on them.
+// fixture is a store without a worker on it.
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms

@@ -14,7 +14,7 @@ const differs = "^Test(Postgres|Scratch|Swap)"
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, differs)) }
 
-// fixture is a store with its rooms, whose read model the test looks at.
+// fixture is a store whose read model the test looks at.
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms

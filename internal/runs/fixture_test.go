@@ -5,7 +5,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// fixture is a store with its rooms, without a worker on them.
+// fixture is a store without a worker on it.
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms

@@ -15,7 +15,37 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// useOperations calls everything about operations, for the tests of plans.
+// everything calls every method of the store that has statements of its own,
+// so that each has been prepared.
+func (f *fixture) everything() {
+	f.TB.Helper()
+	must := func(errs ...error) {
+		f.TB.Helper()
+		for _, err := range errs {
+			if err != nil {
+				f.TB.Fatal(err)
+			}
+		}
+	}
+	publishers := publishing.NewProgress(f.Store)
+	f.useWorker(must)
+	f.useActs(must)
+	f.useReads(must)
+	f.useOperations(must)
+	f.useRuns(must)
+	f.useSwaps(must)
+	f.usePublishers(publishers, must)
+	f.useConditions(must)
+	f.useTokens(must)
+	_, err := f.ActsRemovedBefore(f.Ctx)
+	must(err)
+	_, err = f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour))
+	must(err)
+	_, err = f.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
+	must(err)
+}
+
+// useOperations does all that can be done with operations.
 func (f *fixture) useOperations(must func(...error)) {
 	f.Exec(`update campaigns set due_at = null`)
 	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
@@ -55,36 +85,6 @@ func (f *fixture) useOperations(must func(...error)) {
 	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{})
 	must(err)
 	_, err = f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft})
-	must(err)
-}
-
-// everything calls every method of the store that has statements of its own,
-// so that each has been prepared.
-func (f *fixture) everything() {
-	f.TB.Helper()
-	must := func(errs ...error) {
-		f.TB.Helper()
-		for _, err := range errs {
-			if err != nil {
-				f.TB.Fatal(err)
-			}
-		}
-	}
-	publishers := publishing.NewProgress(f.Store)
-	f.useWorker(must)
-	f.useActs(must)
-	f.useReads(must)
-	f.useOperations(must)
-	f.useRuns(must)
-	f.useSwaps(must)
-	f.usePublishers(publishers, must)
-	f.useConditions(must)
-	f.useTokens(must)
-	_, err := f.ActsRemovedBefore(f.Ctx)
-	must(err)
-	_, err = f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour))
-	must(err)
-	_, err = f.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
 	must(err)
 }
 

@@ -32,8 +32,8 @@ func (f *Fixture) Killed(name string, n int) []string {
 	return ids
 }
 
-// MustSample takes a sample of how things stand now; what is shared for a moment
-// is read anew, as by a process that has just been started.
+// MustSample takes a sample of how things stand in the store now; what is shared
+// for a moment is read anew, as by a process that has just been started.
 func (f *Fixture) MustSample() {
 	f.TB.Helper()
 	if err := f.Beside().Sample(f.Ctx); err != nil {
@@ -291,8 +291,7 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 	}
 }
 
-// explained is why a campaign is or is not moving, as a page says it.
-// Explained is why a campaign waits.
+// Explained is why a campaign is or is not moving, as a page says it.
 func (f *Fixture) Explained(id string) outbox.Explanation {
 	f.TB.Helper()
 	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
