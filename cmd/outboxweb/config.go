@@ -156,7 +156,7 @@ func takes(flag *kong.Flag, tag string) bool {
 		return tag == "!!int"
 	case flag.Target.CanFloat():
 		return tag == "!!float" || tag == "!!int"
-	case isSpan(flag):
+	case isDuration(flag) || isSpan(flag):
 		return tag == "!!str" || tag == "!!int" // 0 has no unit
 	}
 	return tag == "!!str"
@@ -165,8 +165,10 @@ func takes(flag *kong.Flag, tag string) bool {
 // isWhole reports whether a flag is a whole number; spans of time are only to the
 // compiler.
 func isWhole(flag *kong.Flag) bool {
-	return flag.Target.CanInt() && flag.Target.Type() != reflect.TypeFor[time.Duration]() && !isSpan(flag)
+	return flag.Target.CanInt() && !isDuration(flag) && !isSpan(flag)
 }
+
+func isDuration(flag *kong.Flag) bool { return flag.Target.Type() == reflect.TypeFor[time.Duration]() }
 
 func isSpan(flag *kong.Flag) bool { return flag.Target.Type() == reflect.TypeFor[daysFlag]() }
 
@@ -176,7 +178,7 @@ func kindOf(flag *kong.Flag) string {
 		return "true or false"
 	case flag.IsSlice():
 		return "a list of texts"
-	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
+	case isDuration(flag):
 		return "a duration such as 2s"
 	case isSpan(flag):
 		return "a span of time such as 36h or 365d"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A list of the file is taken item by item: joined, two patterns would be one
@@ -46,6 +47,22 @@ func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
 	for _, text := range []string{"365", "1.5", "true", "many", "-1d", "[365d]"} {
 		_, err := parseServe(t, "keep_audit: "+text+"\n")
 		if err == nil || !strings.Contains(err.Error(), "line 1: keep_audit must be a span of time such as 36h or 365d") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A duration has a unit, unless it is 0, which YAML takes for a number.
+func TestConfig_aDurationOfZeroNeedsNoUnit(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"0": 0, "'0'": 0, "0s": 0, "36h": 36 * time.Hour} {
+		if c, err := parseServe(t, "verify_every: "+text+"\n"); err != nil || c.Serve.VerifyEvery != want {
+			t.Errorf("%s: %s, %v", text, c.Serve.VerifyEvery, err)
+		}
+	}
+	for _, text := range []string{"36", "0.5", "true", "[0]"} {
+		_, err := parseServe(t, "verify_every: "+text+"\n")
+		if err == nil || !strings.Contains(err.Error(), "line 1: verify_every must be a duration such as 2s") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
