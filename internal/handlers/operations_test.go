@@ -172,7 +172,7 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 		t.Errorf("the form sends rows %q", rows)
 	}
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
-	s.get("/operations/1").want(t, 200, "rows named one by one", "1 not dead or taken already")
+	s.get("/operations/1").want(t, 200, "rows named one by one", "behind them; 1 not dead or taken already")
 	s.get("/operations/new?rows=c-2").want(t, 422, "CAMPAIGN/SEQ")
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }

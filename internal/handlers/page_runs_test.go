@@ -199,7 +199,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 		t.Errorf("%d rows are compared, want 3", n)
 	}
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
-	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2", `href="/runs/1/results/c%2F1"`, "from event 2 on", `data-testid="start-verify"`)
+	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "from event 2 on", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
 }
 

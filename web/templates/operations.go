@@ -187,6 +187,14 @@ func progressText(o outbox.Operation) string {
 	return strings.Join(parts, ", ") + " of " + count(o.Totals.Chosen, "row", "rows")
 }
 
+// refusedToo tells of named rows that were not chosen, if there were any.
+func refusedToo(o outbox.Operation) string {
+	if o.Refused == 0 {
+		return ""
+	}
+	return "; " + num(o.Refused) + " not dead or taken already"
+}
+
 func waveName(o outbox.Operation, g outbox.OperationGroup) string {
 	if g.Wave < 0 {
 		return "–"
