@@ -173,12 +173,9 @@ type journalView struct {
 	Position int64 `json:"position"` // 0 when the journal is empty
 }
 
-// apiJournal tells the position that a writer takes before reading what a
+// readJournal tells the position that a writer takes before reading what a
 // conditional append rests on.
-func (s *server) apiJournal(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readJournal(r *http.Request) (journalView, error) {
 	position, err := s.Store.Position(r.Context())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, journalView{position})
+	return journalView{position}, err
 }

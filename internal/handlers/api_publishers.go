@@ -107,28 +107,16 @@ func (b seekBody) seen() *outbox.Seek {
 	return &outbox.Seek{Repeats: b.Expected.Repeats, Skips: b.Expected.Skips, Capped: b.Expected.Capped}
 }
 
-func (s *server) apiPublishers(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.Publishers.Publishers(r.Context())
-	if err != nil {
-		return err
+func (s *server) readPublisherHistory(r *http.Request) (h outbox.PublisherHistory, err error) {
+	if h.PairName, err = pairParam(r); err != nil {
+		return h, err
 	}
-	return s.writeJSON(w, http.StatusOK, listOf(all))
-}
-
-func (s *server) apiPublisherHistory(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
-	if err != nil {
-		return err
+	if h.Span, err = readSpan(r); err != nil {
+		return h, err
 	}
-	span, err := readSpan(r)
-	if err != nil {
-		return err
-	}
-	points, err := s.Publishers.History(r.Context(), name, span)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+	h.StepSeconds = h.Span.Step().Seconds()
+	h.Points, err = s.Publishers.History(r.Context(), h.PairName, h.Span)
+	return h, err
 }
 
 // apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that

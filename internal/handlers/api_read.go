@@ -30,13 +30,18 @@ func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) cam
 	return redact.Shown(s.Redact, c).View(s.Now(), around)
 }
 
-func (s *server) viewCampaigns(page outbox.Page[outbox.Campaign], around outbox.Surroundings) outbox.Page[campaignView] {
+func (s *server) viewCampaigns(ctx context.Context, f outbox.CampaignFilter) (view outbox.Page[campaignView], err error) {
+	page, err := s.Store.Campaigns(ctx, f)
+	if err != nil {
+		return view, err
+	}
+	around := s.around(ctx)
 	views := make([]campaignView, len(page.Items))
 	for i, c := range page.Items {
 		views[i] = s.viewCampaign(c, around)
 	}
 	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
-		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
+		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}, nil
 }
 
 // instanceFacts are an instance's fields without its JSON method, which a view
@@ -89,37 +94,13 @@ type rowView struct {
 	Queue    []outbox.Row     `json:"queue"`        // the campaign's head and the rows behind it, at most six
 }
 
-func (s *server) apiSummary(w http.ResponseWriter, r *http.Request) error {
-	summary, err := s.Store.Summary(r.Context())
+func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error) {
+	d, err := s.Store.Row(ctx, row.CampaignID, row.Seq)
 	if err != nil {
-		return err
+		return rowView{}, err
 	}
-	return s.writeJSON(w, http.StatusOK, summary)
-}
-
-func (s *server) apiRow(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	d, err := s.Store.Row(r.Context(), campaign, seq)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts,
-		Campaign: s.viewCampaign(d.Campaign, s.around(r.Context())), Acts: d.Acts, Previous: d.Previous, Next: d.Next, Queue: d.Queue})
-}
-
-func (s *server) apiCampaigns(w http.ResponseWriter, r *http.Request) error {
-	filter, err := campaignFilter(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.Store.Campaigns(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, s.viewCampaigns(page, s.around(r.Context())))
+	return rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(ctx)),
+		Acts: d.Acts, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections
@@ -173,71 +154,28 @@ type heldView struct {
 	Held []outbox.Cursor `json:"held_projections"` // of one campaign alone, not in lists: the projections that do not follow it
 }
 
-func (s *server) apiEvents(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readEvents(r *http.Request) (page outbox.Page[outbox.Event], err error) {
 	id, err := campaignParam(r)
 	if err != nil {
-		return err
+		return page, err
 	}
 	var q eventsQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return err
+		return page, err
 	}
-	page, err := s.Store.Events(r.Context(), id, q.after(), q.limit())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
+	return s.Store.Events(r.Context(), id, q.after(), q.limit())
 }
 
-func (s *server) apiEvent(w http.ResponseWriter, r *http.Request) error {
-	return apiOfEvent(s, w, r, s.Store.Event)
-}
-
-func (s *server) apiEventHistory(w http.ResponseWriter, r *http.Request) error {
-	return apiOfEvent(s, w, r, s.Store.EventHistory)
-}
-
-// apiOfEvent answers with what is read of the event that the address names.
-func apiOfEvent[V any](s *server, w http.ResponseWriter, r *http.Request, read func(ctx context.Context, campaign string, seq int64) (V, error)) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	found, err := read(r.Context(), campaign, seq)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, found)
-}
-
-func (s *server) apiGaps(w http.ResponseWriter, r *http.Request) error {
-	gaps, err := s.maintenance.Gaps(r.Context())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, listOf(gaps))
-}
-
-func (s *server) apiInstances(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.Instances(r.Context())
-	if err != nil {
-		return err
-	}
+func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {
+	list, err := s.Store.Instances(ctx)
 	views := make([]instanceView, len(list))
 	for i, instance := range list {
 		views[i] = s.viewInstance(instance)
 	}
-	return s.writeJSON(w, http.StatusOK, listOf(views))
+	return views, err
 }
 
-func (s *server) apiAudit(w http.ResponseWriter, r *http.Request) error {
-	filter, err := actFilter(r)
-	if err != nil {
-		return err
-	}
-	page, removed, err := s.audit(r.Context(), filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, auditAnswer{page, orNil(removed)})
+func (s *server) viewActs(ctx context.Context, f outbox.ActFilter) (auditAnswer, error) {
+	page, removed, err := s.audit(ctx, f)
+	return auditAnswer{page, orNil(removed)}, err
 }

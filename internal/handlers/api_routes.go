@@ -25,7 +25,7 @@ func (s *server) routeAPI() {
 
 // routeSystemAPI adds what the API has of how the whole is.
 func (s *server) routeSystemAPI() {
-	s.apiGet("/summary", s.apiSummary, endpoint{
+	s.apiGet("/summary", tell(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
 		id: "getSummary", tag: tagSystem,
 		summary: "The state of the whole system, at most a second old",
 		answers: gives[outbox.Summary]("the summary"),
@@ -36,7 +36,7 @@ func (s *server) routeSystemAPI() {
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.History]("the history; steps before the first sample have no point"),
 	})
-	s.apiGet("/gaps", s.apiGaps, endpoint{
+	s.apiGet("/gaps", tellAll(s, s.maintenance.Gaps), endpoint{
 		id: "listGaps", tag: tagSystem,
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[outbox.Gap]]("the gaps"),
@@ -47,7 +47,7 @@ func (s *server) routeSystemAPI() {
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Repaired]("done, and audited"),
 	})
-	s.apiGet("/instances", s.apiInstances, endpoint{
+	s.apiGet("/instances", tellAll(s, s.viewInstances), endpoint{
 		id: "listInstances", tag: tagSystem,
 		summary: "Processes that work, or worked in the last week, and what they hold",
 		details: "Those that left campaigns behind first.",
@@ -85,7 +85,7 @@ func (s *server) routeRowsAPI() {
 		body:    mayTake[requeueBody](),
 		answers: gives[outbox.Retried]("how many are"),
 	})
-	s.apiGet("/rows/{campaign}/{seq}", s.apiRow, endpoint{
+	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
 		id: "getRow", tag: tagRows,
 		summary: "One row with its event, its attempts and the acts on it",
 		answers: gives[rowView]("the row"),
@@ -108,7 +108,7 @@ func (s *server) routeRowsAPI() {
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiGet("/rows/{campaign}/{seq}/dry-run", s.apiDryRun, endpoint{
+	s.apiGet("/rows/{campaign}/{seq}/dry-run", tell(s, s.readDryRun), endpoint{
 		id: "dryRunRow", tag: tagRows,
 		summary:  "What applying a row's event would do, with the events before it and some after it",
 		details:  "The rows that would change, or the error. It is tried on copies; nothing changes.",
@@ -126,7 +126,7 @@ func (s *server) routeRowsAPI() {
 
 // routeCampaignsAPI adds what the API has of campaigns.
 func (s *server) routeCampaignsAPI() {
-	s.apiGet("/campaigns", s.apiCampaigns, endpoint{
+	s.apiGet("/campaigns", reply(s, campaignFilter, s.viewCampaigns), endpoint{
 		id: "listCampaigns", tag: tagCampaigns,
 		summary: "Campaigns",
 		query:   queryOf(campaignsQuery{}),
@@ -139,7 +139,7 @@ func (s *server) routeCampaignsAPI() {
 		answers:  gives[heldView]("the campaign"),
 		refusals: []refusal{refusedWaiting, refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/projections", s.apiCursors, endpoint{
+	s.apiGet("/campaigns/{campaign}/projections", reply(s, campaignParam, s.readCursors), endpoint{
 		id: "listCampaignCursors", tag: tagCampaigns,
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
@@ -162,7 +162,7 @@ func (s *server) routeCampaignsAPI() {
 		body:    mayTake[actBody](),
 		answers: gives[outbox.Repaired]("done, and audited"),
 	})
-	s.apiGet("/campaigns/{campaign}/history", s.apiCampaignHistory, endpoint{
+	s.apiGet("/campaigns/{campaign}/history", reply(s, campaignParam, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
 		summary:  "How far behind a campaign was at the minutes of the last hour",
 		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind by more than a minute, and among the hundred furthest behind"),
@@ -184,7 +184,7 @@ func (s *server) routeEventsAPI() {
 		body:    takes[skipBody](),
 		answers: gives[outbox.Row]("done, and audited"),
 	})
-	s.apiGet("/campaigns/{campaign}/events", s.apiEvents, endpoint{
+	s.apiGet("/campaigns/{campaign}/events", tell(s, s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,
 		summary: "The events of a campaign, in order",
 		query:   queryOf(eventsQuery{}),
@@ -202,12 +202,12 @@ func (s *server) routeEventsAPI() {
 		},
 		refusals: []refusal{refusedAppend, refusedWaiting, refusedRoom, refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/events/{seq}", s.apiEvent, endpoint{
+	s.apiGet("/campaigns/{campaign}/events/{seq}", reply(s, rowParam, ofRow(s.Store.Event)), endpoint{
 		id: "getEvent", tag: tagEvents,
 		summary: "One event",
 		answers: gives[outbox.Event]("the event"),
 	})
-	s.apiGet("/campaigns/{campaign}/events/{seq}/history", s.apiEventHistory, endpoint{
+	s.apiGet("/campaigns/{campaign}/events/{seq}/history", reply(s, rowParam, ofRow(s.Store.EventHistory)), endpoint{
 		id: "getEventHistory", tag: tagEvents,
 		summary: "What an event went through: appended, each failed attempt, acts on it, and when and by whom it was applied",
 		details: "As far as --keep-history and --keep-audit keep it.",
@@ -234,13 +234,13 @@ func (s *server) routeEventsAPI() {
 		body:    takes[actBody](),
 		answers: gives[outbox.Event]("the event as it is stored"),
 	})
-	s.apiGet("/campaigns/{campaign}/skips", s.apiSkips, endpoint{
+	s.apiGet("/campaigns/{campaign}/skips", tell(s, s.readSkips), endpoint{
 		id: "listSkips", tag: tagEvents,
 		summary: "The ledger of skipped events, newest first, with those that were taken back",
 		query:   queryOf(paging{}),
 		answers: gives[outbox.Page[outbox.Skip]]("a page of skips"),
 	})
-	s.apiGet("/journal", s.apiJournal, endpoint{
+	s.apiGet("/journal", tell(s, s.readJournal), endpoint{
 		id: "getJournal", tag: tagEvents,
 		summary: "The journal's last position, to be taken before reading what a conditional append is decided by",
 		details: "No event appears at or below it any more.",
@@ -250,7 +250,7 @@ func (s *server) routeEventsAPI() {
 
 // routeFailuresAPI adds what the API has of what goes wrong.
 func (s *server) routeFailuresAPI() {
-	s.apiGet("/failures/groups", s.apiFailureGroups, endpoint{
+	s.apiGet("/failures/groups", tell(s, s.readFailureGroups), endpoint{
 		id: "listFailureGroups", tag: tagFailures,
 		summary: "The errors that failed and dead rows have in common, by fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
@@ -276,7 +276,7 @@ func (s *server) routeFailuresAPI() {
 
 // routeAuditAPI adds what the API has of the record of acts.
 func (s *server) routeAuditAPI() {
-	s.apiGet("/audit", s.apiAudit, endpoint{
+	s.apiGet("/audit", reply(s, actFilter, s.viewActs), endpoint{
 		id: "listActs", tag: tagAudit,
 		summary: "What operators did and were refused, newest first unless reversed",
 		query:   queryOf(auditQuery{}),
@@ -292,7 +292,7 @@ func (s *server) routeAuditAPI() {
 
 // routeTokensAPI adds what the API has of tokens of machines.
 func (s *server) routeTokensAPI() {
-	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(s.apiTokens), endpoint{
+	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(tellAll(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,
 		summary: "Tokens of machines, the valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),

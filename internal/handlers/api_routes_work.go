@@ -20,7 +20,7 @@ func (s *server) routeOperationsAPI() {
 		body:    takes[operationBody](),
 		answers: starts[outbox.Operation](),
 	})
-	s.apiQuestion(outbox.RoleViewer, "/operations/preview", s.apiPreviewOperation, endpoint{
+	s.apiQuestion(outbox.RoleViewer, "/operations/preview", tell(s, s.readOperationPreview), endpoint{
 		id: "previewOperation", tag: tagOperations,
 		summary: "What an operation would do; changes nothing",
 		body:    takes[operationBody](),
@@ -31,7 +31,7 @@ func (s *server) routeOperationsAPI() {
 		summary: "One operation, its groups, what it waits for, and what else failed meanwhile",
 		answers: gives[outbox.OperationDetail]("the operation"),
 	})
-	s.apiGet("/operations/{operation}/rows", s.apiOperationRows, endpoint{
+	s.apiGet("/operations/{operation}/rows", tell(s, s.readOperationRows), endpoint{
 		id: "listOperationRows", tag: tagOperations,
 		summary: "What became of each row of an operation",
 		query:   queryOf(operationRowsQuery{}),
@@ -88,18 +88,18 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(resultsQuery{}),
 		answers: gives[outbox.Page[outbox.RunResult]]("a page of results"),
 	})
-	s.apiGet("/runs/{run}/results/{campaign}", s.apiRunResult, endpoint{
+	s.apiGet("/runs/{run}/results/{campaign}", tell(s, s.readRunResult), endpoint{
 		id: "getRunResult", tag: tagRuns,
 		summary: "What became of one campaign of a run, with samples of the rows that differ",
 		answers: gives[outbox.RunResult]("the result"),
 	})
-	s.apiGet("/runs/{run}/log", s.apiRunLog, endpoint{
+	s.apiGet("/runs/{run}/log", tell(s, s.readRunLog), endpoint{
 		id: "listRunLog", tag: tagRuns,
 		summary: "The log of a run, newest first, with every error in full",
 		query:   queryOf(paging{}),
 		answers: gives[outbox.Page[outbox.RunLine]]("a page of lines"),
 	})
-	s.apiGet("/campaigns/{campaign}/verifications", s.apiVerifications, endpoint{
+	s.apiGet("/campaigns/{campaign}/verifications", reply(s, campaignParam, s.readVerifications), endpoint{
 		id: "listVerifications", tag: tagRuns,
 		summary: "When each projection of a campaign was last compared with its journal",
 		answers: gives[verifications]("the verifications"),
@@ -108,7 +108,7 @@ func (s *server) routeRunsAPI() {
 
 // routeProjectionsAPI adds what the API has of projections.
 func (s *server) routeProjectionsAPI() {
-	s.apiGet("/projections", s.apiProjections, endpoint{
+	s.apiGet("/projections", tellAll(s, s.describeProjections), endpoint{
 		id: "listProjections", tag: tagProjections,
 		summary: "The loaded projections",
 		answers: gives[items[outbox.ProjectionInfo]]("the projections"),
@@ -118,7 +118,7 @@ func (s *server) routeProjectionsAPI() {
 		summary: "One projection",
 		answers: gives[outbox.ProjectionInfo]("the projection"),
 	})
-	s.apiGet("/projections/{name}/cursors", s.apiProjectionCursors, endpoint{
+	s.apiGet("/projections/{name}/cursors", tell(s, s.readProjectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,
 		summary: "The campaigns that a projection does not follow, by id",
 		query:   queryOf(cursorsQuery{}),
@@ -140,7 +140,7 @@ func (s *server) routeProjectionsAPI() {
 
 // routePublishersAPI adds what the API has of publishers.
 func (s *server) routePublishersAPI() {
-	s.apiGet("/publishers", s.apiPublishers, endpoint{
+	s.apiGet("/publishers", tellAll(s, s.Publishers.Publishers), endpoint{
 		id: "listPublishers", tag: tagPublishers,
 		summary: "All publishers in the order of their names with their lags, at most a second old",
 		answers: gives[items[outbox.Publisher]]("the publishers"),
@@ -150,7 +150,7 @@ func (s *server) routePublishersAPI() {
 		summary: "A publisher",
 		answers: gives[outbox.Publisher]("the publisher"),
 	})
-	s.apiGet("/publishers/{topic}/{publisher}/history", s.apiPublisherHistory, endpoint{
+	s.apiGet("/publishers/{topic}/{publisher}/history", tell(s, s.readPublisherHistory), endpoint{
 		id: "getPublisherHistory", tag: tagPublishers,
 		summary: "How a publisher stood and went over the last hour or day",
 		query:   queryOf(overviewQuery{}),

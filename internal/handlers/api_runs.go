@@ -103,36 +103,28 @@ func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbo
 	return s.Runs.Resume(ctx, o, id, s.Projections)
 }
 
-func (s *server) apiRunResult(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readRunResult(r *http.Request) (result outbox.RunResult, err error) {
 	id, err := runParam(r)
 	if err != nil {
-		return err
+		return result, err
 	}
 	campaign, err := campaignParam(r)
 	if err != nil {
-		return err
+		return result, err
 	}
-	result, err := s.Runs.ResultOf(r.Context(), id, campaign)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, result)
+	return s.Runs.ResultOf(r.Context(), id, campaign)
 }
 
-func (s *server) apiRunLog(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readRunLog(r *http.Request) (page outbox.Page[outbox.RunLine], err error) {
 	id, err := runParam(r)
 	if err != nil {
-		return err
+		return page, err
 	}
 	var q paging
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return err
+		return page, err
 	}
-	page, err := s.Runs.Log(r.Context(), id, q.Cursor, q.limit())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
+	return s.Runs.Log(r.Context(), id, q.Cursor, q.limit())
 }
 
 // verifications are those of a campaign, one of each projection.
@@ -140,14 +132,7 @@ type verifications struct {
 	Items []outbox.Verification `json:"items"`
 }
 
-func (s *server) apiVerifications(w http.ResponseWriter, r *http.Request) error {
-	campaign, err := campaignParam(r)
-	if err != nil {
-		return err
-	}
-	all, err := s.Store.Verifications(r.Context(), campaign)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, verifications{all})
+func (s *server) readVerifications(ctx context.Context, campaign string) (verifications, error) {
+	all, err := s.Store.Verifications(ctx, campaign)
+	return verifications{all}, err
 }

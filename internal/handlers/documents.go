@@ -162,14 +162,7 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.TreePage, view))
 }
 
-func (s *server) apiCursors(w http.ResponseWriter, r *http.Request) error {
-	id, err := campaignParam(r)
-	if err != nil {
-		return err
-	}
-	cursors, err := s.Runs.Cursors(r.Context(), id, s.Projections)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, listOf(cursors))
+func (s *server) readCursors(ctx context.Context, campaign string) (items[outbox.Cursor], error) {
+	cursors, err := s.Runs.Cursors(ctx, campaign, s.Projections)
+	return listOf(cursors), err
 }

@@ -32,12 +32,9 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	return v, err
 }
 
-func (s *server) apiDryRun(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readDryRun(r *http.Request) (outbox.DryRun, error) {
 	v, err := s.tryRow(r)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, v.Tried)
+	return v.Tried, err
 }
 
 func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {

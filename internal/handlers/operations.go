@@ -214,36 +214,28 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	return s.writeJSON(w, http.StatusAccepted, op)
 }
 
-func (s *server) apiPreviewOperation(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readOperationPreview(r *http.Request) (preview outbox.OperationPreview, err error) {
 	var body operationBody
 	if err := decode(r, &body); err != nil {
-		return err
+		return preview, err
 	}
 	order, err := body.order()
 	if err != nil {
-		return err
+		return preview, err
 	}
-	preview, err := s.previewOperation(r.Context(), order.Selection)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, preview)
+	return s.previewOperation(r.Context(), order.Selection)
 }
 
-func (s *server) apiOperationRows(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readOperationRows(r *http.Request) (page outbox.Page[outbox.OperationRow], err error) {
 	id, err := operationParam(r)
 	if err != nil {
-		return err
+		return page, err
 	}
 	filter, err := operationRowFilter(r)
 	if err != nil {
-		return err
+		return page, err
 	}
-	page, err := s.Operations.Rows(r.Context(), id, filter)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
+	return s.Operations.Rows(r.Context(), id, filter)
 }
 
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {

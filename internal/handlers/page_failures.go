@@ -87,12 +87,9 @@ type failureGroups struct {
 	Capped bool `json:"capped"` // there are more failed or dead rows than were looked at, so that counts are lower bounds
 }
 
-func (s *server) apiFailureGroups(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	all, err := s.Store.ErrorGroups(r.Context())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, failureGroups{listOf(all.Judged(s.running())), all.Capped})
+	return failureGroups{listOf(all.Judged(s.running())), all.Capped}, err
 }
 
 // campaignHistory is how far behind a campaign was over the last hour.
@@ -100,17 +97,10 @@ func (s *server) campaignHistory(ctx context.Context, id string) ([]outbox.Campa
 	return s.Store.CampaignHistory(ctx, id, s.Now().Add(-time.Hour))
 }
 
-func (s *server) apiCampaignHistory(w http.ResponseWriter, r *http.Request) error {
-	id, err := campaignParam(r)
-	if err != nil {
-		return err
+func (s *server) readCampaignHistory(ctx context.Context, id string) (items[outbox.CampaignPoint], error) {
+	if _, err := s.Store.Campaign(ctx, id); err != nil {
+		return items[outbox.CampaignPoint]{}, err
 	}
-	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
-		return err
-	}
-	points, err := s.campaignHistory(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, listOf(points))
+	points, err := s.campaignHistory(ctx, id)
+	return listOf(points), err
 }

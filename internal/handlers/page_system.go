@@ -77,7 +77,7 @@ func (s *server) readAbout(r *http.Request) (about, error) {
 	}
 	a.Reasons = append([]string{}, s.Store.Ready(r.Context())...)
 	a.Ready = len(a.Reasons) == 0
-	a.Projections, err = s.Runs.DescribeProjections(r.Context(), s.Projections)
+	a.Projections, err = s.describeProjections(r.Context())
 	return a, err
 }
 

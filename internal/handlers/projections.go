@@ -11,13 +11,18 @@ import (
 // projectionFailures is how many of its open failures a projection's page shows.
 const projectionFailures = 20
 
+// describeProjections are those that are loaded, as the database knows them.
+func (s *server) describeProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
+	return s.Runs.DescribeProjections(ctx, s.Projections)
+}
+
 // described is the projection that a request names, as the database knows it.
 func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	name, err := param(r, "name")
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
-	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
+	list, err := s.describeProjections(r.Context())
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
@@ -27,14 +32,6 @@ func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 		}
 	}
 	return outbox.ProjectionInfo{}, outbox.NotFound("no projection %q is loaded", name)
-}
-
-func (s *server) apiProjections(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, listOf(list))
 }
 
 type cursorsQuery struct {
@@ -50,20 +47,16 @@ func cursorFilter(r *http.Request, projection string) (outbox.CursorFilter, erro
 	return outbox.CursorFilter{Projection: projection, State: q.State, Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
-func (s *server) apiProjectionCursors(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox.CampaignCursor], err error) {
 	name, err := param(r, "name")
 	if err != nil {
-		return err
+		return page, err
 	}
 	filter, err := cursorFilter(r, name)
 	if err != nil {
-		return err
+		return page, err
 	}
-	page, err := s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
+	return s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
 }
 
 // holdBody is what pausing and resuming a projection read, as a body and as a
@@ -151,7 +144,7 @@ func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.Failure
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Runs.DescribeProjections(r.Context(), s.Projections)
+	list, err := s.describeProjections(r.Context())
 	if err != nil {
 		return err
 	}

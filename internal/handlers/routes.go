@@ -100,6 +100,19 @@ func tell[R any](s *server, read func(*http.Request) (R, error)) handler {
 	}
 }
 
+// tellAll answers with the whole of a list.
+func tellAll[T any](s *server, read func(context.Context) ([]T, error)) handler {
+	return tell(s, func(r *http.Request) (items[T], error) {
+		all, err := read(r.Context())
+		return listOf(all), err
+	})
+}
+
+// ofRow is what the store reads of a row or an event, by its key.
+func ofRow[R any](read func(ctx context.Context, campaign string, seq int64) (R, error)) func(context.Context, outbox.RowKey) (R, error) {
+	return func(ctx context.Context, row outbox.RowKey) (R, error) { return read(ctx, row.CampaignID, row.Seq) }
+}
+
 type identityKey struct{}
 
 // me is who makes the request.

@@ -27,18 +27,14 @@ func (s *server) decodeSkip(r *http.Request) (outbox.Order, error) {
 	return o, nil
 }
 
-func (s *server) apiSkips(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readSkips(r *http.Request) (page outbox.Page[outbox.Skip], err error) {
 	id, err := campaignParam(r)
 	if err != nil {
-		return err
+		return page, err
 	}
 	var q paging
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return err
+		return page, err
 	}
-	page, err := s.Store.Skips(r.Context(), outbox.SkipFilter{CampaignID: id, Cursor: q.Cursor, Limit: q.limit()})
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, page)
+	return s.Store.Skips(r.Context(), outbox.SkipFilter{CampaignID: id, Cursor: q.Cursor, Limit: q.limit()})
 }

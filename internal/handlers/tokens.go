@@ -26,14 +26,6 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.TokensPage, tokens))
 }
 
-func (s *server) apiTokens(w http.ResponseWriter, r *http.Request) error {
-	tokens, err := s.Tokens.List(r.Context())
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, listOf(tokens))
-}
-
 // tokenParam is the number of the token in an address.
 func tokenParam(r *http.Request) (int64, error) {
 	return numberParam(r, "token", "a token is known by")
