@@ -24,8 +24,11 @@ type asking[K any] struct {
 type doing[K, R any] func(context.Context, outbox.Order, K) (R, error)
 
 // addAct adds an act that both a page's form and the API ask for. The API answers
-// with what it makes.
+// with what it makes; e says so where more is to be said of it.
 func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
+	if e.answers == nil {
+		e.answers = gives[R]("done, and audited")
+	}
 	s.formAct(action, actByForm(s, reads.form, do))
 	s.apiAct(action, actByBody(s, reads.body, do), e)
 }

@@ -41,13 +41,11 @@ func (s *server) routeOperationsAPI() {
 		id: "cancelOperation", tag: tagOperations,
 		summary: "End an operation: rows it has not touched stay dead, those under way go on",
 		body:    mayTake[operationActBody](),
-		answers: gives[outbox.Operation]("done, and audited"),
 	})
 	addAct(s, outbox.ActOperationAcknowledge, s.asksOfOperation(), asSeen(s.Operations.Acknowledge), endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
 		summary: "Note that somebody has seen how an operation ended",
 		body:    mayTake[operationActBody](),
-		answers: gives[outbox.Operation]("done, and audited"),
 	})
 }
 
@@ -74,13 +72,11 @@ func (s *server) routeRunsAPI() {
 		id: "cancelRun", tag: tagRuns,
 		summary: "End a run: what it has done stays, everything else is as it was",
 		body:    mayTake[runActBody](),
-		answers: gives[outbox.Run]("done, and audited"),
 	})
 	addAct(s, outbox.ActRunResume, s.asksOfRun(), s.resumeRun, endpoint{
 		id: "resumeRun", tag: tagRuns,
 		summary: "Let an interrupted or failed run go on where it stopped",
 		body:    mayTake[runActBody](),
-		answers: gives[outbox.Run]("done, and audited"),
 	})
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
@@ -160,25 +156,21 @@ func (s *server) routePublishersAPI() {
 		id: "pausePublisher", tag: tagPublishers,
 		summary: "Stop a publisher until it is resumed; a batch in flight ends first",
 		body:    mayTake[publisherBody](),
-		answers: gives[outbox.Publisher]("done, and audited"),
 	})
 	addAct(s, outbox.ActPublisherResume, s.asksOfPublisher(), s.Publishers.Resume, endpoint{
 		id: "resumePublisher", tag: tagPublishers,
 		summary: "Let a publisher that is paused or has failed go on at once, with no errors counted",
 		body:    mayTake[publisherBody](),
-		answers: gives[outbox.Publisher]("done, and audited"),
 	})
 	addAct(s, outbox.ActPublisherReset, s.asksOfPublisher(), s.Publishers.Reset, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Forget a publisher's errors; a pause stays",
 		body:    mayTake[publisherBody](),
-		answers: gives[outbox.Publisher]("done, and audited"),
 	})
 	addAct(s, outbox.ActPublisherSkip, s.asksOfPublisherSkip(), s.skipPublisherEvent, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
 		summary: "Pass over the event that a publisher cannot deliver",
 		body:    takes[publisherSkipBody](),
-		answers: gives[outbox.Publisher]("done, and audited"),
 	})
 	addAct(s, outbox.ActPublisherTest, s.asksOfPublisher(), s.testPublisher, endpoint{
 		id: "testPublisher", tag: tagPublishers,
