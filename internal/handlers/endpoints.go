@@ -22,7 +22,7 @@ type endpoint struct {
 	query    queryParameters
 	body     requestBody
 	answers  []apiAnswer
-	refusals []refusal // beside those of every route of its kind; they take the place of theirs with the same status
+	refusals []refusal // beside those of every route of its kind; they take the place of those with the same status
 }
 
 // apiTag is a part of the API.
@@ -161,56 +161,16 @@ type refusal struct {
 	text   string
 }
 
+// What some routes refuse beside what all of their kind do.
 var (
-	refusedPrefix    = refusal{"BadPrefix", http.StatusBadRequest, "a trusted proxy sent a malformed X-Forwarded-Prefix"}
-	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "it is not known who asks, or what says so cannot be trusted"}
-	refusedForbidden = refusal{"Forbidden", http.StatusForbidden, "read-only, or asked for by another site's page, or of a role that may not"}
-	refusedHidden    = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, or: read-only, or asked for by another site's page, or of a role that may not"}
-	refusedMissing   = refusal{"NotFound", http.StatusNotFound, "there is no such thing"}
-	refusedSlow      = refusal{"Slow", http.StatusRequestTimeout, "the body took too long to arrive"}
-	refusedState     = refusal{"Conflict", http.StatusConflict, "the state does not allow it, or is not the one expected"}
-	refusedAppend    = refusal{"AppendConflict", http.StatusConflict, "the state does not allow it, or is not the one expected, or an append with this Idempotency-Key is under way"}
-	refusedDryRun    = refusal{"NotTried", http.StatusConflict, "the event is applied already, or the campaign cannot be tried"}
-	refusedSize      = refusal{"TooLarge", http.StatusRequestEntityTooLarge, "over a limit"}
-	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json"}
-	refusedRange     = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
-	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not one of ours"}
-	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is wrong; errors names the fields"}
-	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many acts of one identity; Retry-After says when to go on"}
-	refusedWaiting   = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests of one identity wait for the projections; Retry-After says when to come back"}
-	refusedInternal  = refusal{"Internal", http.StatusInternalServerError, "an internal error, known by its request id"}
-	refusedBusy      = refusal{"Busy", http.StatusServiceUnavailable, "the database is busy or away; try again"}
-	refusedRoom      = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or away, or there is no room for another large append; try again"}
-	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "what was waited for did not come in time"}
-	refusedFull      = refusal{"Full", http.StatusInsufficientStorage, "the disk of the database is full; nothing was changed"}
+	refusedHidden  = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, or: read-only, or asked for by another site's page, or of a role that may not"}
+	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the state does not allow it, or is not the one expected, or an append with this Idempotency-Key is under way"}
+	refusedDryRun  = refusal{"NotTried", http.StatusConflict, "the event is applied already, or the campaign cannot be tried"}
+	refusedRange   = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
+	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests of one identity wait for the projections; Retry-After says when to come back"}
+	refusedRoom    = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or away, or there is no room for another large append; try again"}
+	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "what was waited for did not come in time"}
 )
-
-// What each kind of route may refuse, whatever it is about.
-var (
-	readsRefuse     = []refusal{refusedPrefix, refusedUnknown, refusedForbidden, refusedHost, refusedInvalid, refusedInternal, refusedBusy}
-	questionsRefuse = append(slices.Clip(readsRefuse), refusedMissing, refusedSlow, refusedSize, refusedMedia, refusedFull)
-	actsRefuse      = append(slices.Clip(questionsRefuse), refusedState, refusedPace)
-)
-
-// refuses are all refusals of a route of the API.
-func (t route) refuses() []refusal {
-	all := slices.Clone(readsRefuse)
-	switch {
-	case t.action != "":
-		all = slices.Clone(actsRefuse)
-	case t.method == http.MethodPost:
-		all = slices.Clone(questionsRefuse)
-	case strings.Contains(t.pattern, "{"):
-		all = append(all, refusedMissing)
-	}
-	for _, own := range t.api.refusals {
-		all = slices.DeleteFunc(all, func(r refusal) bool { return r.status == own.status })
-	}
-	return append(all, t.api.refusals...)
-}
-
-// keyed reports whether a route of the API takes an Idempotency-Key.
-func (t route) keyed() bool { return t.action != "" && t.action.Effect() != outbox.ShowsHidden }
 
 // checkQuery refuses what a request to the API asks for and does not get: a
 // filter that is misspelt would select everything. Pages pass over parameters

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"outboxweb/internal/metrics"
+	"outboxweb/internal/outbox"
 	"outboxweb/internal/store"
 )
 
@@ -232,3 +235,48 @@ func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 	}
 	return &openapi3.ResponseRef{Ref: "#/components/responses/" + r.name}
 }
+
+// What all routes of a kind refuse.
+var (
+	refusedPrefix    = refusal{"BadPrefix", http.StatusBadRequest, "a trusted proxy sent a malformed X-Forwarded-Prefix"}
+	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "it is not known who asks, or what says so cannot be trusted"}
+	refusedForbidden = refusal{"Forbidden", http.StatusForbidden, "read-only, or asked for by another site's page, or of a role that may not"}
+	refusedMissing   = refusal{"NotFound", http.StatusNotFound, "there is no such thing"}
+	refusedSlow      = refusal{"Slow", http.StatusRequestTimeout, "the body took too long to arrive"}
+	refusedState     = refusal{"Conflict", http.StatusConflict, "the state does not allow it, or is not the one expected"}
+	refusedSize      = refusal{"TooLarge", http.StatusRequestEntityTooLarge, "over a limit"}
+	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json"}
+	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not one of ours"}
+	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is wrong; errors names the fields"}
+	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many acts of one identity; Retry-After says when to go on"}
+	refusedInternal  = refusal{"Internal", http.StatusInternalServerError, "an internal error, known by its request id"}
+	refusedBusy      = refusal{"Busy", http.StatusServiceUnavailable, "the database is busy or away; try again"}
+	refusedFull      = refusal{"Full", http.StatusInsufficientStorage, "the disk of the database is full; nothing was changed"}
+)
+
+// What each kind of route may refuse, whatever it is about.
+var (
+	readsRefuse     = []refusal{refusedPrefix, refusedUnknown, refusedForbidden, refusedHost, refusedInvalid, refusedInternal, refusedBusy}
+	questionsRefuse = append(slices.Clip(readsRefuse), refusedMissing, refusedSlow, refusedSize, refusedMedia, refusedFull)
+	actsRefuse      = append(slices.Clip(questionsRefuse), refusedState, refusedPace)
+)
+
+// refuses are all refusals of a route of the API.
+func (t route) refuses() []refusal {
+	all := slices.Clone(readsRefuse)
+	switch {
+	case t.action != "":
+		all = slices.Clone(actsRefuse)
+	case t.method == http.MethodPost:
+		all = slices.Clone(questionsRefuse)
+	case strings.Contains(t.pattern, "{"):
+		all = append(all, refusedMissing)
+	}
+	for _, own := range t.api.refusals {
+		all = slices.DeleteFunc(all, func(r refusal) bool { return r.status == own.status })
+	}
+	return append(all, t.api.refusals...)
+}
+
+// keyed reports whether a route of the API takes an Idempotency-Key.
+func (t route) keyed() bool { return t.action != "" && t.action.Effect() != outbox.ShowsHidden }
