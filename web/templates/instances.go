@@ -9,19 +9,6 @@ import (
 
 func instanceAnchor(id string) string { return "instance-" + id }
 
-func conditionGlyph(c outbox.Condition) string {
-	switch c {
-	case outbox.InstanceRunning:
-		return "✓"
-	case outbox.InstanceIdle:
-		return "○"
-	case outbox.InstanceSilent:
-		return "!"
-	default:
-		return "‖"
-	}
-}
-
 // promise says how often an instance is to be heard of.
 func promise(i outbox.InstanceState) string {
 	if i.BeatEvery > 0 {

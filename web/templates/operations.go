@@ -51,7 +51,7 @@ func operationChoices(p Page, f outbox.OperationFilter) []operationChoice {
 		{"not acknowledged", p.Links.Operations(outbox.OperationFilter{Acknowledged: &open}), f.Acknowledged != nil && !*f.Acknowledged},
 	}
 	for _, s := range outbox.OperationStatuses {
-		all = append(all, operationChoice{operationGlyph(s) + " " + string(s), p.Links.Operations(outbox.OperationFilter{Status: s}), f.Status == s})
+		all = append(all, operationChoice{operationLook(s).glyph + " " + string(s), p.Links.Operations(outbox.OperationFilter{Status: s}), f.Status == s})
 	}
 	return all
 }
@@ -70,73 +70,6 @@ func resultsPager(p Page, v OperationView) pagerView {
 		f.Cursor = cursor
 		return p.Links.Operation(v.Operation.ID, f)
 	})
-}
-
-func operationGlyph(s outbox.OperationStatus) string {
-	switch s {
-	case outbox.OperationRunning:
-		return "◐"
-	case outbox.OperationStopped:
-		return "✕"
-	case outbox.OperationCancelled:
-		return "⊘"
-	default:
-		return "✓"
-	}
-}
-
-// The hues are those of the states that call for the same.
-func operationHue(s outbox.OperationStatus) string {
-	switch s {
-	case outbox.OperationRunning:
-		return "s-processing"
-	case outbox.OperationStopped:
-		return "s-blocked"
-	case outbox.OperationCancelled:
-		return "s-paused"
-	default:
-		return "s-current"
-	}
-}
-
-func groupGlyph(s outbox.GroupStatus) string { return operationGlyph(outbox.OperationStatus(s)) }
-
-func groupStatusHue(s outbox.GroupStatus) string { return operationHue(outbox.OperationStatus(s)) }
-
-func resultGlyph(r outbox.RowResult) string {
-	switch r {
-	case outbox.ResultWaiting:
-		return "○"
-	case outbox.ResultRequeued:
-		return "◐"
-	case outbox.ResultDone:
-		return "✓"
-	case outbox.ResultSkipped:
-		return "↷"
-	case outbox.ResultFailedAgain:
-		return "✕"
-	case outbox.ResultLeft:
-		return "‖"
-	default:
-		return "?"
-	}
-}
-
-func resultHue(r outbox.RowResult) string {
-	switch r {
-	case outbox.ResultRequeued:
-		return "s-processing"
-	case outbox.ResultDone:
-		return "s-current"
-	case outbox.ResultSkipped:
-		return "s-paused"
-	case outbox.ResultFailedAgain:
-		return "s-dead"
-	case outbox.ResultUnwatched:
-		return "s-lagging"
-	default:
-		return "s-pending"
-	}
 }
 
 func resultName(r outbox.RowResult) string { return strings.ReplaceAll(string(r), "_", " ") }

@@ -17,30 +17,6 @@ type ProjectionView struct {
 	Acts     []outbox.Act
 }
 
-func cursorGlyph(state string) string {
-	switch state {
-	case outbox.CursorLive:
-		return stateGlyph(outbox.StateCurrent)
-	case outbox.CursorPaused:
-		return stateGlyph(outbox.StatePaused)
-	case outbox.CursorBehind:
-		return stateGlyph(outbox.StateLagging)
-	}
-	return statusGlyph(outbox.Dead)
-}
-
-func cursorHue(state string) string {
-	switch state {
-	case outbox.CursorLive:
-		return "s-current"
-	case outbox.CursorPaused:
-		return "s-paused"
-	case outbox.CursorBehind:
-		return "s-lagging"
-	}
-	return "s-dead"
-}
-
 // projectionState is the worst that a projection is in any campaign, or paused
 // where it is so for all.
 func projectionState(i outbox.ProjectionInfo) string {

@@ -52,36 +52,6 @@ func (l Links) PublisherOver(n outbox.PairName, s outbox.Span) URL {
 // publisherAnchor is the id of a pair's row in lists.
 func publisherAnchor(n outbox.PairName) string { return "publisher-" + n.String() }
 
-func publisherHue(s outbox.PublisherState) string {
-	switch s {
-	case outbox.PublisherIsStopped, outbox.PublisherIsFailed:
-		return "s-dead"
-	case outbox.PublisherIsRetrying, outbox.PublisherIsNotHeld:
-		return "s-failed"
-	case outbox.PublisherIsPaused:
-		return "s-paused"
-	default:
-		return "s-current"
-	}
-}
-
-func publisherGlyph(s outbox.PublisherState) string {
-	switch s {
-	case outbox.PublisherIsStopped:
-		return "■"
-	case outbox.PublisherIsFailed:
-		return "✕"
-	case outbox.PublisherIsRetrying:
-		return "↻"
-	case outbox.PublisherIsNotHeld:
-		return "!"
-	case outbox.PublisherIsPaused:
-		return "‖"
-	default:
-		return "✓"
-	}
-}
-
 // publishersNamed is how many pairs in trouble the overview names.
 const publishersNamed = 5
 

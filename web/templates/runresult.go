@@ -100,29 +100,6 @@ func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 	}
 }
 
-// The marks and hues of row changes.
-func changeGlyph(kind string) string {
-	switch kind {
-	case outbox.RowAdded:
-		return "+"
-	case outbox.RowRemoved:
-		return "−"
-	default:
-		return "≠"
-	}
-}
-
-func changeHue(kind string) string {
-	switch kind {
-	case outbox.RowAdded:
-		return "s-current"
-	case outbox.RowRemoved:
-		return "s-dead"
-	default:
-		return "s-failed"
-	}
-}
-
 func thereOrNot(there bool) string {
 	if there {
 		return "there"

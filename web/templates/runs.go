@@ -104,7 +104,7 @@ func runKindChoices(p Page, f outbox.RunFilter) []runChoice {
 
 func runStatusChoices(p Page, f outbox.RunFilter) []runChoice {
 	return runChoices(p, f, "every status", outbox.RunStatuses, f.Status, func(f *outbox.RunFilter, st outbox.RunStatus) { f.Status = st },
-		func(st outbox.RunStatus) string { return runGlyph(st) + " " + string(st) })
+		func(st outbox.RunStatus) string { return runLook(st).glyph + " " + string(st) })
 }
 
 // runChoices are the filter with each value of one of its fields, the empty one
@@ -136,7 +136,7 @@ func outcomeChoices(p Page, v RunView) []runChoice {
 			continue
 		}
 		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
-			name := fmt.Sprintf("%s %s %s", outcomeGlyph(o.outcome), v.Run.Kind.OutcomeName(o.outcome), num(o.n))
+			name := fmt.Sprintf("%s %s %s", outcomeLook(o.outcome).glyph, v.Run.Kind.OutcomeName(o.outcome), num(o.n))
 			all = append(all, runChoice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
 		}
 	}
@@ -161,67 +161,6 @@ func runResultsPager(p Page, v RunView) pagerView {
 
 func runLogPager(p Page, v RunView) pagerView {
 	return pagerOf(v.Log, v.LogCursor, func(cursor string) URL { return p.Links.Run(v.Run.ID, v.Filter, cursor) })
-}
-
-func runGlyph(s outbox.RunStatus) string {
-	switch s {
-	case outbox.RunQueued:
-		return "○"
-	case outbox.RunRunning:
-		return "◐"
-	case outbox.RunCancelling, outbox.RunCancelled:
-		return "⊘"
-	case outbox.RunCompleted:
-		return "✓"
-	case outbox.RunInterrupted:
-		return "!"
-	default:
-		return "✕"
-	}
-}
-
-// The hues are those of the states that call for the same.
-func runHue(s outbox.RunStatus) string {
-	switch s {
-	case outbox.RunQueued:
-		return "s-pending"
-	case outbox.RunRunning:
-		return "s-processing"
-	case outbox.RunCancelling, outbox.RunCancelled:
-		return "s-paused"
-	case outbox.RunCompleted:
-		return "s-current"
-	case outbox.RunInterrupted:
-		return "s-failed"
-	default:
-		return "s-dead"
-	}
-}
-
-func outcomeGlyph(outcome string) string {
-	switch outcome {
-	case outbox.OutcomeDrift:
-		return "≠"
-	case outbox.OutcomeFailed:
-		return "✕"
-	case outbox.OutcomeNotCompared:
-		return stateGlyph(outbox.StatePaused)
-	default:
-		return "✓"
-	}
-}
-
-func outcomeHue(outcome string) string {
-	switch outcome {
-	case outbox.OutcomeDrift:
-		return "s-diverged"
-	case outbox.OutcomeFailed:
-		return "s-dead"
-	case outbox.OutcomeNotCompared:
-		return "s-paused"
-	default:
-		return "s-current"
-	}
 }
 
 // runCount is one of the counts of a run; loud ones call for somebody.

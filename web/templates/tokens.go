@@ -17,27 +17,6 @@ func canRevoke(p Page, t outbox.Token) bool {
 	return p.Offers(outbox.ActTokenRevoke) && t.State(p.Now) == "valid"
 }
 
-// tokenGlyph and tokenClass tell the states of tokens apart.
-func tokenGlyph(state string) string {
-	switch state {
-	case "valid":
-		return "✓"
-	case "revoked":
-		return "✕"
-	}
-	return "○"
-}
-
-func tokenClass(state string) string {
-	switch state {
-	case "valid":
-		return "s-current"
-	case "revoked":
-		return "s-dead"
-	}
-	return "s-idle"
-}
-
 func revokeTwins(p Page, t outbox.Token) Twins {
 	return Twins{
 		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActTokenRevoke, itoa(t.ID)), nil),

@@ -58,56 +58,6 @@ const HTMXConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScri
 	`"selfRequestsOnly":true,"refreshOnHistoryMiss":true,"responseHandling":[{"code":"[23]0[0-3]","swap":true},` +
 	`{"code":"304","swap":false},{"code":"[45]..","swap":true,"error":true}]}`
 
-// statusGlyph and stateGlyph tell states apart without colour.
-func statusGlyph(s outbox.Status) string {
-	switch s {
-	case outbox.Pending:
-		return "○"
-	case outbox.Processing:
-		return "◐"
-	case outbox.Failed:
-		return "↻"
-	case outbox.Dead:
-		return "✕"
-	}
-	return "·"
-}
-
-func stateGlyph(s outbox.State) string {
-	switch s {
-	case outbox.StateDiverged:
-		return "≠"
-	case outbox.StateBlocked:
-		return "✕"
-	case outbox.StatePaused:
-		return "‖"
-	case outbox.StateFailing:
-		return "↻"
-	case outbox.StateUnverifiable:
-		return "✕"
-	case outbox.StateDrifted:
-		return "≠"
-	case outbox.StateLagging:
-		return "○"
-	case outbox.StateCurrent:
-		return "✓"
-	}
-	return "·"
-}
-
-func levelGlyph(level outbox.Level) string {
-	switch level {
-	case outbox.LevelOK:
-		return "✓"
-	case outbox.LevelBusy:
-		return "◐"
-	case outbox.LevelWarn:
-		return "!"
-	default:
-		return "✕"
-	}
-}
-
 func statusMeaning(s outbox.Status) string {
 	switch s {
 	case outbox.Pending:
