@@ -2,9 +2,15 @@ package templates
 
 import "outboxweb/internal/outbox"
 
-func campaignsWith(p Page, f outbox.CampaignFilter, s outbox.State) URL {
-	f.State, f.Cursor = s, ""
-	return p.Links.Campaigns(f)
+// stateChoices are the ways to narrow the list of campaigns.
+func stateChoices(p Page, f outbox.CampaignFilter) []choice {
+	chosen := f.State
+	f.State, f.Cursor = "", ""
+	all := []choice{{"any state", p.Links.Campaigns(f), chosen == ""}}
+	for _, f.State = range outbox.States {
+		all = append(all, choice{stateGlyph(f.State) + " " + string(f.State), p.Links.Campaigns(f), chosen == f.State})
+	}
+	return all
 }
 
 // eventsBefore is where a campaign's list of events starts so that it ends

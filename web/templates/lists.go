@@ -82,6 +82,13 @@ func choosable(p Page, rows []outbox.Row) bool {
 	return false
 }
 
+// choice is a way to narrow a list.
+type choice struct {
+	name   string
+	to     URL
+	chosen bool
+}
+
 // pagerView leads through a list. An empty link is not offered.
 type pagerView struct {
 	Shown             string // how many are shown, of how many
@@ -161,9 +168,8 @@ func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort
 
 func rowsPager(p Page, v RowsView) pagerView {
 	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Rows(f)
+		v.Filter.Cursor = cursor
+		return p.Links.Rows(v.Filter)
 	})
 	view.CSV, view.JSON = p.Links.ExportRows(v.Filter, "csv"), p.Links.ExportRows(v.Filter, "json")
 	return view
@@ -171,9 +177,8 @@ func rowsPager(p Page, v RowsView) pagerView {
 
 func campaignsPager(p Page, v CampaignsView) pagerView {
 	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Campaigns(f)
+		v.Filter.Cursor = cursor
+		return p.Links.Campaigns(v.Filter)
 	})
 	view.CSV, view.JSON = p.Links.ExportCampaigns(v.Filter, "csv"), p.Links.ExportCampaigns(v.Filter, "json")
 	return view
@@ -181,9 +186,8 @@ func campaignsPager(p Page, v CampaignsView) pagerView {
 
 func actsPager(p Page, v AuditView) pagerView {
 	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Audit(f)
+		v.Filter.Cursor = cursor
+		return p.Links.Audit(v.Filter)
 	})
 	view.CSV, view.JSON = p.Links.ExportAudit(v.Filter, "csv"), p.Links.ExportAudit(v.Filter, "json")
 	return view

@@ -37,38 +37,41 @@ func OperationTitle(o outbox.Operation) string {
 
 func operationID(o outbox.Operation) string { return "operation-" + itoa(o.ID) }
 
-type operationChoice struct {
-	name   string
-	to     URL
-	chosen bool
-}
-
 // operationChoices are the ways to narrow the list of operations.
-func operationChoices(p Page, f outbox.OperationFilter) []operationChoice {
+func operationChoices(p Page, f outbox.OperationFilter) []choice {
 	open := false
-	all := []operationChoice{
+	all := []choice{
 		{"all", p.Links.Operations(outbox.OperationFilter{}), f.Status == "" && f.Acknowledged == nil},
 		{"not acknowledged", p.Links.Operations(outbox.OperationFilter{Acknowledged: &open}), f.Acknowledged != nil && !*f.Acknowledged},
 	}
 	for _, s := range outbox.OperationStatuses {
-		all = append(all, operationChoice{operationLook(s).glyph + " " + string(s), p.Links.Operations(outbox.OperationFilter{Status: s}), f.Status == s})
+		all = append(all, choice{operationLook(s).glyph + " " + string(s), p.Links.Operations(outbox.OperationFilter{Status: s}), f.Status == s})
+	}
+	return all
+}
+
+// resultChoices are the ways to narrow the rows of an operation.
+func resultChoices(p Page, v OperationView) []choice {
+	o := v.Operation
+	all := []choice{{"all " + num(o.Totals.Chosen), p.Links.Operation(o.ID, outbox.OperationRowFilter{}), v.Filter.Status == ""}}
+	for _, r := range outbox.RowResults {
+		name := resultLook(r).glyph + " " + resultName(r) + " " + num(o.Totals.Of(r))
+		all = append(all, choice{name, p.Links.Operation(o.ID, outbox.OperationRowFilter{Status: r}), v.Filter.Status == r})
 	}
 	return all
 }
 
 func operationsPager(p Page, v OperationsView) pagerView {
 	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Operations(f)
+		v.Filter.Cursor = cursor
+		return p.Links.Operations(v.Filter)
 	})
 }
 
 func resultsPager(p Page, v OperationView) pagerView {
 	return pagerOf(v.Rows, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Operation(v.Operation.ID, f)
+		v.Filter.Cursor = cursor
+		return p.Links.Operation(v.Operation.ID, v.Filter)
 	})
 }
 
@@ -142,32 +145,12 @@ func waveOf(o outbox.Operation, wave int64) string {
 	return "wave " + itoa(wave)
 }
 
-func isOrAre(n int64) string {
+// verb is in the number of n things.
+func verb(n int64, one, many string) string {
 	if n == 1 {
-		return "is"
+		return one
 	}
-	return "are"
-}
-
-func itOrThey(n int64) string {
-	if n == 1 {
-		return "it"
-	}
-	return "they"
-}
-
-func goOrGoes(n int64) string {
-	if n == 1 {
-		return "goes"
-	}
-	return "go"
-}
-
-func becomeOrBecomes(n int64) string {
-	if n == 1 {
-		return "becomes"
-	}
-	return "become"
+	return many
 }
 
 // estimate says how long workers would take.

@@ -125,17 +125,15 @@ func holdTwins(p Page, projection string, paused bool) Twins {
 
 func cursorsPager(p Page, v ProjectionView) pagerView {
 	return pagerOf(v.Cursors, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.ProjectionCursors(f)
+		v.Filter.Cursor = cursor
+		return p.Links.ProjectionCursors(v.Filter)
 	})
 }
 
 func stuckPager(p Page, v FailuresView) pagerView {
 	return pagerOf(v.Stuck, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.StuckOf(f)
+		v.Filter.Cursor = cursor
+		return p.Links.StuckOf(v.Filter)
 	})
 }
 

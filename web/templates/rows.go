@@ -4,9 +4,15 @@ import "outboxweb/internal/outbox"
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
-func rowsWith(p Page, f outbox.RowFilter, s outbox.Status) URL {
-	f.Status, f.Reverse, f.Cursor = s, false, ""
-	return p.Links.Rows(f)
+// statusChoices are the ways to narrow the list of rows.
+func statusChoices(p Page, f outbox.RowFilter) []choice {
+	chosen := f.Status
+	f.Status, f.Reverse, f.Cursor = "", false, ""
+	all := []choice{{"any status", p.Links.Rows(f), chosen == ""}}
+	for _, f.Status = range outbox.Statuses {
+		all = append(all, choice{statusGlyph(f.Status) + " " + string(f.Status), p.Links.Rows(f), chosen == f.Status})
+	}
+	return all
 }
 
 // bulky reports whether a list may hold dead rows, which can be requeued in bulk.

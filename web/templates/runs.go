@@ -92,42 +92,32 @@ func (l Links) DryRun(campaign string, seq, next int64) URL {
 	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)
 }
 
-type runChoice struct {
-	name   string
-	to     URL
-	chosen bool
+// runKindChoices and runStatusChoices are the ways to narrow the list of runs.
+func runKindChoices(p Page, f outbox.RunFilter) []choice {
+	chosen := f.Kind
+	f.Kind, f.Cursor = "", ""
+	all := []choice{{"every kind", p.Links.Runs(f), chosen == ""}}
+	for _, f.Kind = range outbox.RunKinds {
+		all = append(all, choice{string(f.Kind), p.Links.Runs(f), chosen == f.Kind})
+	}
+	return all
 }
 
-func runKindChoices(p Page, f outbox.RunFilter) []runChoice {
-	return runChoices(p, f, "every kind", outbox.RunKinds, f.Kind, func(f *outbox.RunFilter, k outbox.RunKind) { f.Kind = k }, func(k outbox.RunKind) string { return string(k) })
-}
-
-func runStatusChoices(p Page, f outbox.RunFilter) []runChoice {
-	return runChoices(p, f, "every status", outbox.RunStatuses, f.Status, func(f *outbox.RunFilter, st outbox.RunStatus) { f.Status = st },
-		func(st outbox.RunStatus) string { return runLook(st).glyph + " " + string(st) })
-}
-
-// runChoices are the filter with each value of one of its fields, the empty one
-// first.
-func runChoices[T ~string](p Page, f outbox.RunFilter, any string, values []T, chosen T, set func(*outbox.RunFilter, T), name func(T) string) []runChoice {
-	var all []runChoice
-	f.Cursor = ""
-	for _, v := range append([]T{""}, values...) {
-		set(&f, v)
-		text := any
-		if v != "" {
-			text = name(v)
-		}
-		all = append(all, runChoice{text, p.Links.Runs(f), v == chosen})
+func runStatusChoices(p Page, f outbox.RunFilter) []choice {
+	chosen := f.Status
+	f.Status, f.Cursor = "", ""
+	all := []choice{{"every status", p.Links.Runs(f), chosen == ""}}
+	for _, f.Status = range outbox.RunStatuses {
+		all = append(all, choice{runLook(f.Status).glyph + " " + string(f.Status), p.Links.Runs(f), chosen == f.Status})
 	}
 	return all
 }
 
 // outcomeChoices are the ways to narrow the results of a run: what needs
 // somebody comes first.
-func outcomeChoices(p Page, v RunView) []runChoice {
+func outcomeChoices(p Page, v RunView) []choice {
 	n := v.Run.Counts
-	all := []runChoice{}
+	all := []choice{}
 	for _, o := range []struct {
 		outcome string
 		n       int64
@@ -137,25 +127,23 @@ func outcomeChoices(p Page, v RunView) []runChoice {
 		}
 		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
 			name := fmt.Sprintf("%s %s %s", outcomeLook(o.outcome).glyph, v.Run.Kind.OutcomeName(o.outcome), num(o.n))
-			all = append(all, runChoice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
+			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
 		}
 	}
-	return append(all, runChoice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
+	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
 }
 
 func runsPager(p Page, v RunsView) pagerView {
 	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Runs(f)
+		v.Filter.Cursor = cursor
+		return p.Links.Runs(v.Filter)
 	})
 }
 
 func runResultsPager(p Page, v RunView) pagerView {
 	return pagerOf(v.Results, v.Filter.Cursor, func(cursor string) URL {
-		f := v.Filter
-		f.Cursor = cursor
-		return p.Links.Run(v.Run.ID, f, v.LogCursor)
+		v.Filter.Cursor = cursor
+		return p.Links.Run(v.Run.ID, v.Filter, v.LogCursor)
 	})
 }
 
