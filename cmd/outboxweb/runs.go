@@ -92,21 +92,26 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.afterStart(ctx, st, set, run, c.Wait, c.jsonFlag)
+	if c.Wait {
+		return a.printEnd(ctx, st, set, run.ID, c.jsonFlag)
+	}
+	return a.printQueued(ctx, st, run, c.jsonFlag)
 }
 
-// afterStart says that a run was started or, when wait is set, follows it.
-func (a *app) afterStart(ctx context.Context, st *engine, set *projection.Set, run outbox.Run, wait bool, as jsonFlag) error {
-	if wait {
-		run, err := a.followRun(ctx, st, set, run.ID)
-		if err != nil {
-			return err
-		}
-		if err := a.printRun(ctx, st, run, as); err != nil {
-			return err
-		}
-		return runError(run)
+// printEnd follows a run to its end and prints what came of it.
+func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id int64, as jsonFlag) error {
+	run, err := a.followRun(ctx, st, set, id)
+	if err != nil {
+		return err
 	}
+	if err := a.printRun(ctx, st, run, as); err != nil {
+		return err
+	}
+	return runError(run)
+}
+
+// printQueued says that a run waits for a worker.
+func (a *app) printQueued(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
 	if err := a.warnWithoutWorker(ctx, st, "run %d waits until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
 	}
@@ -403,7 +408,10 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.afterStart(ctx, st, set, run, c.Wait, c.jsonFlag)
+	if c.Wait {
+		return a.printEnd(ctx, st, set, run.ID, c.jsonFlag)
+	}
+	return a.printQueued(ctx, st, run, c.jsonFlag)
 }
 
 // verifyCmd compares live rows with a fold of the journal; it suits cron.

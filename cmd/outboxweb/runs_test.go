@@ -168,7 +168,7 @@ func TestFollowRun_endsWithTheRun(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	if err := d.afterStart(t.Context(), d.st, d.set, run, true, jsonFlag{}); !errors.Is(err, errFound) {
+	if err := d.printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{}); !errors.Is(err, errFound) {
 		t.Errorf("following a verify that found a drift ends with %v", err)
 	}
 	d.said("verdict: drift")

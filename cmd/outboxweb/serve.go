@@ -101,7 +101,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openOnceThereIsRoom(ctx, c.storeOptions(a, len(pairs) > 0), listener, tlsConfig)
+	st, set, err := a.openOnceThereIsRoom(ctx, c.storeOptions(a, pairs), listener, tlsConfig)
 	if err != nil {
 		return err
 	}
@@ -159,11 +159,11 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeOptions are the store's options as serve needs them.
-func (c *serveCmd) storeOptions(a *app, publishers bool) store.Options {
+// storeOptions are the store's options as serve needs them with these publishers.
+func (c *serveCmd) storeOptions(a *app, publishers []destination.Pair) store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
-	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && publishers)
+	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0)
 	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
 	return o
