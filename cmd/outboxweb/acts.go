@@ -46,30 +46,32 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 
 func (c *requeueCmd) check() error {
 	filtered := c.Only != "" || c.EventType != "" || c.Fingerprint != ""
-	switch {
-	case c.Dead && c.Campaign != "":
-		return usagef("--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
-	case !c.Dead && filtered:
-		return usagef("--campaign, --event-type and --fingerprint need --dead")
-	case !c.Dead && (c.Campaign == "" || c.Seq == ""):
-		return usagef("requeue needs CAMPAIGN and SEQ, or --dead")
-	case c.DryRun && c.Dead:
-		return usagef("--dry-run tries one row; it needs CAMPAIGN and SEQ instead of --dead")
-	case c.Next != 0 && !c.DryRun:
-		return usagef("--next needs --dry-run")
-	case c.Canary && !c.Dead:
-		return usagef("--canary needs --dead")
-	case c.Wait && !c.Canary:
-		return usagef("--wait needs --canary")
-	case c.Canary && c.Limit != nil:
-		return checkLimit(*c.Limit, outbox.MaxOperation)
-	case c.Dead && c.Limit != nil:
-		return checkLimit(*c.Limit, outbox.MaxRequeue)
-	case c.Dead:
-		return nil
+	for _, rule := range []struct {
+		broken bool
+		says   string
+	}{
+		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign " + c.Campaign + " to stay within one campaign"},
+		{!c.Dead && filtered, "--campaign, --event-type and --fingerprint need --dead"},
+		{!c.Dead && (c.Campaign == "" || c.Seq == ""), "requeue needs CAMPAIGN and SEQ, or --dead"},
+		{c.DryRun && c.Dead, "--dry-run tries one row; it needs CAMPAIGN and SEQ instead of --dead"},
+		{c.Next != 0 && !c.DryRun, "--next needs --dry-run"},
+		{c.Canary && !c.Dead, "--canary needs --dead"},
+		{c.Wait && !c.Canary, "--wait needs --canary"},
+	} {
+		if rule.broken {
+			return usagef("%s", rule.says)
+		}
 	}
-	_, err := parseSeq(c.Seq)
-	return err
+	switch {
+	case !c.Dead:
+		_, err := parseSeq(c.Seq)
+		return err
+	case c.Limit == nil:
+		return nil
+	case c.Canary:
+		return checkLimit(*c.Limit, outbox.MaxOperation)
+	}
+	return checkLimit(*c.Limit, outbox.MaxRequeue)
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order) error {
