@@ -90,10 +90,6 @@ func projectionForms(list []outbox.ProjectionInfo) []string {
 	return ids
 }
 
-func holdAction(p Page, projection string, paused bool) URL {
-	return p.Links.Act(outbox.HoldAction(paused), projection)
-}
-
 // holdSentence says what pausing or resuming a projection came to.
 func holdSentence(a outbox.Act) string {
 	var h outbox.ProjectionHold
@@ -117,10 +113,9 @@ func holdSentence(a outbox.Act) string {
 	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
 }
 
-// holdTwins pause or resume a projection.
-func holdTwins(p Page, projection string, paused bool) Twins {
-	action := outbox.HoldAction(paused)
-	return Twins{Curl: curlAct(p.Origin, p.Links.API().Act(action, projection), nil), CLI: p.program() + "projections " + action.Command() + " --reason 'why' -- " + shellQuote(projection)}
+// holdTwins pause a projection for all campaigns, or resume it.
+func holdTwins(p Page, i outbox.ProjectionInfo) Twins {
+	return Twins{Curl: curlAct(p.Origin, p.Links.API().Act(i.Action(), i.Name), nil), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

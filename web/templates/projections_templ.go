@@ -849,9 +849,9 @@ func holdForAll(p Page, i outbox.ProjectionInfo) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var39 templ.SafeURL
-		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(holdAction(p, i.Name, i.Paused != nil))
+		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(i.Action(), i.Name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 129, Col: 106}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 129, Col: 99}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 		if templ_7745c5c3_Err != nil {
@@ -1115,7 +1115,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Offers(v.ProjectionInfo.Action()) {
-			templ_7745c5c3_Err = twins(holdTwins(p, v.Name, v.Paused != nil)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(holdTwins(p, v.ProjectionInfo)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2349,9 +2349,9 @@ func holdCursor(p Page, campaign string, c outbox.Cursor) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var104 templ.SafeURL
-			templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinURLErrs(holdAction(p, c.Projection, c.State == outbox.CursorPaused))
+			templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(c.Action(), c.Projection))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 408, Col: 136}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 408, Col: 114}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 			if templ_7745c5c3_Err != nil {
