@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,50 @@ func TestREADME_flagTableIsTheFlags(t *testing.T) {
 	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The README's table of the three older switches has every combination, with the
+// mode that the command line makes of it.
+func TestREADME_tableOfSwitchesIsTheModes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- switches: begin -->\n")
+	table, _, _ := strings.Cut(rest, "\n<!-- switches: end -->")
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	flags := cellsOf(lines[0])
+	combinations := map[string]bool{}
+	for _, line := range lines[2:] {
+		cells := cellsOf(line)
+		args := []string{"report"}
+		for i, value := range cells[:3] {
+			args = append(args, flags[i]+"="+value)
+		}
+		combinations[strings.Join(args, " ")] = true
+		var c cli
+		_, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse(args)
+		got := string(c.Mode)
+		if err != nil {
+			got = "refused"
+		}
+		if got != cells[3] {
+			t.Errorf("%v comes to %s (%v), and README.md says %s", args, got, err, cells[3])
+		}
+	}
+	if len(combinations) != 8 {
+		t.Errorf("README.md tells of %d combinations of three switches", len(combinations))
+	}
+}
+
+// cellsOf are the texts of a row of a table in Markdown.
+func cellsOf(line string) []string {
+	cells := strings.Split(strings.Trim(line, "|"), "|")
+	for i := range cells {
+		cells[i] = strings.Trim(cells[i], " `")
+	}
+	return cells
 }
 
 func TestREADME_namesEveryCommand(t *testing.T) {
