@@ -30,21 +30,29 @@ func quoted(value string) string {
 // refuses whatever else an address can have with an outbox.ErrInvalid.
 func Origin(text string) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
-		u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") || u.Path != "" && u.Path != "/" {
+	if err != nil || !bare(*u) || strings.Contains(text, "#") {
 		return "", outbox.Invalid("", "%s is not scheme://host or scheme://host:port, such as https://ops.example", quoted(text))
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if !nameable(host) || strings.HasSuffix(u.Host, ":") || port != "" && !isPort(port) {
 		return "", outbox.Invalid("", "%s names no host that a browser can ask", quoted(text))
 	}
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
+	origin := u.Scheme + "://" + bracketed(host)
+	if port == "" || port == ownPorts[u.Scheme] {
+		return origin, nil
 	}
-	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		return u.Scheme + "://" + host, nil
+	return origin + ":" + port, nil
+}
+
+// ownPorts are those that browsers leave out, by scheme.
+var ownPorts = map[string]string{"http": "80", "https": "443"}
+
+// bare reports whether an address is a scheme of ours and a host alone.
+func bare(u url.URL) bool {
+	if u.Path == "/" {
+		u.Path = ""
 	}
-	return u.Scheme + "://" + host + ":" + port, nil
+	return u.Host != "" && ownPorts[u.Scheme] != "" && u == url.URL{Scheme: u.Scheme, Host: u.Host}
 }
 
 func isPort(text string) bool {
