@@ -52,9 +52,9 @@ func (p Page) asOf() time.Time {
 // the header HX-Target when it asks for the fragment alone.
 const LiveTarget = "live"
 
-// HTMXConfig keeps htmx within the content security policy: it evaluates
+// htmxConfig keeps htmx within the content security policy: it evaluates
 // nothing, adds no style, and shows error pages of forms where they belong.
-const HTMXConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"historyCacheSize":0,` +
+const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"historyCacheSize":0,` +
 	`"selfRequestsOnly":true,"refreshOnHistoryMiss":true,"responseHandling":[{"code":"[23]0[0-3]","swap":true},` +
 	`{"code":"304","swap":false},{"code":"[45]..","swap":true,"error":true}]}`
 
