@@ -35,6 +35,6 @@ func inProjection(f outbox.DryRunFailure) string {
 
 // dryRunTwins try the same from a shell.
 func dryRunTwins(p Page, v DryRunView) Twins {
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
-		CLI: p.program() + fmt.Sprintf("requeue --dry-run --next %d -- %s %d", v.Next, shellQuote(v.CampaignID), v.Seq)}
+	return Twins{Curl: p.curlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
+		CLI: p.onRow("requeue --dry-run --next "+itoa(v.Next), v.CampaignID, v.Seq)}
 }

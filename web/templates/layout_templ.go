@@ -338,7 +338,7 @@ func layout(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = copyable("the curl command", curlGet(p.Origin, p.Twin)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = copyable("the curl command", p.curlGet(p.Twin)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -222,27 +222,13 @@ func startTwins(p Page, v NewOperationView) Twins {
 			b.Filter["limit"] = f.Limit
 		}
 	}
-	body, err := json.Marshal(b)
-	if err != nil { // strings and numbers always marshal
-		body = []byte("{}")
-	}
-	t := Twins{Curl: curlPost(p, p.Links.API().Operations(outbox.OperationFilter{}), string(body))}
+	t := Twins{Curl: p.curlPost(p.Links.API().Operations(outbox.OperationFilter{}), b)}
 	if len(b.Rows) > 0 {
 		return t
 	}
-	t.CLI = p.program() + "requeue --dead --canary"
-	for _, flag := range []namedText{{"campaign", f.CampaignID}, {"event-type", f.EventType}, {"fingerprint", f.Fingerprint},
-		{"limit", positive(int64(f.Limit))}, {"confirm", v.Preview.Confirm}} {
-		if flag.Value != "" {
-			t.CLI += " --" + flag.Name + "=" + shellQuote(flag.Value)
-		}
-	}
-	t.CLI += " --reason 'why'"
+	t.CLI = p.program() + "requeue --dead --canary" + flagTexts(namedText{"campaign", f.CampaignID}, namedText{"event-type", f.EventType},
+		namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))}, namedText{"confirm", v.Preview.Confirm}) + " --reason 'why'"
 	return t
-}
-
-func curlPost(p Page, u URL, body string) string {
-	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(body) + " " + shellQuote(p.Origin+string(u))
 }
 
 // operationTwins cancel or acknowledge the operation, whichever there is to
@@ -250,10 +236,10 @@ func curlPost(p Page, u URL, body string) string {
 func operationTwins(p Page, o outbox.Operation) Twins {
 	id, act := itoa(o.ID), o.Action()
 	if act == "" || !p.Offers(act) {
-		return Twins{Curl: curlGet(p.Origin, p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
+		return Twins{Curl: p.curlGet(p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 	}
-	body := `{"reason":"why","expected":{"status":"` + string(o.Status) + `"}}`
-	return Twins{Curl: curlPost(p, p.Links.API().Act(act, id), body), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
+	seen := &outbox.Expected{Status: outbox.Status(o.Status)} // as it is written, an operation's
+	return Twins{Curl: p.curlAct(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
 }
 
 // operationSentence says what an act on an operation did, from its audit

@@ -115,7 +115,7 @@ func holdSentence(a outbox.Act) string {
 
 // holdTwins pause a projection for all campaigns, or resume it.
 func holdTwins(p Page, i outbox.ProjectionInfo) Twins {
-	return Twins{Curl: curlAct(p.Origin, p.Links.API().Act(i.Action(), i.Name), nil), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
+	return Twins{Curl: p.curlAct(i.Action(), nil, i.Name), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

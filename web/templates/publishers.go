@@ -263,7 +263,7 @@ type seekActBody struct {
 func publisherTwins(p Page, v outbox.Publisher) Twins {
 	action := v.PauseOrResume()
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(action, v.Topic, v.PairName.Publisher), nil),
+		Curl: p.curlAct(action, nil, v.Topic, v.PairName.Publisher),
 		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + shellQuote(v.String()),
 	}
 }
@@ -280,16 +280,12 @@ func seekTwins(p Page, v SeekView) Twins {
 	default:
 		body.To = v.To
 	}
-	text, err := json.Marshal(body)
-	if err != nil { // strings and numbers always marshal
-		text = []byte("{}")
-	}
 	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
 	if body.Confirm != "" {
 		cli += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(p.Links.API().Act(outbox.ActPublisherSeek, v.PairName.Topic, v.PairName.Publisher))),
+		Curl: p.curlPost(p.Links.API().Act(outbox.ActPublisherSeek, v.PairName.Topic, v.PairName.Publisher), body),
 		CLI:  cli + " -- " + shellQuote(v.String()),
 	}
 }

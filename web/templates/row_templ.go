@@ -1322,7 +1322,7 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(retryTwins(p, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(headTwins(p, outbox.ActRetry, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1474,7 +1474,7 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(deadLetterTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(headTwins(p, outbox.ActDeadLetter, r)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

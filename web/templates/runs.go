@@ -269,10 +269,7 @@ type runBody struct {
 // newRunTwins start the run from a shell.
 func newRunTwins(p Page, v NewRunView) Twins {
 	o := v.Order
-	body, err := json.Marshal(runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"})
-	if err != nil { // strings and numbers always marshal
-		body = []byte("{}")
-	}
+	body := runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"}
 	command := p.program() + "runs start " + string(o.Kind)
 	if o.All {
 		command += " --all"
@@ -283,21 +280,17 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	for _, name := range o.Projections {
 		command += " --projection=" + shellQuote(name)
 	}
-	for _, flag := range []namedText{{"until", positive(o.UntilSeq)}, {"rate", positive(o.Rate)}} {
-		if flag.Value != "" {
-			command += " --" + flag.Name + "=" + flag.Value
-		}
-	}
-	return Twins{Curl: curlPost(p, p.Links.API().Runs(outbox.RunFilter{}), string(body)), CLI: command + " --reason 'why'"}
+	command += flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}) + " --reason 'why'"
+	return Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), body), CLI: command}
 }
 
 // runTwins cancel or resume the run, whichever there is to do, or show it.
 func runTwins(p Page, r outbox.Run) Twins {
 	id, act := itoa(r.ID), r.Action()
 	if act == "" || !p.Offers(act) {
-		return Twins{Curl: curlGet(p.Origin, p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
+		return Twins{Curl: p.curlGet(p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}
-	return Twins{Curl: curlPost(p, p.Links.API().Act(act, id), `{"reason":"why"}`), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
+	return Twins{Curl: p.curlAct(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
 }
 
 // runActSentence says what an act on a run did, from its audit record.

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -40,9 +39,23 @@ func (p Page) program() string {
 	return words
 }
 
-func curlGet(origin string, u URL) string {
-	return "curl -s " + shellQuote(origin+string(u))
+// onRow is a command of the program about a row or an event.
+func (p Page) onRow(command, campaign string, seq int64) string {
+	return p.program() + command + " -- " + shellQuote(campaign) + " " + itoa(seq)
 }
+
+// flagTexts are the flags that have a value, for a command line.
+func flagTexts(flags ...namedText) string {
+	text := ""
+	for _, flag := range flags {
+		if flag.Value != "" {
+			text += " --" + flag.Name + "=" + shellQuote(flag.Value)
+		}
+	}
+	return text
+}
+
+func (p Page) curlGet(u URL) string { return "curl -s " + shellQuote(p.Origin+string(u)) }
 
 // actBody is what the API's acts read; its field order is the order shown.
 type actBody struct {
@@ -51,42 +64,34 @@ type actBody struct {
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
-func curlAct(origin string, u URL, expected *outbox.Expected) string {
-	return curlBody(origin, u, actBody{Reason: "why", Expected: expected})
+// curlAct asks for an act; about is as Links.Act has it.
+func (p Page) curlAct(a outbox.Action, expected *outbox.Expected, about ...string) string {
+	return p.curlPost(p.Links.API().Act(a, about...), actBody{Reason: "why", Expected: expected})
 }
 
-func curlBody(origin string, u URL, b actBody) string {
-	body, err := json.Marshal(b)
+func (p Page) curlPost(u URL, body any) string {
+	text, err := json.Marshal(body)
 	if err != nil { // strings and numbers always marshal
-		body = []byte("{}")
+		text = []byte("{}")
 	}
-	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(body)) + " " + shellQuote(origin+string(u))
+	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(u))
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
 	body := actBody{Reason: "why", Confirm: outbox.ActRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
-	confirm := ""
+	command := "requeue --reason 'why'"
 	if body.Confirm != "" {
-		confirm = "--confirm " + shellQuote(body.Confirm) + " "
+		command += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: curlBody(p.Origin, p.Links.API().Act(outbox.ActRequeue, r.CampaignID, itoa(r.Seq)), body),
-		CLI:  p.program() + "requeue --reason 'why' " + confirm + "-- " + shellQuote(r.CampaignID) + " " + strconv.FormatInt(r.Seq, 10),
+		Curl: p.curlPost(p.Links.API().Act(outbox.ActRequeue, r.CampaignID, itoa(r.Seq)), body),
+		CLI:  p.onRow(command, r.CampaignID, r.Seq),
 	}
 }
 
-func retryTwins(p Page, r outbox.Row) Twins {
-	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActRetry, r.CampaignID, itoa(r.Seq)), expectedOf(r)),
-		CLI:  p.program() + "retry --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
-	}
-}
-
-func deadLetterTwins(p Page, r outbox.Row) Twins {
-	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActDeadLetter, r.CampaignID, itoa(r.Seq)), expectedOf(r)),
-		CLI:  p.program() + "dead-letter --reason 'why' -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
-	}
+// headTwins retry a row or give it up.
+func headTwins(p Page, a outbox.Action, r outbox.Row) Twins {
+	return Twins{Curl: p.curlAct(a, expectedOf(r), r.CampaignID, itoa(r.Seq)), CLI: p.onRow(a.Command()+" --reason 'why'", r.CampaignID, r.Seq)}
 }
 
 // campaignTwins are the actions on a campaign that the reader may do.
@@ -94,7 +99,7 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	var curl, cli []string
 	for _, a := range c.Offered() {
 		if p.Offers(a.Action) {
-			curl = append(curl, curlAct(p.Origin, p.Links.API().Act(a.Action, c.CampaignID), nil))
+			curl = append(curl, p.curlAct(a.Action, nil, c.CampaignID))
 			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+shellQuote(c.CampaignID))
 		}
 	}
@@ -103,14 +108,14 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 
 // eventTwins reads an event, and takes its payload to a file.
 func eventTwins(p Page, e outbox.Event) Twins {
-	return Twins{Curl: curlGet(p.Origin, p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
+	return Twins{Curl: p.curlGet(p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
 		"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
 }
 
 // rowTwins reads a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
 	return Twins{
-		Curl: curlGet(p.Origin, p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
+		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
 			"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
 		CLI: p.program() + "report --json --campaign=" + shellQuote(r.CampaignID),
 	}

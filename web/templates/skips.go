@@ -55,14 +55,14 @@ func skipPhrase(r outbox.Row) string {
 func skipTwins(p Page, r outbox.Row) Twins {
 	phrase := skipPhrase(r)
 	return Twins{
-		Curl: curlBody(p.Origin, p.Links.API().Act(outbox.ActSkip, r.CampaignID, itoa(r.Seq)), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
-		CLI:  p.program() + "skip --reason 'why' --confirm " + shellQuote(phrase) + " -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq),
+		Curl: p.curlPost(p.Links.API().Act(outbox.ActSkip, r.CampaignID, itoa(r.Seq)), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
+		CLI:  p.onRow("skip --reason 'why' --confirm "+shellQuote(phrase), r.CampaignID, r.Seq),
 	}
 }
 
 func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActUnskip, k.CampaignID, itoa(k.Seq)), &outbox.Expected{HeadSeq: c.HeadSeq}),
-		CLI:  p.program() + "unskip --reason 'why' -- " + shellQuote(k.CampaignID) + " " + itoa(k.Seq),
+		Curl: p.curlAct(outbox.ActUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, itoa(k.Seq)),
+		CLI:  p.onRow("unskip --reason 'why'", k.CampaignID, k.Seq),
 	}
 }

@@ -19,7 +19,7 @@ func canRevoke(p Page, t outbox.Token) bool {
 
 func revokeTwins(p Page, t outbox.Token) Twins {
 	return Twins{
-		Curl: curlAct(p.Origin, p.Links.API().Act(outbox.ActTokenRevoke, itoa(t.ID)), nil),
+		Curl: p.curlAct(outbox.ActTokenRevoke, nil, itoa(t.ID)),
 		CLI:  p.program() + "token revoke --reason 'why' " + itoa(t.ID),
 	}
 }
