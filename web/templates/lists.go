@@ -193,18 +193,6 @@ func actsPager(p Page, v AuditView) pagerView {
 	return view
 }
 
-// emptyText says why a list shows nothing, where a cursor or a bound of what is
-// looked through is the reason; otherwise it is empty.
-func emptyText(cursor string, partial bool) string {
-	switch {
-	case partial:
-		return "Nothing matched in what was looked through; more may match further on."
-	case cursor != "":
-		return "Nothing is left on this page of the list; what was here has gone."
-	}
-	return ""
-}
-
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
