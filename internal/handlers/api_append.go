@@ -100,7 +100,10 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 	if repeated {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	return done, batch, inBatch(err, batch)
+	if batch {
+		err = inBatch(err)
+	}
+	return done, batch, err
 }
 
 // afterAppend applies in inline mode, and waits for the projections when asked to.
@@ -148,9 +151,9 @@ func late(err error, done []store.Appended) error {
 }
 
 // inBatch makes a refusal say which event of a batch it is about.
-func inBatch(err error, batch bool) error {
+func inBatch(err error) error {
 	var refusal *outbox.Refusal
-	if !batch || !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
+	if !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
 		return err
 	}
 	named := *refusal

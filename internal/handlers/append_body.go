@@ -246,7 +246,7 @@ func (p *appendParser) events() error {
 			err = p.event(p.raw)
 		}
 		if err != nil {
-			return inBatch(atIndex(err, len(p.request.Events)), true)
+			return inBatch(atIndex(err, len(p.request.Events)))
 		}
 	}
 	if _, err := p.dec.Token(); err != nil {
