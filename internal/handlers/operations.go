@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -94,6 +95,13 @@ func (f operationForm) order() (outbox.OperationOrder, error) {
 		b.Rows = append(b.Rows, rowKeyBody{CampaignID: text[:cut], Seq: seq})
 	}
 	return b.order()
+}
+
+func readOperationForm(values url.Values) (form operationForm, order outbox.OperationOrder, err error) {
+	if err = fill(&form, values); err == nil {
+		order, err = form.order()
+	}
+	return form, order, err
 }
 
 type operationsQuery struct {
@@ -285,11 +293,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 
 // newOperationPage says what an operation would do, and asks.
 func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error {
-	var form operationForm
-	if err := fill(&form, r.URL.Query()); err != nil {
-		return err
-	}
-	order, err := form.order()
+	_, order, err := readOperationForm(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -307,11 +311,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {
-	var form operationForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	order, err := form.order()
+	form, order, err := readOperationForm(r.PostForm)
 	if err != nil {
 		return err
 	}
@@ -325,11 +325,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 // requeueDeadPage leads to the operation that requeues the dead rows of a
 // filter.
 func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
-	var form operationForm
-	if err := fill(&form, r.URL.Query()); err != nil {
-		return err
-	}
-	order, err := form.order()
+	_, order, err := readOperationForm(r.URL.Query())
 	if err != nil {
 		return err
 	}
