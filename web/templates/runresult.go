@@ -114,26 +114,14 @@ func newRunTitle(kind outbox.RunKind) string {
 	return "Start a " + string(kind)
 }
 
-// fitsLine reports whether a campaign's id survives as a line of a form.
-func fitsLine(id string) bool {
-	return !strings.ContainsAny(id, "\r\n") && strings.TrimSpace(id) == id
-}
-
-// linesOf are the ids that fit a line each, and oddOf the others.
-func linesOf(ids []string) (fit []string) {
+// byLine are the ids that survive as lines of a form, and the others.
+func byLine(ids []string) (fit, odd []string) {
 	for _, id := range ids {
-		if fitsLine(id) {
+		if strings.ContainsAny(id, "\r\n") || strings.TrimSpace(id) != id {
+			odd = append(odd, id)
+		} else {
 			fit = append(fit, id)
 		}
 	}
-	return fit
-}
-
-func oddOf(ids []string) (odd []string) {
-	for _, id := range ids {
-		if !fitsLine(id) {
-			odd = append(odd, id)
-		}
-	}
-	return odd
+	return fit, odd
 }

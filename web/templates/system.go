@@ -94,12 +94,14 @@ func lastMigration(d outbox.DatabaseInfo) (version int64) {
 	return version
 }
 
-// settingsGiven are the settings that somebody gave, or those that nobody did.
-func settingsGiven(all []outbox.Setting, given bool) (some []outbox.Setting) {
+// byGiver are the settings that somebody gave, and those that nobody did.
+func byGiver(all []outbox.Setting) (given, standard []outbox.Setting) {
 	for _, x := range all {
-		if x.Given == given {
-			some = append(some, x)
+		if x.Given {
+			given = append(given, x)
+		} else {
+			standard = append(standard, x)
 		}
 	}
-	return some
+	return given, standard
 }
