@@ -89,9 +89,12 @@ type rowView struct {
 	Attempts []outbox.Attempt `json:"attempts"`
 	Campaign campaignView     `json:"campaign"`
 	Acts     []outbox.Act     `json:"acts"`
-	Previous int64            `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
-	Next     int64            `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
-	Queue    []outbox.Row     `json:"queue"`        // the campaign's head and the rows behind it, at most six
+
+	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last in shadow_only mode that came to the event
+
+	Previous int64        `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
+	Next     int64        `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
+	Queue    []outbox.Row `json:"queue"`        // the campaign's head and the rows behind it, at most six
 }
 
 func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error) {
@@ -100,7 +103,7 @@ func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error
 		return rowView{}, err
 	}
 	return rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(ctx)),
-		Acts: d.Acts, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
+		Acts: d.Acts, Rehearsal: d.Rehearsal, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections

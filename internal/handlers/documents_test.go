@@ -261,6 +261,20 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 	s.get("/campaigns/c-1/events/3").want(t, 200, "It is not applied yet: it waits behind event 2")
 }
 
+func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b", "c")
+	s.get("/rows/c-1/1").lacks(t, "Rehearsed")
+	if err := s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/rows/c-1/1").want(t, 200, "Rehearsed", "it would be applied")
+	s.get("/rows/c-1/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
+	s.get("/rows/c-1/3").lacks(t, "Rehearsed")
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"rehearsal":{`, `"error":"no <seat>"`)
+}
+
 func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

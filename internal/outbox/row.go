@@ -84,6 +84,13 @@ type Attempt struct {
 	Permanent         bool   `json:"permanent"`             // it can never succeed with that version of the projection: the row is dead at once
 }
 
+// Rehearsal is what a worker in shadow mode found that applying an event would do.
+type Rehearsal struct {
+	At          time.Time `json:"at"`
+	Error       string    `json:"error"`       // why the event would fail; empty when it would be applied
+	Fingerprint string    `json:"fingerprint"` // of the error
+}
+
 // RowDetail is a row with everything its page shows.
 type RowDetail struct {
 	Row      Row       `json:"row"`
@@ -92,6 +99,8 @@ type RowDetail struct {
 	Attempts []Attempt `json:"attempts"` // newest first, at most 50
 	Campaign Campaign  `json:"campaign"`
 	Acts     []Act     `json:"acts"` // newest first, at most 20
+	// Rehearsal is the last that came to the event; nil where none did.
+	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
 	// Previous and Next are the seqs of the campaign's rows before and after
 	// this one; 0 when there is none.
 	Previous int64 `json:"previous_seq"`

@@ -415,8 +415,6 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.Instances(f.Ctx)
 	must(err)
-	_, err = f.Rehearsals(f.Ctx)
-	must(err)
 	_, err = f.EventsFrom(f.Ctx, 0, 10)
 	must(err)
 	_, err = f.OutstandingCampaigns(f.Ctx, "", 10)

@@ -78,7 +78,6 @@ var sqliteScans = []scan{
 	{"SCAN tokens", "order by id desc", "newest first, up to the limit"},
 	{"SCAN journal_identity", "journal_identity", "one row"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
-	{"SCAN rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
 	{"SCAN ids", "with recursive ids", "the campaigns of one page"},
 	{"SCAN r", "select distinct r.campaign_id", "wanted whole, by the check command only"},

@@ -49,7 +49,6 @@ var postgresScans = []scan{
 	{"seq scan of audit_horizon", "removed_before", "one row"},
 	{"seq scan of journal_identity", "journal_identity", "one row"},
 	{"seq scan of event_types", "event_types", "one row for each registered event type"},
-	{"seq scan of rehearsals", "rehearsals", "wanted whole, in shadow mode only"},
 	{"seq scan of projection_versions", "projection_versions", "one row for each projection"},
 	{"seq scan of", "select distinct r.campaign_id", "wanted whole, by the check command only"},
 	{"seq scan of pg_", "pg_total_relation_size", "the catalog, for the page about this process"},

@@ -67,6 +67,9 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
 			return err
 		}
+		if d.Rehearsal, err = t.rehearsal(campaign, seq); err != nil {
+			return err
+		}
 		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 	"outboxweb/internal/sqldb"
 )
@@ -35,20 +36,26 @@ set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, er
 	})
 }
 
-// Rehearsals reads the outcomes of the latest rehearsals, by campaign id.
-func (s *Store) Rehearsals(ctx context.Context) (map[string]Rehearsal, error) {
-	all := make(map[string]Rehearsal)
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(rows sqldb.Row) error {
-			var r Rehearsal
-			var failed sql.NullInt64
-			err := rows.Scan(&r.CampaignID, &r.RehearsedSeq, &failed, &r.Error, &r.Fingerprint)
-			r.FailedSeq = failed.Int64
-			all[r.CampaignID] = r
-			return err
-		}, `select campaign_id, rehearsed_seq, failed_seq, error, fingerprint from rehearsals`)
-	})
-	return all, err
+const selectRehearsal = `
+select at, error, fingerprint, coalesce(failed_seq, 0)
+from rehearsals
+where campaign_id = $1
+  and (rehearsed_seq >= $2 or failed_seq = $2)`
+
+// rehearsal reads what the latest rehearsal of a campaign found of an event; nil
+// where it did not come to it.
+func (t *Tx) rehearsal(campaign string, seq int64) (*outbox.Rehearsal, error) {
+	var r outbox.Rehearsal
+	var when, failed int64
+	found, err := t.One([]any{&when, &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaign, seq)
+	if err != nil || !found {
+		return nil, err
+	}
+	if failed != seq {
+		r.Error, r.Fingerprint = "", ""
+	}
+	r.At = sqldb.At(when)
+	return &r, nil
 }
 
 // Outstanding is a campaign with rows that wait.
