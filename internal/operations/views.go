@@ -134,18 +134,14 @@ func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox
 			acknowledged = 1
 		}
 	}
-	page := outbox.Page[outbox.Operation]{Items: []outbox.Operation{}}
+	var page outbox.Page[outbox.Operation]
 	l := &sqldb.List[outbox.Operation]{
 		Name: "operations", Query: operationsAll, Args: []any{string(f.Status), acknowledged}, Scan: scanOperation, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(op outbox.Operation) []any { return []any{op.ID} },
 	}
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
+	err := s.read(ctx, func(t *tx) (err error) {
+		page, err = l.Page(t, f.Cursor, f.Limit)
 		return err
 	})
 	if err != nil {
@@ -317,18 +313,12 @@ limit $5`)
 // they are requeued within their group; those of one status group by group. A
 // missing operation is outbox.ErrNotFound.
 func (s *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
-	page := outbox.Page[outbox.OperationRow]{Items: []outbox.OperationRow{}}
+	var page outbox.Page[outbox.OperationRow]
 	l := operationRowList(id, f.Status)
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) error {
-		if _, err := t.existingOperation(id); err != nil {
-			return err
+	err := s.read(ctx, func(t *tx) (err error) {
+		if _, err = t.existingOperation(id); err == nil {
+			page, err = l.Page(t, f.Cursor, f.Limit)
 		}
-		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

@@ -117,14 +117,10 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 // first. A page looks through a bounded number of them and may end early, with
 // Partial set.
 func (s *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
-	page := outbox.Page[outbox.ProjectionFailure]{Items: []outbox.ProjectionFailure{}}
+	var page outbox.Page[outbox.ProjectionFailure]
 	l := failureList(f)
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
+	err := s.read(ctx, func(t *tx) (err error) {
+		page, err = l.Page(t, f.Cursor, f.Limit)
 		sqldb.Told(&page)
 		return err
 	})

@@ -229,7 +229,7 @@ limit $3`)
 // them once they have events that the projection was not told. A projection
 // that is not loaded is outbox.ErrNotFound.
 func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
-	page := outbox.Page[outbox.CampaignCursor]{Items: []outbox.CampaignCursor{}}
+	var page outbox.Page[outbox.CampaignCursor]
 	p, err := loadedAs(f.Projection, loaded)
 	if err != nil {
 		return page, err
@@ -242,13 +242,9 @@ func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loa
 	if f.State != "" {
 		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
 	versions := make(map[string]readmodel.Version)
 	err = s.readModel(ctx, func(t *tx) error {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil {
+		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil {
 			return err
 		}
 		sqldb.Told(&page)

@@ -64,7 +64,7 @@ limit $4`)
 // Results pages through the results of a run by campaign, without the
 // samples of what differs. A missing run is outbox.ErrNotFound.
 func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
-	page := outbox.Page[outbox.RunResult]{Items: []outbox.RunResult{}}
+	var page outbox.Page[outbox.RunResult]
 	l := &sqldb.List[outbox.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
@@ -73,16 +73,10 @@ func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[
 	if f.Outcome != "" {
 		l.Name, l.Query, l.Args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
 	}
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) error {
-		if _, err := t.existingRun(f.RunID); err != nil {
-			return err
+	err := s.read(ctx, func(t *tx) (err error) {
+		if _, err = t.existingRun(f.RunID); err == nil {
+			page, err = l.Page(t, f.Cursor, f.Limit)
 		}
-		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {
@@ -146,22 +140,16 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 // Log pages through the log of a run, newest first, limit lines at a time: 0
 // means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
 func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
-	page := outbox.Page[outbox.RunLine]{Items: []outbox.RunLine{}}
+	var page outbox.Page[outbox.RunLine]
 	l := &sqldb.List[outbox.RunLine]{
 		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(line outbox.RunLine) []any { return []any{line.ID} },
 	}
-	from, err := l.At(cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) error {
-		if _, err := t.existingRun(id); err != nil {
-			return err
+	err := s.read(ctx, func(t *tx) (err error) {
+		if _, err = t.existingRun(id); err == nil {
+			page, err = l.Page(t, cursor, limit)
 		}
-		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {

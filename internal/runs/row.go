@@ -264,18 +264,14 @@ limit $5`)
 
 // Runs pages through runs, newest first.
 func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
-	page := outbox.Page[outbox.Run]{Items: []outbox.Run{}}
+	var page outbox.Page[outbox.Run]
 	l := &sqldb.List[outbox.Run]{
 		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
+	err := s.read(ctx, func(t *tx) (err error) {
+		page, err = l.Page(t, f.Cursor, f.Limit)
 		return err
 	})
 	if err != nil {

@@ -143,11 +143,16 @@ func (l *List[T]) direction(from Place) (query string, key []any) {
 	return query, key
 }
 
-// Page reads the page at a place. Its cursors lead on from its first and last
-// item; where it has none, from what was looked through, or from the other end
-// of the list when nothing is left on this side.
-func (l *List[T]) Page(t Reader, from Place, limit int) (outbox.Page[T], error) {
-	s, err := l.Read(t, from, limit)
+// Page reads the page at a cursor, for which so many items were asked; see At and
+// PageLimit. Its cursors lead on from its first and last item; where it has none,
+// from what was looked through, or from the other end of the list when nothing is
+// left on this side.
+func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], error) {
+	from, err := l.At(cursor)
+	if err != nil {
+		return outbox.Page[T]{}, err
+	}
+	s, err := l.Read(t, from, PageLimit(asked, outbox.MaxPage))
 	if err != nil {
 		return outbox.Page[T]{}, err
 	}

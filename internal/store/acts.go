@@ -265,14 +265,10 @@ func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) 
 // otherwise. A page looks through a bounded number of them and may end early,
 // with Partial set.
 func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], error) {
-	page := outbox.Page[outbox.Act]{Items: []outbox.Act{}}
+	var page outbox.Page[outbox.Act]
 	l := actList(f)
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		seq := f.Seq

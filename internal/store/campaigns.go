@@ -44,14 +44,10 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 // filter looks through a bounded number of them and may end early, with Partial
 // set.
 func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
-	page := outbox.Page[outbox.Campaign]{Items: []outbox.Campaign{}}
+	var page outbox.Page[outbox.Campaign]
 	l := campaignList(f)
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
 			return err
 		}
 		return sqldb.CountInto(t, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)

@@ -148,14 +148,10 @@ func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 // through a bounded number of rows: when few match it may end early, with
 // Partial set and a cursor to go on.
 func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
-	page := outbox.Page[outbox.Row]{Items: []outbox.Row{}}
+	var page outbox.Page[outbox.Row]
 	l := rowList(f)
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage)); err != nil || sqldb.Told(&page) {
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
 			return err
 		}
 		return t.countMatching(&page, f)

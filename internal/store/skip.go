@@ -104,22 +104,16 @@ limit $3`)
 // Skips pages through the ledger of a campaign's skips, newest first. An
 // unknown campaign is outbox.ErrNotFound.
 func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
-	page := outbox.Page[outbox.Skip]{Items: []outbox.Skip{}}
+	var page outbox.Page[outbox.Skip]
 	l := &sqldb.List[outbox.Skip]{
 		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(k outbox.Skip) []any { return []any{k.ID} },
 	}
-	from, err := l.At(f.Cursor)
-	if err != nil {
-		return page, err
-	}
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
-			return err
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
+			page, err = l.Page(t, f.Cursor, f.Limit)
 		}
-		var err error
-		page, err = l.Page(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
 		return err
 	})
 	if err != nil {
