@@ -34,21 +34,18 @@ where campaign_id > $1
   and campaign_id <= $2
   and applied_seq > 0`
 
-	selectIDsOfEvents = `
+	selectIDsOf = `
 with recursive ids (id) as (
-  select min(campaign_id) from events where campaign_id > $1 and campaign_id <= $2
+  select min(campaign_id) from {table} where campaign_id > $1 and campaign_id <= $2
   union all
-  select (select min(e.campaign_id) from events e where e.campaign_id > ids.id and e.campaign_id <= $2) from ids where ids.id is not null
+  select (select min(e.campaign_id) from {table} e where e.campaign_id > ids.id and e.campaign_id <= $2) from ids where ids.id is not null
 )
 select id from ids where id is not null`
+)
 
-	selectIDsOfRows = `
-with recursive ids (id) as (
-  select min(campaign_id) from projection_apply_outbox where campaign_id > $1 and campaign_id <= $2
-  union all
-  select (select min(o.campaign_id) from projection_apply_outbox o where o.campaign_id > ids.id and o.campaign_id <= $2) from ids where ids.id is not null
-)
-select id from ids where id is not null`
+var (
+	selectIDsOfEvents = strings.ReplaceAll(selectIDsOf, "{table}", "events")
+	selectIDsOfRows   = strings.ReplaceAll(selectIDsOf, "{table}", "projection_apply_outbox")
 )
 
 // eachStray walks the strays by id, page by page. The projections are read

@@ -314,22 +314,18 @@ type Advance struct {
 
 // A pair whose destination takes events again has got over its errors.
 const (
-	advancePublisher = `
-update publisher_progress
-set position = $6, events_per_second = $7, lease_expires_at = $8, updated_at = $9
-where topic = $1
-  and publisher = $2
-  and lease_owner = $3
-  and lease_epoch = $4
-  and position = $5
-returning acts`
+	advancePublisher = advance + advanceHeld
 
-	advanceDelivering = `
-update publisher_progress
-set position = $6, events_per_second = $7, lease_expires_at = $8, updated_at = $9, last_published_at = $9,
+	advanceDelivering = advance + `, last_published_at = $9,
   delivered_position = $10, delivered = delivered + $11,
   error_count = 0, error_position = 0, retry_at = null, stopped = 0,
-  status = case when status = 'failed' then 'active' else status end
+  status = case when status = 'failed' then 'active' else status end` + advanceHeld
+
+	advance = `
+update publisher_progress
+set position = $6, events_per_second = $7, lease_expires_at = $8, updated_at = $9`
+
+	advanceHeld = `
 where topic = $1
   and publisher = $2
   and lease_owner = $3

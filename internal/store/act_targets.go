@@ -138,55 +138,38 @@ func actWords(action string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
 }
 
-// actsOfCampaign finds acts by their record and by what they touched, each as
-// many as are wanted at most.
-var actsOfCampaign = sqldb.BothWays(selectActs + `join (
+// touching chooses the acts on a campaign, or on one of its events, by their record
+// and by what they touched, each as many as are wanted at most. It is given which
+// parameters say what.
+func touching(after, campaign, seq, limit string) string {
+	return strings.NewReplacer("{after}", after, "{campaign}", campaign, "{seq}", seq, "{limit}", limit).Replace(`join (
   select act_id
   from (
     select id as act_id
     from operator_acts
-    where id {>} $1
-      and campaign_id = $2
-      and (cast($3 as bigint) = 0 or seq = $3)
+    where id {>} {after}
+      and campaign_id = {campaign}
+      and (cast({seq} as bigint) = 0 or seq = {seq})
     order by id{desc}
-    limit $4
+    limit {limit}
   ) as named
   union
   select act_id
   from (
     select distinct act_id
     from act_targets
-    where act_id {>} $1
-      and campaign_id = $2
-      and (cast($3 as bigint) = 0 or $3 between first_seq and last_seq)
+    where act_id {>} {after}
+      and campaign_id = {campaign}
+      and (cast({seq} as bigint) = 0 or {seq} between first_seq and last_seq)
     order by act_id{desc}
-    limit $4
+    limit {limit}
   ) as ranged
 ) as chosen on chosen.act_id = id
 order by id{desc}
-limit $4`)
+limit {limit}`)
+}
 
-const countCampaignActs = countActsMatching + `join (
-    select act_id
-    from (
-      select id as act_id
-      from operator_acts
-      where campaign_id = $12
-        and (cast($13 as bigint) = 0 or seq = $13)
-      order by id desc
-      limit $11
-    ) as named
-    union
-    select act_id
-    from (
-      select distinct act_id
-      from act_targets
-      where campaign_id = $12
-        and (cast($13 as bigint) = 0 or $13 between first_seq and last_seq)
-      order by act_id desc
-      limit $11
-    ) as ranged
-  ) as chosen on chosen.act_id = id
-  order by id desc
-  limit $11
-) as a`
+var (
+	actsOfCampaign    = sqldb.BothWays(selectActs + touching("$1", "$2", "$3", "$4"))
+	countCampaignActs = sqldb.BothWays(countActsMatching + touching("$14", "$12", "$13", "$11") + "\n) as a").Down
+)

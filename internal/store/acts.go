@@ -278,7 +278,7 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return sqldb.CountInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq)...)
+			return sqldb.CountInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))...)
 		case f.Target != "":
 			return sqldb.CountInto(t, &page, countTargetActs, args...)
 		}

@@ -70,9 +70,10 @@ func (t *Tx) reached(position int64) error {
 // walk leads through entries of the journal in the order of positions: those
 // of a tag, of a type, of a campaign, or all.
 type walk struct {
-	count, entries string // queries; both take key, from, below and a limit
-	key            []any
-	from           int64 // the last entry before those that matter, as the query orders them
+	order   string // the column that it goes by
+	entries string // the rest of a query, from its from on; it takes key, from, below and a limit
+	key     []any
+	from    int64 // the last entry before those that matter
 }
 
 // entry is an event as walks see it.
@@ -83,18 +84,7 @@ type entry struct {
 }
 
 const (
-	countTagged = `
-select count(*) from (
-  select 1
-  from event_tags
-  where name = $1
-    and value = $2
-    and position > $3
-    and position < $4
-  limit $5
-) n`
-	selectTagged = `
-select position, position, event_type
+	tagged = `
 from event_tags
 where name = $1
   and value = $2
@@ -103,17 +93,7 @@ where name = $1
 order by position
 limit $5`
 
-	countOfType = `
-select count(*) from (
-  select 1
-  from events
-  where event_type = $1
-    and position > $2
-    and position < $3
-  limit $4
-) n`
-	selectOfType = `
-select position, position, event_type
+	ofType = `
 from events
 where event_type = $1
   and position > $2
@@ -121,17 +101,7 @@ where event_type = $1
 order by position
 limit $4`
 
-	countAfterSeq = `
-select count(*) from (
-  select 1
-  from events
-  where campaign_id = $1
-    and seq > $2
-    and position < $3
-  limit $4
-) n`
-	selectAfterSeq = `
-select seq, position, event_type
+	afterSeq = `
 from events
 where campaign_id = $1
   and seq > $2
@@ -139,8 +109,7 @@ where campaign_id = $1
 order by seq
 limit $4`
 
-	selectOfAny = `
-select position, position, event_type
+	ofAny = `
 from events
 where position > $1
   and position < $2
@@ -246,7 +215,7 @@ func (s *search) ways(item *outbox.ConditionItem) (ways [][]walk, err error) {
 		if !outbox.EnvelopeTag(name) {
 			name, value := TagEntry(name, value)
 			key := []any{name, value}
-			ways = append(ways, []walk{{countTagged, selectTagged, key, s.after}})
+			ways = append(ways, []walk{{"position", tagged, key, s.after}})
 		}
 	}
 	if campaign, given := item.Tags["campaign_id"]; given {
@@ -254,17 +223,17 @@ func (s *search) ways(item *outbox.ConditionItem) (ways [][]walk, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ways = append(ways, []walk{{countAfterSeq, selectAfterSeq, []any{campaign}, from}})
+		ways = append(ways, []walk{{"seq", afterSeq, []any{campaign}, from}})
 	}
 	var types []walk
 	for _, name := range item.Types() {
-		types = append(types, walk{countOfType, selectOfType, []any{name}, s.after})
+		types = append(types, walk{"position", ofType, []any{name}, s.after})
 	}
 	if types != nil {
 		ways = append(ways, types)
 	}
 	if ways == nil {
-		ways = [][]walk{{{"", selectOfAny, nil, s.after}}}
+		ways = [][]walk{{{"position", ofAny, nil, s.after}}}
 	}
 	return ways, nil
 }
@@ -292,7 +261,7 @@ func (s *search) lastSeqBefore(campaign string) (int64, error) {
 func (s *search) length(way []walk, most int64) (sum int64, err error) {
 	for _, w := range way {
 		var n int64
-		if _, err := s.t.One([]any{&n}, w.count, append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
+		if _, err := s.t.One([]any{&n}, "select count(*) from (select 1"+w.entries+") n", append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
 			return 0, fmt.Errorf("count events that may be in the way: %w", err)
 		}
 		if sum += n; sum >= most {
@@ -319,7 +288,7 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 			err := row.Scan(&e.at, &e.position, &e.eventType)
 			page = append(page, e)
 			return err
-		}, w.entries, append(w.key[:len(w.key):len(w.key)], w.from, s.below, limit)...)
+		}, "select "+w.order+", position, event_type"+w.entries, append(w.key[:len(w.key):len(w.key)], w.from, s.below, limit)...)
 		if err != nil {
 			return fmt.Errorf("look for events in the way: %w", err)
 		}

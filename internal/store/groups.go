@@ -21,19 +21,24 @@ type grouped struct {
 	rows, heads, released           int64
 }
 
-func selectGroups(status string) string {
-	return `
-select o.fingerprint, o.event_type, min(o.last_error), count(*),
-  sum(case when c.head_seq = o.seq then 1 else 0 end),
-  sum(case when c.head_seq = o.seq then c.pending + c.processing + c.failed + c.dead - 1 else 0 end)
-from (
-  select campaign_id, seq, event_type, fingerprint, last_error
+// triedRows are columns of the rows that have failed or died, as many as $1 says.
+func triedRows(status, columns string) string {
+	return `(
+  select campaign_id, seq, fingerprint` + columns + `
   from projection_apply_outbox
   where status = '` + status + `'
     and attempt_count > 0
   order by next_attempt_at, seq, campaign_id
   limit $1
-) as o
+) as o`
+}
+
+func selectGroups(status string) string {
+	return `
+select o.fingerprint, o.event_type, min(o.last_error), count(*),
+  sum(case when c.head_seq = o.seq then 1 else 0 end),
+  sum(case when c.head_seq = o.seq then c.pending + c.processing + c.failed + c.dead - 1 else 0 end)
+from ` + triedRows(status, ", event_type, last_error") + `
 join campaigns c on c.campaign_id = o.campaign_id
 group by o.fingerprint, o.event_type`
 }
@@ -41,14 +46,7 @@ group by o.fingerprint, o.event_type`
 func selectGroupAttempts(status string) string {
 	return `
 select o.fingerprint, a.build, a.projection, a.projection_version, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), sum(a.permanent), min(a.at), max(a.at)
-from (
-  select campaign_id, seq, fingerprint
-  from projection_apply_outbox
-  where status = '` + status + `'
-    and attempt_count > 0
-  order by next_attempt_at, seq, campaign_id
-  limit $1
-) as o
+from ` + triedRows(status, "") + `
 join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
 group by o.fingerprint, a.build, a.projection, a.projection_version`
 }

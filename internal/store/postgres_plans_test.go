@@ -215,11 +215,11 @@ var pages = []struct {
 	{"where position > $1\n  and position < $2", `15000, 9223372036854775807, 1000`},
 	{"where position > $1\norder by position", `15000, 1000`},
 	{"event_type\nfrom event_tags\nwhere name = $1", `'seat', '7', 100, 9223372036854775807, 32`},
-	{"select 1\n  from event_tags", `'seat', '7', 100, 9223372036854775807, 1000`},
+	{"(select 1\nfrom event_tags", `'seat', '7', 100, 9223372036854775807, 1000`},
 	{"event_type\nfrom events\nwhere event_type = $1", `'nobody', 100, 9223372036854775807, 32`},
-	{"select 1\n  from events\n  where event_type = $1", `'nobody', 100, 9223372036854775807, 1000`},
+	{"(select 1\nfrom events\nwhere event_type = $1", `'nobody', 100, 9223372036854775807, 1000`},
 	{"event_type\nfrom events\nwhere campaign_id = $1", `'x-5000', 1, 9223372036854775807, 32`},
-	{"select 1\n  from events\n  where campaign_id = $1", `'x-5000', 1, 9223372036854775807, 1000`},
+	{"(select 1\nfrom events\nwhere campaign_id = $1", `'x-5000', 1, 9223372036854775807, 1000`},
 	{"where (name, value, position) >", `'seat', '7', 1, 2000`},
 }
 
