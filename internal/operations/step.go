@@ -220,7 +220,7 @@ limit $2`
 func (s *operationStep) groups() ([]groupState, error) {
 	var groups []groupState
 	err := s.Each(func(row sqldb.Row) error {
-		var g groupState
+		g := groupState{GroupProgress: outbox.GroupProgress{Canary: s.op.Canary}}
 		err := row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
 		groups = append(groups, g)
 		return err
@@ -255,13 +255,13 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 	if g.Stops() {
 		return nil, s.stopFailed(g)
 	}
-	size := min(g.NextSize(s.op.Canary), room)
+	size := min(g.NextSize(), room)
 	if size <= 0 {
 		return nil, nil
 	}
 	var next []*nextRow
 	err := s.Each(func(row sqldb.Row) error {
-		r := &nextRow{group: g.number, wave: g.NextWave(s.op.Canary)}
+		r := &nextRow{group: g.number, wave: g.NextWave()}
 		err := row.Scan(&r.CampaignID, &r.Seq, &r.updated, &r.attempts)
 		next = append(next, r)
 		return err

@@ -117,6 +117,7 @@ func FailedAgain(row RowKey, before, after, detail string) string {
 
 // GroupProgress is how far a group is that runs.
 type GroupProgress struct {
+	Canary   bool  // one row goes first, and waves wait for each other
 	Wave     int64 // the last one; with a canary, which is wave 0, -1 before it
 	Watched  int64 // rows requeued and not through
 	Failures int64 // rows that failed again
@@ -127,9 +128,9 @@ func (g GroupProgress) Stops() bool { return g.Failures > 0 }
 
 // NextSize is how many rows of the group may be requeued next. With a canary a
 // wave waits for the one before, and is twice as large.
-func (g GroupProgress) NextSize(canary bool) int {
+func (g GroupProgress) NextSize() int {
 	switch {
-	case !canary:
+	case !g.Canary:
 		return min(MaxWave, MaxWatched-int(g.Watched))
 	case g.Watched > 0:
 		return 0
@@ -141,8 +142,8 @@ func (g GroupProgress) NextSize(canary bool) int {
 }
 
 // NextWave is the number of the wave that those rows are.
-func (g GroupProgress) NextWave(canary bool) int64 {
-	if !canary {
+func (g GroupProgress) NextWave() int64 {
+	if !g.Canary {
 		return max(1, g.Wave+1)
 	}
 	return g.Wave + 1

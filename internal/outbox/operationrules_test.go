@@ -67,7 +67,8 @@ func TestGroup_wavesDoubleBehindACanary(t *testing.T) {
 		{"without a canary, and much is watched", false, GroupProgress{Wave: 4, Watched: MaxWatched - 3}, 3, 5},
 		{"without a canary, and all is watched", false, GroupProgress{Wave: 4, Watched: MaxWatched}, 0, 5},
 	} {
-		if size, wave := c.g.NextSize(c.canary), c.g.NextWave(c.canary); size != c.size || wave != c.wave {
+		c.g.Canary = c.canary
+		if size, wave := c.g.NextSize(), c.g.NextWave(); size != c.size || wave != c.wave {
 			t.Errorf("%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
 		}
 	}

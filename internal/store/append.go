@@ -185,14 +185,14 @@ func (g *appendGroup) take() []*appendCall {
 	return calls
 }
 
-// pass lets the next call in the queue lead: after a large one a small one, if
-// there is any.
-func (g *appendGroup) pass(afterLarge bool) {
+// pass lets the call in the queue lead that is next after another: after a large
+// one a small one, if there is any.
+func (g *appendGroup) pass(after *appendCall) {
 	if len(g.waiting) == 0 {
 		g.busy = false
 		return
 	}
-	if small := slices.IndexFunc(g.waiting, func(c *appendCall) bool { return !c.large() }); afterLarge && small > 0 {
+	if small := slices.IndexFunc(g.waiting, func(c *appendCall) bool { return !c.large() }); after.large() && small > 0 {
 		next := g.waiting[small]
 		g.waiting = slices.Insert(slices.Delete(g.waiting, small, small+1), 0, next)
 	}
@@ -222,7 +222,7 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 	}
 
 	g.mu.Lock()
-	g.pass(call.large())
+	g.pass(call)
 	g.mu.Unlock()
 }
 

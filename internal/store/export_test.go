@@ -67,7 +67,7 @@ func GroupOrder(events ...int) (groups [][]int) {
 			group = append(group, call.weight)
 		}
 		groups = append(groups, group)
-		g.pass(calls[0].large())
+		g.pass(calls[0])
 	}
 	return groups
 }

@@ -78,14 +78,14 @@ func (c *refusalCounts) schedule() {
 	}
 }
 
-// take removes the counts of minutes that are over, or all.
-func (c *refusalCounts) take(now int64, all bool) map[refusalKind]*refusalCount {
+// take removes the counts of the minutes that are over at a time.
+func (c *refusalCounts) take(now int64) map[refusalKind]*refusalCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.timer = nil
 	over := make(map[refusalKind]*refusalCount)
 	for kind, count := range c.of {
-		if all || kind.minute < now/time.Minute.Microseconds() {
+		if kind.minute < now/time.Minute.Microseconds() {
 			over[kind] = count
 			delete(c.of, kind)
 		}
@@ -108,12 +108,13 @@ func (c *refusalCounts) close() {
 
 // SumRefusals writes the records of refusals that were counted in minutes that
 // are over. It happens by itself within two minutes, and when the store is closed.
-func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, false) }
+func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, s.Now()) }
 
-// sumRefusals writes the records until one cannot be written. That count and
-// those after it are lost, as single records would have been.
-func (s *Store) sumRefusals(ctx context.Context, all bool) {
-	for kind, count := range s.refusals.take(s.Now(), all) {
+// sumRefusals writes the records of the minutes that are over at a time until one
+// cannot be written. That count and those after it are lost, as single records
+// would have been.
+func (s *Store) sumRefusals(ctx context.Context, now int64) {
+	for kind, count := range s.refusals.take(now) {
 		if count.more == 0 {
 			continue
 		}

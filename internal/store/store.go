@@ -177,7 +177,7 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.hints.close()
 		s.refusals.close()
-		s.sumRefusals(context.Background(), true)
+		s.sumRefusals(context.Background(), sqldb.FarFuture)
 		err = errors.Join(s.journal.Close(), s.readmodel.Close())
 	})
 	return err
