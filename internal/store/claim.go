@@ -498,7 +498,7 @@ func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	}
 	failure := readmodel.Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
 	failure.Fingerprint = "the process died while it applied this event"
-	if err := s.recordFailure(t, c, c.Head.Int64, failure, w, 0, now); err != nil {
+	if err := s.recordFailure(t, failed{failure, c, c.Head.Int64, w, true}, now); err != nil {
 		return err
 	}
 	c.Counts.Pending--

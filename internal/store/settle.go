@@ -217,12 +217,9 @@ func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Set
 
 // failHead records that the campaign's head failed, in its row and in the counts.
 func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, settled *Settled) error {
-	c, counted := h.c, 1
-	if h.Claim.Counted {
-		counted = 0
-	}
+	c := h.c
 	before := c.HeadStatus.String
-	if err := s.recordFailure(t, c, seq, *h.Failure, w, counted, now); err != nil {
+	if err := s.recordFailure(t, failed{*h.Failure, c, seq, w, h.Claim.Counted}, now); err != nil {
 		return err
 	}
 	*c.Count(before)--
@@ -262,21 +259,31 @@ on conflict (campaign_id, seq, at, attempt) do nothing`
 // up to ErrorLimit.
 const LastErrorLimit = 1 << 10
 
+// failed is a failed attempt at the head of a campaign.
+type failed struct {
+	readmodel.Failure
+	c       *CampaignRow
+	seq     int64
+	by      Worker
+	counted bool // before it began
+}
+
 // recordFailure writes a failed attempt to the row and the history, and sets
-// the head's new status and time in c. counted is what to add to the attempt count: 0
-// when it was added before the attempt began.
-func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f readmodel.Failure, w Worker, counted int, now int64) error {
-	var attempts int
+// the head's new status and time in the campaign.
+func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
+	c, seq, attempts := f.c, f.seq, 0
 	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, seq)
 	if err != nil {
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
-	attempts += counted
+	if !f.counted {
+		attempts++
+	}
 	status, died := outbox.Failed, 0
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
-		if dies, err = s.failed(t, c.ID, seq, f, now); err != nil {
+		if dies, err = s.tellFailed(t, f, now); err != nil {
 			return err
 		}
 	}
@@ -286,7 +293,7 @@ func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f readmodel.Fail
 	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
-	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, w.ID, w.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
+	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
@@ -295,11 +302,11 @@ func (s *Store) recordFailure(t *Tx, c *CampaignRow, seq int64, f readmodel.Fail
 	return nil
 }
 
-// failed tells those around the store of a failure, and reports whether one of
+// tellFailed tells those around the store of a failure, and reports whether one of
 // them ends the row's attempts by it.
-func (s *Store) failed(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error) {
+func (s *Store) tellFailed(t *Tx, f failed, now int64) (dies bool, err error) {
 	for _, tell := range s.onFailure {
-		if dies, err = tell(t, campaign, seq, f, now); dies || err != nil {
+		if dies, err = tell(t, f.c.ID, f.seq, f.Failure, now); dies || err != nil {
 			return dies, err
 		}
 	}
