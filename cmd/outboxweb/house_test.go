@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"internal/migrations": {},
 
 	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
-	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel"},
+	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
 	"internal/projection": {"internal/outbox"},
 	"internal/loop":       {"internal/outbox"},
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/sqldb"
 )
 
@@ -21,7 +22,7 @@ type hints struct {
 	begin    sync.Once
 	stop     context.CancelFunc
 	ctx      context.Context
-	due      chan struct{} // others are to be told
+	due      loop.Signal // others are to be told
 	loops    sync.WaitGroup
 	listened bool   // once, before the connection was lost
 	sender   string // of the hints of this store, so that it does not heed them itself
@@ -61,17 +62,14 @@ func (s *Store) TellOthers() {
 		return
 	}
 	s.startHints()
-	select {
-	case s.hints.due <- struct{}{}:
-	default: // told already
-	}
+	s.hints.due.Raise()
 }
 
 func (s *Store) startHints() {
 	h := &s.hints
 	h.begin.Do(func() {
 		h.ctx, h.stop = context.WithCancel(context.Background())
-		h.due = make(chan struct{}, 1)
+		h.due = loop.NewSignal(1)
 		h.sender = uuid.NewString()
 		h.loops.Go(func() { s.tell(h.ctx) })
 	})

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"outboxweb/internal/loop"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/readmodel"
 )
@@ -19,7 +20,7 @@ type appliedHub struct {
 	mu       sync.Mutex
 	waiting  map[string][]*waiter // by campaign
 	due      map[string]bool      // campaigns to look at now
-	kick     chan struct{}        // something is due, or nobody waits any more
+	kick     loop.Signal          // something is due, or nobody waits any more
 	watching bool
 	looks    atomic.Int64 // at watermarks so far
 }
@@ -48,14 +49,7 @@ func (h *appliedHub) announce(reached map[string]int64) {
 // lookAt has the watermark of a campaign looked at now.
 func (h *appliedHub) lookAt(campaign string) {
 	h.due[campaign] = true
-	h.tell()
-}
-
-func (h *appliedHub) tell() {
-	select {
-	case h.kick <- struct{}{}:
-	default: // told already
-	}
+	h.kick.Raise()
 }
 
 // enter adds a waiter. first is true when nobody watches yet: then the caller
@@ -64,7 +58,7 @@ func (h *appliedHub) enter(campaign string, seq int64) (w *waiter, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kick == nil {
-		h.waiting, h.due, h.kick = make(map[string][]*waiter), make(map[string]bool), make(chan struct{}, 1)
+		h.waiting, h.due, h.kick = make(map[string][]*waiter), make(map[string]bool), loop.NewSignal(1)
 	}
 	w = &waiter{seq: seq, done: make(chan struct{})}
 	h.waiting[campaign] = append(h.waiting[campaign], w)
@@ -78,7 +72,7 @@ func (h *appliedHub) leave(campaign string, w *waiter) {
 	defer h.mu.Unlock()
 	h.keep(campaign, func(other *waiter) bool { return other != w })
 	if len(h.waiting) == 0 {
-		h.tell()
+		h.kick.Raise()
 	}
 }
 
