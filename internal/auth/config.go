@@ -196,6 +196,24 @@ func (c *Config) checkJWT() error {
 }
 
 func (c *Config) checkProxyHeader() error {
+	if err := c.checkHeaders(); err != nil {
+		return err
+	}
+	if err := c.checkSecret(); err != nil {
+		return err
+	}
+	if len(c.Trusted) == 0 && !c.TrustUnix {
+		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
+	}
+	for _, p := range c.Trusted {
+		if p.Bits() < narrowest && c.Secret == "" {
+			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkHeaders() error {
 	if err := c.checkHeader("auth-user-header", &c.UserHeader, "the header with the user's name, or --auth-preset"); err != nil {
 		return err
 	}
@@ -214,17 +232,6 @@ func (c *Config) checkProxyHeader() error {
 		return outbox.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
 	case c.SecretHeader != "" && (c.SecretHeader == c.UserHeader || c.SecretHeader == c.GroupsHeader):
 		return outbox.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
-	}
-	if err := c.checkSecret(); err != nil {
-		return err
-	}
-	if len(c.Trusted) == 0 && !c.TrustUnix {
-		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
-	}
-	for _, p := range c.Trusted {
-		if p.Bits() < narrowest && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
-		}
 	}
 	return nil
 }

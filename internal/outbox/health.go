@@ -42,21 +42,7 @@ func (s Summary) Health(now time.Time) Health {
 	if level, trouble := s.WorkerTrouble(now); trouble != "" {
 		add(level, "%s", trouble)
 	}
-	for _, i := range s.Instances {
-		switch {
-		case i.Trouble == "" || i.State(now) != InstanceRunning && i.State(now) != InstanceIdle:
-		case i.Stalled:
-			add(LevelBad, "Worker %s is stalled: %s.", i.ID, i.Trouble)
-		default:
-			add(LevelWarn, "Worker %s: %s.", i.ID, i.Trouble)
-		}
-	}
-	if n := silent(s.Instances, now); n > 0 {
-		add(LevelWarn, "%s.", Count(n, "instance is silent", "instances are silent"))
-	}
-	for _, clock := range ClocksThatDiffer(s.Instances, now) {
-		add(LevelWarn, "%s", clock)
-	}
+	judgeInstances(s.Instances, now, add)
 	if s.Counts.Failed > 0 {
 		add(LevelWarn, "%s failed and will be retried.", Count(s.Counts.Failed, "row", "rows"))
 	}
@@ -147,6 +133,25 @@ func judgeDisks(s Summary, now time.Time, add func(level Level, format string, a
 		}
 		add(LevelBad, "The disk of the %s database has been full for %s: %s. Make room there; all goes on by itself then, without a restart.",
 			d.Database, Age(now.Sub(d.Since)), meanwhile)
+	}
+}
+
+// judgeInstances tells of processes that are in trouble.
+func judgeInstances(all []InstanceState, now time.Time, add func(level Level, format string, args ...any)) {
+	for _, i := range all {
+		switch {
+		case i.Trouble == "" || i.State(now) != InstanceRunning && i.State(now) != InstanceIdle:
+		case i.Stalled:
+			add(LevelBad, "Worker %s is stalled: %s.", i.ID, i.Trouble)
+		default:
+			add(LevelWarn, "Worker %s: %s.", i.ID, i.Trouble)
+		}
+	}
+	if n := silent(all, now); n > 0 {
+		add(LevelWarn, "%s.", Count(n, "instance is silent", "instances are silent"))
+	}
+	for _, clock := range ClocksThatDiffer(all, now) {
+		add(LevelWarn, "%s", clock)
 	}
 }
 

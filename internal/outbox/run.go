@@ -407,18 +407,23 @@ func (r RunResult) Verifications(run Run) []Verification {
 		if p.Error != "" || p.Verdict == "" || unchanged {
 			continue
 		}
-		v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
-		if v.Seq == 0 {
-			v.Seq = r.Seq
-		}
-		if run.Kind == RunRebuild {
-			v.Verdict = VerdictMatch
-		} else if c := p.Comparison; c != nil {
-			v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
-		}
-		all = append(all, v)
+		all = append(all, r.judged(run, p))
 	}
 	return all
+}
+
+// judged is a verification that was made.
+func (r RunResult) judged(run Run, p ProjectionResult) Verification {
+	v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
+	if v.Seq == 0 {
+		v.Seq = r.Seq
+	}
+	if run.Kind == RunRebuild {
+		v.Verdict = VerdictMatch
+	} else if c := p.Comparison; c != nil {
+		v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
+	}
+	return v
 }
 
 // failed is a verification that could not be made.

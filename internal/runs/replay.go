@@ -140,19 +140,24 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 	return m.endUnsound(m.fold.To(ctx, seq))
 }
 
-// land folds what was applied meanwhile and swaps the projection's rows in.
-func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
-	name, mark := m.names[0], claim.Watermark
+// catchUp folds what was applied meanwhile, up to the watermark.
+func (m *remake) catchUp(ctx context.Context, f *Folder, applied int64) error {
 	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
 	if err != nil {
 		return err
 	}
-	if m.fold.Seq > mark.AppliedSeq || !m.fold.passedOver(skips) { // a skip was taken back
-		if err := m.resume(ctx, f, mark.AppliedSeq); err != nil {
+	if m.fold.Seq > applied || !m.fold.passedOver(skips) { // a skip was taken back
+		if err := m.resume(ctx, f, applied); err != nil {
 			return err
 		}
 	}
-	if err := m.endUnsound(m.fold.To(ctx, mark.AppliedSeq)); err != nil || m.result.Error != "" {
+	return m.endUnsound(m.fold.To(ctx, applied))
+}
+
+// land folds what was applied meanwhile and swaps the projection's rows in.
+func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+	name, mark := m.names[0], claim.Watermark
+	if err := m.catchUp(ctx, f, mark.AppliedSeq); err != nil || m.result.Error != "" {
 		return err
 	}
 	failed, again := m.fold.Failed[name]

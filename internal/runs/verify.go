@@ -104,23 +104,23 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 		level := true
 		if until == 0 {
 			p.Seq = fold.standsAt(name, stands)
+			leaveOut(&result, &p, stands[name], mark.AppliedSeq)
 		} else if level, err = f.standLevel(name, stands); err != nil {
 			return result, nil, err
-		}
-		if until == 0 {
-			leaveOut(&result, &p, stands[name], mark.AppliedSeq)
 		}
 		if failed, ok := fold.failure(name); ok {
 			refuse(&result, &p, failed)
 		} else if compared && level && p.LeftOut != outbox.CursorBehind {
-			if drifted[i], err = f.hold(ctx, live, fold.campaign, &p); err != nil {
+			rows, err := f.hold(ctx, live, fold.campaign, &p)
+			if err != nil {
 				return result, nil, err
 			}
-		}
-		if p.Verdict != outbox.VerdictDrift {
-			delete(drifted, i)
-		} else if result.Outcome != outbox.OutcomeFailed {
-			result.Outcome = outbox.OutcomeDrift
+			if p.Verdict == outbox.VerdictDrift {
+				drifted[i] = rows
+				if result.Outcome != outbox.OutcomeFailed {
+					result.Outcome = outbox.OutcomeDrift
+				}
+			}
 		}
 		result.Projections = append(result.Projections, p)
 	}

@@ -75,26 +75,9 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 	if err := s.Refuse(); err != nil {
 		return nil, err
 	}
-	if len(a.Events) == 0 {
-		return nil, outbox.Invalid("events", "there is no event to append")
-	}
-	events := make([]outbox.Event, len(a.Events))
-	for i := range a.Events {
-		events[i] = a.Events[i]
-		if err := events[i].Normalize(s.options.MaxPayload); err != nil {
-			return nil, atIndex(err, i)
-		}
-		if key != nil && events[i].CampaignID != events[0].CampaignID {
-			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key needs all events to be of one campaign"), i)
-		}
-		if a.ExpectedSeq != nil && events[i].CampaignID != events[0].CampaignID {
-			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
-		}
-	}
-	if a.Condition != nil {
-		if err := a.Condition.Validate(); err != nil {
-			return nil, err
-		}
+	events, err := s.validate(a, key)
+	if err != nil {
+		return nil, err
 	}
 	began := time.Now()
 	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
@@ -114,6 +97,30 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 		s.appended(made, time.Since(began))
 	}
 	return call, nil
+}
+
+// validate refuses what no journal would take, and returns the events in their
+// normal form.
+func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
+	if len(a.Events) == 0 {
+		return nil, outbox.Invalid("events", "there is no event to append")
+	}
+	events := slices.Clone(a.Events)
+	for i := range events {
+		if err := events[i].Normalize(s.options.MaxPayload); err != nil {
+			return nil, atIndex(err, i)
+		}
+		switch other := events[i].CampaignID != events[0].CampaignID; {
+		case other && key != nil:
+			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key needs all events to be of one campaign"), i)
+		case other && a.ExpectedSeq != nil:
+			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
+		}
+	}
+	if a.Condition != nil {
+		return events, a.Condition.Validate()
+	}
+	return events, nil
 }
 
 func atIndex(err error, i int) error {
@@ -511,20 +518,12 @@ func (a *appending) event(call *appendCall, i int) error {
 		}
 	}
 	target := a.campaigns[given.CampaignID]
-	c, e := target.row, *given
-	if e.EventID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make an event id: %w", err)
-		}
-		e.EventID = id.String()
-	}
-	if e.OccurredAt.IsZero() {
-		e.OccurredAt = sqldb.At(a.now)
-	}
+	c := target.row
 	seq := c.HighWater + 1
-	e.EventHash = e.ContentHash()
-	e.ChainHash = outbox.NextChainHash(c.ChainHash, seq, e.EventHash)
+	e, err := a.assign(*given, c.ChainHash, seq)
+	if err != nil {
+		return err
+	}
 	result := &call.result[i]
 	*result = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
 	inserted := false
@@ -557,6 +556,23 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	c.HighWater, c.ChainHash = seq, e.ChainHash
 	return nil
+}
+
+// assign fills in what the writer left to be assigned, and the hashes.
+func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.Event, error) {
+	if e.EventID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return e, fmt.Errorf("make an event id: %w", err)
+		}
+		e.EventID = id.String()
+	}
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = sqldb.At(a.now)
+	}
+	e.EventHash = e.ContentHash()
+	e.ChainHash = outbox.NextChainHash(lastChain, seq, e.EventHash)
+	return e, nil
 }
 
 // enqueues reports whether the events appended to a campaign get rows. In inline

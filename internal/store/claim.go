@@ -592,31 +592,34 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 		if err != nil {
 			return err
 		}
-		claim = Claim{}
-		hold, _ = c.Standing().Hold(now)
-		switch {
-		case !w.Serves.Includes(id) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.Bare()):
-			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended and waits to be applied by another instance: this one serves only campaigns that match %s", w.Serves)}
-		case hold == outbox.HoldNone && !c.suspected():
-			if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
-				hold = outbox.HoldLease // it is not what it seemed; look again
-			}
-			return err
-		case c.Bare() && hold == outbox.HoldEmpty:
-			claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
-			return t.Save(c, now)
-		case hold == outbox.HoldPaused && c.Applied == c.HighWater:
-			hold = outbox.HoldEmpty
-			return nil
-		case hold == outbox.HoldEmpty || hold == outbox.HoldLease:
-			return nil
-		}
-		if hold == outbox.HoldNone {
-			return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: processes died while they applied this campaign, and a worker tries its events one at a time"}
-		}
-		why := c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode})
-		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied: " + why}
+		claim, hold, err = s.claimInline(t, c, w, limits, now)
+		return err
 	})
+	return claim, hold, err
+}
+
+func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Hold, err error) {
+	waits := func(why string) error {
+		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied" + why}
+	}
+	hold, _ = c.Standing().Hold(now)
+	switch {
+	case !w.Serves.Includes(c.ID) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.Bare()):
+		err = waits(fmt.Sprintf(" by another instance: this one serves only campaigns that match %s", w.Serves))
+	case hold == outbox.HoldNone && c.suspected():
+		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
+	case hold == outbox.HoldNone:
+		if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
+			hold = outbox.HoldLease // it is not what it seemed; look again
+		}
+	case hold == outbox.HoldEmpty && c.Bare():
+		claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
+		err = t.Save(c, now)
+	case hold == outbox.HoldPaused && c.Applied == c.HighWater:
+		hold = outbox.HoldEmpty
+	case hold != outbox.HoldEmpty && hold != outbox.HoldLease:
+		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}))
+	}
 	return claim, hold, err
 }
 

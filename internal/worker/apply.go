@@ -115,17 +115,7 @@ func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err 
 // hand tell that in the ordinary case; where they cannot, the journal is asked.
 func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound int, ok bool, err error) {
 	p, mark := a.part, a.mark
-	at := "" // the chain hash of the event at the watermark; empty when it is not at hand
-	for i := range p.events {
-		e := &p.events[i]
-		if e.Seq == mark.AppliedSeq {
-			at = e.ChainHash
-		}
-		if e.Seq > mark.AppliedSeq {
-			todo, sound = p.events[i:], p.unsound-i
-			break
-		}
-	}
+	todo, sound, at := p.above(mark.AppliedSeq)
 	next := len(todo) > 0 && todo[0].Seq == mark.AppliedSeq+1
 	chained := next && outbox.NextChainHash(mark.AppliedHash, todo[0].Seq, todo[0].EventHash) == todo[0].ChainHash
 	if mark.AppliedSeq > 0 && at != mark.AppliedHash && !(at == "" && chained) {
@@ -148,6 +138,21 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 		}
 	}
 	return todo, max(sound, 0), true, nil
+}
+
+// above is what of the part's events is above a watermark, how many of it are sound,
+// and the chain hash of the event at the watermark, empty when it is not at hand.
+func (p *part) above(watermark int64) (todo []outbox.Event, sound int, at string) {
+	for i := range p.events {
+		e := &p.events[i]
+		if e.Seq > watermark {
+			return p.events[i:], p.unsound - i, at
+		}
+		if e.Seq == watermark {
+			at = e.ChainHash
+		}
+	}
+	return nil, 0, at
 }
 
 // explainMissing says why the event above the watermark is not among those of

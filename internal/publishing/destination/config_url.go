@@ -172,16 +172,9 @@ func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...
 		r.fail(at.value, at.path, "a name and a password stand once, before the first server, and an @ in them is written %%40")
 		return
 	}
-	for _, server := range strings.Split(u.authority, ",") {
-		parsed, err := url.Parse("x://" + server)
-		if err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port()) || parsed.Path != "" {
-			r.fail(at.value, at.path, "the servers must follow %s:// as HOST:PORT, several with commas; characters with a meaning of their own must be escaped in a password", u.scheme)
-			return
-		}
-		if parsed.Port() != "" {
-			port = parsed.Port()
-		}
-		s.servers = append(s.servers, net.JoinHostPort(parsed.Hostname(), port))
+	if s.servers = servers(u.authority, port); s.servers == nil {
+		r.fail(at.value, at.path, "the servers must follow %s:// as HOST:PORT, several with commas; characters with a meaning of their own must be escaped in a password", u.scheme)
+		return
 	}
 	s.name = strings.TrimPrefix(u.path, "/")
 	name, password, hasPassword := strings.Cut(u.user, ":")
@@ -205,6 +198,22 @@ func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...
 		}
 	}
 	s.sasl = query.Get("sasl")
+}
+
+// servers are the addresses in a list with commas, one without a port at that of
+// the one before, or at the given one; nil when it is no such list.
+func servers(list, port string) (all []string) {
+	for _, server := range strings.Split(list, ",") {
+		parsed, err := url.Parse("x://" + server)
+		if err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port()) || parsed.Path != "" {
+			return nil
+		}
+		if parsed.Port() != "" {
+			port = parsed.Port()
+		}
+		all = append(all, net.JoinHostPort(parsed.Hostname(), port))
+	}
+	return all
 }
 
 // readSecret is what signs with a secret; nil when it is none.
