@@ -1,0 +1,404 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// appending is a transaction that appends events.
+type appending struct {
+	store     *Store
+	t         *Tx
+	now       int64
+	campaigns map[string]*appendTarget
+	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
+	added     []eventKey                 // what the call under way added to taken
+	judged    bool                       // the condition of the call under way, if it has one, holds
+	queue     sqldb.Batch
+}
+
+type eventKey struct{ campaign, eventID string }
+
+// appendTarget is a campaign while events are appended to it.
+type appendTarget struct {
+	row    *CampaignRow
+	stored int64 // high-water seq when the transaction began
+	before int64 // high-water seq when the call began
+}
+
+// open locks the campaigns of all calls, creating those that are new, and
+// looks up which events are there already where inserts travel together.
+func (a *appending) open(calls []*appendCall) error {
+	if err := a.lockKeys(calls); err != nil {
+		return err
+	}
+	var ids []string
+	for _, call := range calls {
+		for i := range call.events {
+			if id := call.events[i].CampaignID; !slices.Contains(ids[max(0, len(ids)-1):], id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	rows, err := a.t.openCampaigns(ids, a.now)
+	if err != nil {
+		return err
+	}
+	a.campaigns = make(map[string]*appendTarget, len(rows))
+	for id, row := range rows {
+		a.campaigns[id] = &appendTarget{row: row, stored: row.HighWater}
+	}
+	if !a.t.Dialect().Pipelines {
+		return nil
+	}
+	return a.lookUp(calls)
+}
+
+func (a *appending) lookUp(calls []*appendCall) error {
+	a.taken = make(map[eventKey]*outbox.Event)
+	var b sqldb.Batch
+	for _, call := range calls {
+		for i := range call.events {
+			e := &call.events[i]
+			if e.EventID == "" || a.campaigns[e.CampaignID].stored == 0 {
+				continue
+			}
+			b.Each(func(row sqldb.Row) error {
+				stored, err := ScanEvent(row)
+				a.taken[eventKey{e.CampaignID, e.EventID}] = &stored
+				return err
+			}, selectEventByID, e.CampaignID, e.EventID)
+		}
+	}
+	if err := a.t.RunAll(&b); err != nil {
+		return fmt.Errorf("look for events that are there already: %w", err)
+	}
+	return nil
+}
+
+// openCampaigns reads the rows of campaigns, locked for a change in this
+// transaction, and creates those that are missing.
+func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, error) {
+	rows, err := t.Campaigns(ids)
+	if err != nil {
+		return nil, err
+	}
+	var missing sqldb.Batch
+	var made []string
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // in one order, so that nobody waits in a circle
+		if rows[id] == nil {
+			made = append(made, id)
+			missing.Exec(nil, insertCampaign, id, now)
+		}
+	}
+	if len(made) == 0 {
+		return rows, nil
+	}
+	if err := t.RunAll(&missing); err != nil {
+		return nil, fmt.Errorf("create campaigns: %w", err)
+	}
+	more, err := t.Campaigns(made) // another append may have been faster
+	maps.Copy(rows, more)
+	return rows, err
+}
+
+// call appends the events of one call, except for what is still queued.
+func (a *appending) call(call *appendCall) error {
+	if call.key != nil {
+		if repeated, err := a.repeated(call); repeated || err != nil {
+			return err
+		}
+	}
+	for i := range call.events {
+		target := a.campaigns[call.events[i].CampaignID]
+		target.before = target.row.HighWater
+	}
+	call.result = make([]Appended, len(call.events))
+	a.added, a.judged = a.added[:0], call.condition == nil
+	for i := range call.events {
+		if err := a.event(call, i); err != nil {
+			return atIndex(err, i)
+		}
+	}
+	if call.key != nil {
+		return a.keep(call)
+	}
+	return nil
+}
+
+// callApart is call in a savepoint. It returns an error only when the whole
+// transaction is lost; a refusal stays with the call, and leaves nothing.
+func (a *appending) callApart(call *appendCall) error {
+	before := make(map[string]CampaignRow)
+	for i := range call.events {
+		id := call.events[i].CampaignID
+		before[id] = *a.campaigns[id].row
+	}
+	if _, err := a.t.Exec("savepoint call"); err != nil {
+		return err
+	}
+	var refusal *outbox.Refusal
+	call.err = a.call(call)
+	if call.err == nil {
+		call.err = a.flush()
+	}
+	if call.err != nil {
+		taken := errors.Is(call.err, sqldb.ErrKeyTaken)
+		if !errors.As(call.err, &refusal) && !taken {
+			return call.err
+		}
+		a.queue = sqldb.Batch{}
+		for _, key := range a.added {
+			delete(a.taken, key)
+		}
+		for id, row := range before {
+			*a.campaigns[id].row = row
+		}
+		if _, err := a.t.Exec("rollback to savepoint call"); err != nil {
+			return err
+		}
+		if taken {
+			if err := a.explainTaken(call); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := a.t.Exec("release savepoint call")
+	return err
+}
+
+// explainTaken turns the refusal of the database to give a seq twice into one
+// that names the cause: the campaign's row says that the journal ends before it
+// does.
+func (a *appending) explainTaken(call *appendCall) error {
+	for i := range call.events {
+		id := call.events[i].CampaignID
+		var last int64
+		var hash string
+		if _, err := a.t.One([]any{&last, &hash}, SelectLastEvent, id); err != nil {
+			return err
+		}
+		switch ends := a.campaigns[id].row.HighWater; {
+		case ends >= last:
+		case ends == 0:
+			call.err = outbox.Conflict("campaign %q cannot take events: its row is lost, but its last event is %d; a restart or outboxweb gaps --repair gives it back", id, last)
+		default:
+			call.err = outbox.Conflict("campaign %q cannot take events: its row says that the journal ends at %d, but its last event is %d; outboxweb check says what is damaged", id, ends, last)
+		}
+	}
+	return nil
+}
+
+// flush sends what is queued.
+func (a *appending) flush() error {
+	if err := a.t.RunAll(&a.queue); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// close sends what is queued, with the campaigns' rows brought up to it.
+func (a *appending) close() error {
+	for _, target := range a.campaigns {
+		a.save(target)
+	}
+	if err := a.t.Finish(&a.queue); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// insertEvent inserts nothing when the event_id is taken. An "on conflict do
+// nothing" would do so too, but use up a position each time.
+const insertEvent = `
+insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
+  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
+  tags, metadata, payload, event_hash, chain_hash)
+select $1, cast($2 as bigint), $3, $4, cast($5 as bigint), cast($6 as bigint), $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+where not exists (select 1 from events where campaign_id = $1 and event_id = $3)
+returning position`
+
+const insertRow = `
+insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+values ($1, $2, $3, $4, $4, $4)`
+
+// event appends one event of a call. It leaves what was given as it is, since
+// the call may be run a second time.
+func (a *appending) event(call *appendCall, i int) error {
+	given := &call.events[i]
+	if stored, taken := a.taken[eventKey{given.CampaignID, given.EventID}]; taken {
+		return a.repeat(call, i, stored)
+	}
+	if !a.judged {
+		if done, err := a.judge(call, i); done || err != nil {
+			return err
+		}
+	}
+	target := a.campaigns[given.CampaignID]
+	c := target.row
+	seq := c.HighWater + 1
+	e, err := a.assign(*given, c.ChainHash, seq)
+	if err != nil {
+		return err
+	}
+	result := &call.result[i]
+	*result = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
+	inserted := false
+	a.queue.Each(func(row sqldb.Row) error {
+		inserted = true
+		return row.Scan(&result.Position)
+	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,
+		e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
+		string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
+	if a.taken == nil {
+		if err := a.flush(); err != nil {
+			return err
+		}
+		if !inserted {
+			return a.repeat(call, i, nil)
+		}
+	}
+	switch {
+	case call.expected != nil && target.before != *call.expected:
+		return outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
+	case given.Seq != 0 && given.Seq != seq:
+		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
+	}
+	if a.enqueues(c) {
+		a.queue.Exec(nil, insertRow, c.ID, seq, e.EventType, a.now)
+	}
+	if a.taken != nil {
+		key := eventKey{e.CampaignID, e.EventID}
+		a.taken[key], a.added = nil, append(a.added, key)
+	}
+	c.HighWater, c.ChainHash = seq, e.ChainHash
+	return nil
+}
+
+// assign fills in what the writer left to be assigned, and the hashes.
+func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.Event, error) {
+	if e.EventID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return e, fmt.Errorf("make an event id: %w", err)
+		}
+		e.EventID = id.String()
+	}
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = sqldb.At(a.now)
+	}
+	e.EventHash = e.ContentHash()
+	e.ChainHash = outbox.NextChainHash(lastChain, seq, e.EventHash)
+	return e, nil
+}
+
+// enqueues reports whether the events appended to a campaign get rows. In inline
+// mode those do that the request path is not to apply at once.
+func (a *appending) enqueues(c *CampaignRow) bool {
+	return a.store.options.Mode.Enqueues() || c.Head.Valid || c.PausedAt.Valid || c.Diverged != ""
+}
+
+// judge holds the condition of a call against the journal before event i, the
+// first of its events that is new. When the event turns out to be there already
+// it is answered, and done is true.
+func (a *appending) judge(call *appendCall, i int) (done bool, err error) {
+	if err := a.flush(); err != nil { // what earlier calls append counts
+		return false, err
+	}
+	if given := &call.events[i]; a.taken == nil && given.EventID != "" {
+		stored, found, err := a.t.event(selectEventByID, given.CampaignID, given.EventID)
+		if err != nil {
+			return false, err
+		}
+		if found {
+			return true, a.repeat(call, i, &stored)
+		}
+	}
+	a.judged = true
+	return false, a.t.judge(call.condition)
+}
+
+const selectEventByID = SelectEvent + `
+where campaign_id = $1
+  and event_id = $2`
+
+// repeat answers an event whose event_id is there already: with the stored
+// event, which is read if it is not known, when it says the same, and with a
+// conflict otherwise.
+func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err error) {
+	given := call.events[i]
+	if stored == nil {
+		if err := a.flush(); err != nil {
+			return err
+		}
+		e, found, err := a.t.event(selectEventByID, given.CampaignID, given.EventID)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("event %q of campaign %q is taken and cannot be found", given.EventID, given.CampaignID)
+		}
+		stored = &e
+	}
+	call.result[i], err = sameEvent(given, *stored)
+	return err
+}
+
+// sameEvent compares what is appended with what is stored. What the writer left
+// to be assigned is not compared.
+func sameEvent(given, stored outbox.Event) (Appended, error) {
+	if given.OccurredAt.IsZero() {
+		given.OccurredAt = stored.OccurredAt
+	}
+	switch {
+	case !outbox.SameContent(given, stored):
+		return Appended{}, outbox.Conflict("event %q of campaign %q is there already, at seq %d, with other content", given.EventID, given.CampaignID, stored.Seq)
+	case given.Seq != 0 && given.Seq != stored.Seq:
+		return Appended{}, outbox.Conflict("event %q of campaign %q is there already, at seq %d and not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
+	}
+	return Appended{CampaignID: stored.CampaignID, Seq: stored.Seq, Position: stored.Position, EventID: stored.EventID, Existed: true}, nil
+}
+
+const deleteEmptyCampaign = `
+delete from campaigns
+where campaign_id = $1
+  and high_water_seq = 0`
+
+// save queues the change of the campaign's row, if events were appended. One
+// that was created for events that were refused goes again.
+func (a *appending) save(target *appendTarget) {
+	c := target.row
+	added := c.HighWater - target.stored
+	if added == 0 {
+		if c.HighWater == 0 && c.Diverged == "" {
+			a.queue.Exec(nil, deleteEmptyCampaign, c.ID)
+		}
+		return
+	}
+	if !c.Oldest.Valid {
+		c.Oldest = sql.NullInt64{Int64: a.now, Valid: true}
+	}
+	if a.enqueues(c) {
+		first := target.stored + 1
+		if inline := !a.store.options.Mode.Enqueues(); inline && !c.Head.Valid && c.LeaseOwner == "" && c.Diverged == "" && first > c.Applied+1 {
+			first = c.Applied + 1 // what requests have left unapplied is before these
+			a.queue.Exec(nil, insertMissingRows, c.ID, c.Applied, a.now)
+		}
+		c.Counts.Pending += c.HighWater - first + 1
+		if !c.Head.Valid {
+			c.Head = sql.NullInt64{Int64: first, Valid: true}
+			c.HeadStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
+			c.HeadNext = sql.NullInt64{Int64: a.now, Valid: true}
+			c.Schedule(a.now)
+		}
+	}
+	c.SaveInto(&a.queue, a.now)
+}

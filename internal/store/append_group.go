@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// appendCall is one caller's append on its way through a group commit.
+type appendCall struct {
+	events    []outbox.Event
+	expected  *int64
+	condition *outbox.AppendCondition
+	key       *AppendKey // nil without one
+	repeated  bool       // it was done before, under its key
+	weight    int        // of its events
+	until     time.Time  // how long it waits for its turn
+	result    []Appended
+	err       error
+	done      chan struct{}
+	lead      chan struct{} // closed when this caller is to commit the next group
+}
+
+// appendGroup joins the appends of concurrent callers into one transaction:
+// while one commits, the others queue up, and the first of them commits them
+// all. A single caller never waits for company. A large append has a transaction
+// of its own, and all small ones go before the next.
+type appendGroup struct {
+	mu      sync.Mutex
+	waiting []*appendCall
+	busy    bool
+}
+
+// groupLimit and groupWeight bound how many appends share a commit, so that none
+// waits for a transaction without end.
+const (
+	groupLimit  = 128
+	groupWeight = 1000
+)
+
+// weigh tells about how long events take to be inserted, in small events: so
+// do 16 KiB of a document and two short tags.
+func weigh(events []outbox.Event) int {
+	weight := len(events)
+	for i := range events {
+		e := &events[i]
+		weight += (len(e.Payload)+len(e.Metadata))>>14 + len(e.Tags)>>5
+	}
+	return weight
+}
+
+func (c *appendCall) large() bool { return c.weight > groupWeight/2 }
+
+// take removes from the queue what the first call in it commits together.
+func (g *appendGroup) take() []*appendCall {
+	first := g.waiting[0]
+	calls, weight := []*appendCall{first}, first.weight
+	rest := make([]*appendCall, 0, len(g.waiting))
+	for _, call := range g.waiting[1:] {
+		if first.large() || call.large() || len(calls) == groupLimit || weight+call.weight > groupWeight {
+			rest = append(rest, call)
+			continue
+		}
+		calls, weight = append(calls, call), weight+call.weight
+	}
+	g.waiting = rest
+	return calls
+}
+
+// pass lets the call in the queue lead that is next after another: after a large
+// one a small one, if there is any.
+func (g *appendGroup) pass(after *appendCall) {
+	if len(g.waiting) == 0 {
+		g.busy = false
+		return
+	}
+	if small := slices.IndexFunc(g.waiting, func(c *appendCall) bool { return !c.large() }); after.large() && small > 0 {
+		next := g.waiting[small]
+		g.waiting = slices.Insert(slices.Delete(g.waiting, small, small+1), 0, next)
+	}
+	close(g.waiting[0].lead)
+}
+
+func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
+	g.mu.Lock()
+	call.lead = make(chan struct{})
+	g.waiting = append(g.waiting, call)
+	if g.busy {
+		g.mu.Unlock()
+		select {
+		case <-call.done:
+			return
+		case <-call.lead:
+		}
+		g.mu.Lock()
+	}
+	g.busy = true
+	calls := g.take()
+	g.mu.Unlock()
+
+	commit(calls)
+	for _, c := range calls {
+		close(c.done)
+	}
+
+	g.mu.Lock()
+	g.pass(call)
+	g.mu.Unlock()
+}
+
+// commitGroup runs the calls in one transaction. As long as none is refused
+// they need no savepoints; when one is, the group is run again with each call
+// in a savepoint of its own, so that the refused ones undo only themselves. The
+// leader's context must not decide over the others, but how long it has waited
+// does: none has waited longer.
+func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), calls[0].until)
+	defer cancel()
+	err := s.commitTogether(ctx, calls)
+	var refusal *outbox.Refusal
+	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, sqldb.ErrKeyTaken) {
+		err = s.commitApart(ctx, calls)
+	}
+	for _, call := range calls {
+		if err != nil && call.err == nil {
+			call.result, call.err = nil, err
+			if !errors.As(err, &refusal) {
+				call.err = fmt.Errorf("append: %w", err)
+			}
+		}
+	}
+}
+
+func (s *Store) commitTogether(ctx context.Context, calls []*appendCall) error {
+	return s.appendGroup(ctx, calls, func(a *appending, call *appendCall) error {
+		return a.call(call)
+	})
+}
+
+func (s *Store) commitApart(ctx context.Context, calls []*appendCall) error {
+	return s.appendGroup(ctx, calls, (*appending).callApart)
+}
+
+// appendGroup runs each call in one transaction. The campaigns are locked
+// beforehand, all in one order, so that two groups never wait for each other,
+// and saved once at the end.
+func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
+	begin := sqldb.BeginAppend
+	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
+		begin = sqldb.BeginAppendAlone
+	}
+	return s.journal.WriteFrom(ctx, begin, func(t *Tx) error {
+		a := &appending{store: s, t: t, now: s.Now()}
+		if err := a.open(calls); err != nil {
+			return err
+		}
+		for _, call := range calls {
+			if err := run(a, call); err != nil {
+				return err
+			}
+		}
+		return a.close()
+	})
+}

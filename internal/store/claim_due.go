@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// WaveShares is into how many parts a wave is divided at the least when more
+// campaigns are due: none gets more than its share then. A full wave of fewer
+// campaigns has taken all that were due.
+const WaveShares = 8
+
+// waveCampaigns is the most campaigns in a wave.
+const waveCampaigns = 256
+
+const (
+	selectDue = `
+select ` + CampaignColumns + `
+from campaigns
+where due_at <= $1
+  and (due_at, campaign_id) > ($3, $4)
+  and crashes < ` + suspectCrashes
+
+	dueFirst = `
+order by due_at, campaign_id
+limit $2`
+)
+
+// serving is the condition of a query for the campaigns of a scope, and its
+// parameters, of which there are others before. It is judged on each entry of the
+// index on due_at: of the campaigns that owe something, and of no others.
+func serving(s outbox.Scope, before ...any) (condition string, args []any) {
+	args = before
+	if s.Every() {
+		return "", args
+	}
+	var matches []string
+	for _, p := range s.Patterns() {
+		begin, open := strings.CutSuffix(p, "*")
+		args = append(args, begin)
+		id := "campaign_id"
+		if open {
+			id = fmt.Sprintf("substr(campaign_id, 1, %d)", utf8.RuneCountInString(begin))
+		}
+		matches = append(matches, fmt.Sprintf("%s = $%d", id, len(args)))
+	}
+	return "\n  and (" + strings.Join(matches, " or ") + ")", args
+}
+
+// suspectFrom is how many processes must have died with a campaign for it to be a
+// suspect, and suspectCrashes the same for statements.
+const (
+	suspectFrom    = 2
+	suspectCrashes = "2"
+)
+
+func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
+
+const selectDueSuspect = `
+select ` + CampaignColumns + `
+from campaigns
+where due_at <= $1
+  and crashes >= ` + suspectCrashes
+
+// SuspectDue reports whether a suspect of a scope may be claimed.
+func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, err error) {
+	served, args := serving(scope, s.Now())
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		var id string
+		due, err = t.One([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for suspects: %w", err)
+	}
+	return due, nil
+}
+
+func collectCampaigns(into *[]*CampaignRow) func(sqldb.Row) error {
+	return func(row sqldb.Row) error {
+		c := new(CampaignRow)
+		*into = append(*into, c)
+		return row.Scan(c.Dest()...)
+	}
+}
+
+// UntilDue is how long it takes until the next campaign of a scope may be claimed,
+// not below 0; false when none ever will by itself.
+func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
+	var due sql.NullInt64
+	served, args := serving(scope)
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		_, err := t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("look for the next due campaign: %w", err)
+	}
+	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, nil
+}
+
+// leastShare is the number of rows of a wave that a campaign may have however
+// many others are due.
+func leastShare(rows int) int { return max(1, rows/WaveShares) }
+
+// claimStep is how many due campaigns a claim reads at first: as many as can be in
+// a wave, or few where reading them locks them.
+func (t *Tx) claimStep() int {
+	if t.Dialect().OneWriter {
+		return waveCampaigns
+	}
+	return WaveShares
+}
+
+// dueCampaigns reads due campaigns until their shares fill the wave. It reads,
+// and with that locks, few at first and more as long as they are small.
+func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*CampaignRow, error) {
+	var due []*CampaignRow
+	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
+	for step := t.claimStep(); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
+		want, seen := min(step, waveCampaigns-len(due)), 0
+		served, args := serving(scope, now, want, lastDue, lastID)
+		err := t.Each(func(row sqldb.Row) error {
+			c := new(CampaignRow)
+			if err := row.Scan(c.Dest()...); err != nil {
+				return err
+			}
+			seen++
+			lastDue, lastID = c.Due.Int64, c.ID
+			if limits.Except[c.ID] {
+				return nil
+			}
+			due = append(due, c)
+			if filled += min(c.Counts.Total(), int64(leastShare(limits.Rows))); filled >= int64(limits.Rows) {
+				return sqldb.ErrEnough
+			}
+			return nil
+		}, selectDue+served+dueFirst+t.SkipLocked, args...)
+		if err != nil || seen < want {
+			return due, err
+		}
+	}
+	return due, nil
+}
+
+// readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
+// names can, from an index; the first whose row cannot is a CampaignError.
+func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*CampaignRow, err error) {
+	var ids []string
+	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
+	err = t.Each(func(row sqldb.Row) error {
+		var id string
+		err := row.Scan(&id)
+		if !limits.Except[id] {
+			ids = append(ids, id)
+		}
+		return err
+	}, `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		c, found, err := t.campaign(id)
+		if err != nil {
+			return nil, &CampaignError{id, err}
+		}
+		if found && !c.suspected() {
+			due = append(due, c)
+		}
+	}
+	return due, nil
+}

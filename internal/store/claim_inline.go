@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// ClaimInline takes one campaign for a request that applies what it has
+// appended: its rows as a worker does, or the events themselves where they have
+// none. HoldNone says that it is claimed, HoldEmpty that everything is applied, and
+// HoldLease that another works on it for the moment. A campaign that is not to be
+// applied now is an outbox.ErrNotYet refusal. A claim beside an error may be held
+// or not.
+func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Hold, err error) {
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		now := s.Now()
+		c, err := t.ExistingCampaign(id)
+		if err != nil {
+			return err
+		}
+		claim, hold, err = s.claimInline(t, c, w, limits, now)
+		return err
+	})
+	return claim, hold, err
+}
+
+func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Hold, err error) {
+	waits := func(why string) error {
+		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied" + why}
+	}
+	hold, _ = c.Standing().Hold(now)
+	switch {
+	case !w.Serves.Includes(c.ID) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.Bare()):
+		err = waits(fmt.Sprintf(" by another instance: this one serves only campaigns that match %s", w.Serves))
+	case hold == outbox.HoldNone && c.suspected():
+		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
+	case hold == outbox.HoldNone:
+		if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
+			hold = outbox.HoldLease // it is not what it seemed; look again
+		}
+	case hold == outbox.HoldEmpty && c.Bare():
+		claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
+		err = t.Save(c, now)
+	case hold == outbox.HoldPaused && c.Applied == c.HighWater:
+		hold = outbox.HoldEmpty
+	case hold != outbox.HoldEmpty && hold != outbox.HoldLease:
+		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}))
+	}
+	return claim, hold, err
+}
+
+// claimRows is Claim for one campaign that is due. The claim is empty when it
+// turns out that it is not.
+func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
+	taken, err := s.take(t, []*CampaignRow{c}, w, limits, now)
+	if err != nil {
+		return Claim{}, err
+	}
+	claims, err := t.hold(taken, w, limits.Lease, now)
+	if len(claims) == 0 {
+		return Claim{}, err
+	}
+	return claims[0], err
+}
+
+// leaseBare gives a worker the lease of a campaign whose events have no rows.
+func (c *CampaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
+	c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, c.LeaseEpoch+1, now+limits.Lease.Microseconds()
+	c.Schedule(now)
+	return Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch, First: c.Applied + 1, Last: min(c.HighWater, c.Applied+int64(limits.Rows)),
+		Bare: true, Unskipped: c.Skips == 0}
+}

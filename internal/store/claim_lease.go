@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/sqldb"
+)
+
+// takeOver ends an expired lease. Rows it left in processing go back to
+// pending. When that happens twice in the same stretch, the campaign is a suspect,
+// and its events there may have taken the process down: from then on they are
+// tried one by one, each attempt counted before it starts.
+func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
+	held := c.Counts.Processing
+	if held > 0 {
+		counted := c.suspected()
+		c.Crashes++
+		c.Suspect = max(c.Suspect, c.Head.Int64+held-1)
+		if _, err := t.Exec(unmarkRows, c.ID, c.Head.Int64, c.Head.Int64+held-1, c.LeaseEpoch, now); err != nil {
+			return fmt.Errorf("take over rows of campaign %q: %w", c.ID, err)
+		}
+		c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+held, 0
+		c.HeadStatus.String = string(outbox.Pending)
+		if counted {
+			if err := s.recordCrash(t, c, w, now); err != nil {
+				return err
+			}
+		}
+	}
+	c.LeaseOwner, c.LeaseExpiry = "", 0
+	if c.Bare() { // they were left by the request that was to apply them
+		_, err := t.enqueueMissing(c, now)
+		return err
+	}
+	return nil
+}
+
+// recordCrash writes down that applying the head took its process down, unless
+// the event was applied before the process died.
+func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
+	mark, err := s.WatermarkOf(context.Background(), c.ID)
+	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
+		return err
+	}
+	failure := readmodel.Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
+	failure.Fingerprint = "the process died while it applied this event"
+	if err := s.recordFailure(t, failed{failure, c, c.Head.Int64, w, true}, now); err != nil {
+		return err
+	}
+	c.Counts.Pending--
+	*c.Count(c.HeadStatus.String)++
+	return nil
+}
+
+// byCampaign is the order in which campaigns are locked.
+func byCampaign(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) }
+
+const renewLease = `
+update campaigns
+set lease_expires_at = $4, due_at = case when due_at is null then null else cast($4 as bigint) end
+where campaign_id = $1
+  and lease_owner = $2
+  and lease_epoch = $3`
+
+// Renew extends the leases of a wave that takes long. It returns
+// outbox.ErrLeaseLost when one of them is no longer held; the others are
+// extended all the same.
+func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
+	lost, err := s.renew(ctx, w, claims, lease)
+	if err != nil {
+		return fmt.Errorf("renew leases: %w", err)
+	}
+	if len(lost) > 0 {
+		return outbox.ErrLeaseLost
+	}
+	return nil
+}
+
+// renew extends leases and returns the campaigns of those that are not held.
+func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		lost = nil
+		expires := s.Now() + lease.Microseconds()
+		var b sqldb.Batch
+		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
+			b.Exec(func(n int64) error {
+				if n == 0 {
+					lost = append(lost, c.CampaignID)
+				}
+				return nil
+			}, renewLease, c.CampaignID, w.ID, c.Epoch, expires)
+		}
+		return t.RunAll(&b)
+	})
+	return lost, err
+}
+
+// endLeases ends with a query that takes the campaigns in the order in which
+// everybody does; a lock suffix and a parenthesis are to follow.
+const endLeases = `
+update campaigns
+set lease_expires_at = $1, due_at = case when due_at is null then null else cast($1 as bigint) end
+where campaign_id in (
+  select campaign_id
+  from campaigns
+  where lease_owner <> ''
+    and ($2 = '' or lease_owner = $2 or substr(lease_owner, 1, 4) = 'run ' and substr(lease_owner, length(lease_owner) - length($2) + 1) = $2)
+    and lease_expires_at > $1
+  order by campaign_id`
+
+// EndLeases lets the leases of a worker that is known to be gone, and of the runs
+// it worked on, run out now instead of at their time; an empty owner stands for
+// all. Should the worker live after all, its epoch keeps it from doing harm.
+func (s *Store) EndLeases(ctx context.Context, owner string) error {
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(endLeases+t.ForUpdate+")", s.Now(), owner)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("end leases: %w", err)
+	}
+	for _, besides := range s.onEndLeases {
+		err = errors.Join(err, besides(ctx, owner))
+	}
+	return err
+}
