@@ -108,13 +108,13 @@ type Cursor struct {
 // Follows reports whether the projection goes on with the campaign.
 func (c Cursor) Follows() bool { return c.State == CursorLive }
 
-// CursorStates lists every state, CursorLive first.
-var CursorStates = []string{CursorLive, CursorQuarantined, CursorPaused, CursorBehind}
+// cursorStates lists every state, CursorLive first.
+var cursorStates = []string{CursorLive, CursorQuarantined, CursorPaused, CursorBehind}
 
 // ParseCursorState reads the state of a cursor that is not live; the empty name
 // stands for any of those.
 func ParseCursorState(name string) (string, error) {
-	return parseName("state", name, CursorStates[1:])
+	return parseName("state", name, cursorStates[1:])
 }
 
 // CampaignCursor is the cursor of a projection in one of many campaigns.

@@ -148,7 +148,7 @@ func (i InstanceState) Why(now time.Time) string {
 	case state == InstanceRunning && h.ClaimableFrom.After(now):
 		return strings.TrimSuffix(i.condition(now)+"; holds "+campaigns(h.Campaigns)+" and "+h.publishers(), " and ")
 	default:
-		return i.condition(now) + "; " + h.Fate(now, "its")
+		return i.condition(now) + "; " + h.fate(now, "its")
 	}
 }
 
@@ -168,10 +168,10 @@ func (i InstanceState) condition(now time.Time) string {
 
 func (h Holding) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
 
-// Fate says when others may take the campaigns of a Holding that is not empty
+// fate says when others may take the campaigns of a Holding that is not empty
 // if its holder says nothing more. The campaigns are introduced by whose:
 // "its", or "their" for several holders.
-func (h Holding) Fate(now time.Time, whose string) string {
+func (h Holding) fate(now time.Time, whose string) string {
 	its, becomes, are := whose+" "+campaigns(h.Campaigns), "become", "are"
 	if h.Campaigns == 1 {
 		its, becomes, are = whose+" campaign", "becomes", "is"
@@ -310,7 +310,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 		if leavers > 1 {
 			whose = "their"
 		}
-		h.Sentence += ": " + left.Fate(now, whose)
+		h.Sentence += ": " + left.fate(now, whose)
 	}
 	h.Sentence = Sentence(h.Sentence)
 	return h

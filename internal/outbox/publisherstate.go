@@ -21,8 +21,8 @@ const (
 	PublisherIsActive   PublisherState = "active"
 )
 
-// PublisherStates lists every state, the one that needs somebody most first.
-var PublisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
+// publisherStates lists every state, the one that needs somebody most first.
+var publisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
 
 // takenWithin is how long after an act that takes a pair from its holder, or
 // its first registration, nobody may hold it without that being news.
@@ -138,7 +138,7 @@ func deliveries(n int) string {
 func SortPublishers(all []Publisher, now time.Time) {
 	slices.SortFunc(all, func(a, b Publisher) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(PublisherStates, a.State(now)), slices.Index(PublisherStates, b.State(now))),
+			cmp.Compare(slices.Index(publisherStates, a.State(now)), slices.Index(publisherStates, b.State(now))),
 			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Publisher, b.Publisher))
 	})
 }

@@ -18,7 +18,7 @@ func (s *Set) ApplyWithin(ctx context.Context, limit time.Duration, tx Tx, e *ou
 	if auditOnly[e.EventType] || !s.Handles(e.EventType) {
 		return nil
 	}
-	if !s.Bounded(e.EventType) {
+	if !s.bounded(e.EventType) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()

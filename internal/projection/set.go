@@ -68,9 +68,9 @@ func (s *Set) Warnings() []string {
 // For other types only the watermark advances.
 func (s *Set) Handles(eventType string) bool { return len(s.plan(eventType)) > 0 }
 
-// Bounded reports whether everything the event type runs is done in a time
+// bounded reports whether everything the event type runs is done in a time
 // that data cannot stretch, so that it needs no deadline.
-func (s *Set) Bounded(eventType string) bool {
+func (s *Set) bounded(eventType string) bool {
 	return !s.triggers && !slices.ContainsFunc(s.plan(eventType), func(h *handlerStatement) bool { return !h.bounded })
 }
 

@@ -9,8 +9,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// MaxDryRun is the most events that a dry run tries.
-const MaxDryRun = 1000
+// maxDryRun is the most events that a dry run tries.
+const maxDryRun = 1000
 
 // DryRun tries the events of a campaign from the one after its watermark on, up
 // to seq and next more, on copies of its live rows, and tells how they would
@@ -68,8 +68,8 @@ func (t *trial) run(ctx context.Context, seq, until int64) error {
 		return err
 	case mark.AppliedSeq >= seq:
 		return outbox.Conflict("event %d of campaign %q is applied already; the campaign is at event %d", seq, t.campaign, mark.AppliedSeq)
-	case until-mark.AppliedSeq > MaxDryRun:
-		return outbox.Conflict("event %d of campaign %q is %d events behind the ones that are applied; a dry run tries at most %d", until, t.campaign, until-mark.AppliedSeq, MaxDryRun)
+	case until-mark.AppliedSeq > maxDryRun:
+		return outbox.Conflict("event %d of campaign %q is %d events behind the ones that are applied; a dry run tries at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
 	}
 	t.from = mark.AppliedSeq
 	for name := range stopsOf(stands) {

@@ -122,10 +122,10 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), calls[0].until)
 	defer cancel()
-	err := s.commitTogether(ctx, calls)
+	err := s.appendGroup(ctx, calls, (*appending).call)
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, sqldb.ErrKeyTaken) {
-		err = s.commitApart(ctx, calls)
+		err = s.appendGroup(ctx, calls, (*appending).callApart)
 	}
 	for _, call := range calls {
 		if err != nil && call.err == nil {
@@ -135,16 +135,6 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 			}
 		}
 	}
-}
-
-func (s *Store) commitTogether(ctx context.Context, calls []*appendCall) error {
-	return s.appendGroup(ctx, calls, func(a *appending, call *appendCall) error {
-		return a.call(call)
-	})
-}
-
-func (s *Store) commitApart(ctx context.Context, calls []*appendCall) error {
-	return s.appendGroup(ctx, calls, (*appending).callApart)
 }
 
 // appendGroup runs each call in one transaction. The campaigns are locked
