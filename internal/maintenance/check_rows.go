@@ -236,16 +236,12 @@ func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 func (s *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
 	for _, table := range tables {
 		var ids []string
-		err := s.readModel(ctx, func(t *tx) error {
-			return t.Each(func(row sqldb.Row) error {
-				var id string
-				err := row.Scan(&id)
-				ids = append(ids, id)
-				return err
-			}, `
+		err := s.readModel(ctx, func(t *tx) (err error) {
+			ids, err = sqldb.All(t, sqldb.Column[string], `
 select distinct r.campaign_id
 from `+readmodel.QuoteName(table)+` r
 where not exists (select 1 from projection_watermarks w where w.campaign_id = r.campaign_id and w.applied_seq > 0)`)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("look for campaigns in table %q: %w", table, err)

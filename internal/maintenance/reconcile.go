@@ -298,14 +298,8 @@ order by campaign_id
 limit $2`
 
 // campaignPage reads the next campaigns after an id, in the order of ids.
-func (t *tx) campaignPage(after string, limit int) (page []*store.CampaignRow, err error) {
-	err = t.Each(func(rows sqldb.Row) error {
-		c := new(store.CampaignRow)
-		err := rows.Scan(c.Dest()...)
-		page = append(page, c)
-		return err
-	}, selectCampaignPage, after, limit)
-	return page, err
+func (t *tx) campaignPage(after string, limit int) ([]*store.CampaignRow, error) {
+	return sqldb.All(t, store.ScanCampaign, selectCampaignPage, after, limit)
 }
 
 // eachCampaignPage walks all campaigns in pages with their watermarks. The

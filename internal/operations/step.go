@@ -18,13 +18,9 @@ const groupsAtOnce = 64
 // Running lists the operations that are to be stepped.
 func (s *Operations) Running(ctx context.Context) ([]int64, error) {
 	var ids []int64
-	err := s.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var id int64
-			err := row.Scan(&id)
-			ids = append(ids, id)
-			return err
-		}, `select id from operations where acknowledged_at is null and status = 'running' order by id`)
+	err := s.read(ctx, func(t *tx) (err error) {
+		ids, err = sqldb.All(t, sqldb.Column[int64], `select id from operations where acknowledged_at is null and status = 'running' order by id`)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for running operations: %w", err)
@@ -126,12 +122,9 @@ where operation_id = $1
 // observe notes what became of watched rows. The failure of the row itself is
 // noted when it is settled, not here.
 func (s *operationStep) observe() error {
-	var seen []observed
-	err := s.Each(func(row sqldb.Row) error {
-		var o observed
-		err := row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged)
-		seen = append(seen, o)
-		return err
+	seen, err := sqldb.All(s, func(row sqldb.Row) (o observed, err error) {
+		err = row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged)
+		return o, err
 	}, selectObserved, s.op.ID)
 	if err != nil {
 		return fmt.Errorf("look at what is watched: %w", err)
@@ -218,12 +211,10 @@ order by g.number
 limit $2`
 
 func (s *operationStep) groups() ([]groupState, error) {
-	var groups []groupState
-	err := s.Each(func(row sqldb.Row) error {
-		g := groupState{GroupProgress: outbox.GroupProgress{Canary: s.op.Canary}}
-		err := row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
-		groups = append(groups, g)
-		return err
+	groups, err := sqldb.All(s, func(row sqldb.Row) (g groupState, err error) {
+		g.Canary = s.op.Canary
+		err = row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
+		return g, err
 	}, selectRunningGroups, s.op.ID, groupsAtOnce)
 	if err != nil {
 		return nil, fmt.Errorf("read its groups: %w", err)
@@ -259,12 +250,9 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 	if size <= 0 {
 		return nil, nil
 	}
-	var next []*nextRow
-	err := s.Each(func(row sqldb.Row) error {
+	next, err := sqldb.All(s, func(row sqldb.Row) (*nextRow, error) {
 		r := &nextRow{group: g.number, wave: g.NextWave()}
-		err := row.Scan(&r.CampaignID, &r.Seq, &r.updated, &r.attempts)
-		next = append(next, r)
-		return err
+		return r, row.Scan(&r.CampaignID, &r.Seq, &r.updated, &r.attempts)
 	}, selectWaiting, s.op.ID, g.number, size)
 	if err != nil || !g.Through(len(next)) {
 		return next, err

@@ -105,12 +105,8 @@ func (t *tx) publisher(name outbox.PairName) (p *publisherRow, err error) {
 }
 
 // publishers reads all pairs in the order of their names.
-func (t *tx) publishers() (all []*publisherRow, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		p, err := scanPublisherRow(row)
-		all = append(all, p)
-		return err
-	}, selectPublishers)
+func (t *tx) publishers() ([]*publisherRow, error) {
+	all, err := sqldb.All(t, scanPublisherRow, selectPublishers)
 	if err != nil {
 		return nil, fmt.Errorf("read publishers: %w", err)
 	}

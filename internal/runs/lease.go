@@ -40,13 +40,8 @@ order by id
 limit $2`
 
 // claimable reads the runs that nobody holds, oldest first.
-func (t *tx) claimable(now int64) (runs []*runRow, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		r, err := scanRunRow(row)
-		runs = append(runs, r)
-		return err
-	}, selectClaimable+t.SkipLocked, now, claimableRuns)
-	return runs, err
+func (t *tx) claimable(now int64) ([]*runRow, error) {
+	return sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, claimableRuns)
 }
 
 // prospect is what is to be done about a run that nobody holds.

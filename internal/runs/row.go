@@ -311,13 +311,12 @@ func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 // Tallies counts the runs there are by kind and status.
 func (s *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
-	err := s.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var n outbox.RunTally
-			err := row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
-			tallies = append(tallies, n)
-			return err
+	err := s.read(ctx, func(t *tx) (err error) {
+		tallies, err = sqldb.All(t, func(row sqldb.Row) (n outbox.RunTally, err error) {
+			err = row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
+			return n, err
 		}, `select kind, status, count(*) from runs group by kind, status`)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count runs: %w", err)

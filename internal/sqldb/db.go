@@ -370,6 +370,23 @@ func (t *Tx) One(dest []any, query string, args ...any) (bool, error) {
 	return found, err
 }
 
+// All reads all that a query finds, each row of its answer by scan; it is never nil.
+func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+	all := []T{}
+	err := t.Each(func(row Row) error {
+		one, err := scan(row)
+		all = append(all, one)
+		return err
+	}, query, args...)
+	return all, err
+}
+
+// Column scans the one column of a row.
+func Column[T any](row Row) (value T, err error) {
+	err = row.Scan(&value)
+	return value, err
+}
+
 // Run runs a batch and empties it. When a statement fails, those before it
 // took effect and those after it did not; done is how many those are.
 func (t *Tx) Run(b *Batch) (done int, err error) {

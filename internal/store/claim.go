@@ -89,10 +89,9 @@ func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
 	}
-	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) (due []*CampaignRow, err error) {
+	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) ([]*CampaignRow, error) {
 		served, args := serving(w.Serves, now)
-		err = t.Each(collectCampaigns(&due), selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
-		return due, err
+		return sqldb.All(t, ScanCampaign, selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
 	})
 }
 

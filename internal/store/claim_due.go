@@ -83,12 +83,10 @@ func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, e
 	return due, nil
 }
 
-func collectCampaigns(into *[]*CampaignRow) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		c := new(CampaignRow)
-		*into = append(*into, c)
-		return row.Scan(c.Dest()...)
-	}
+// ScanCampaign reads CampaignColumns.
+func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
+	c := new(CampaignRow)
+	return c, row.Scan(c.Dest()...)
 }
 
 // UntilDue is how long it takes until the next campaign of a scope may be claimed,

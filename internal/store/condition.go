@@ -282,12 +282,9 @@ const (
 func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 	types := item.Types()
 	for limit := firstEntries; ; limit = min(2*limit, mostEntries) {
-		var page []entry
-		err := s.t.Each(func(row sqldb.Row) error {
-			var e entry
-			err := row.Scan(&e.at, &e.position, &e.eventType)
-			page = append(page, e)
-			return err
+		page, err := sqldb.All(s.t, func(row sqldb.Row) (e entry, err error) {
+			err = row.Scan(&e.at, &e.position, &e.eventType)
+			return e, err
 		}, "select "+w.order+", position, event_type"+w.entries, append(w.key[:len(w.key):len(w.key)], w.from, s.below, limit)...)
 		if err != nil {
 			return fmt.Errorf("look for events in the way: %w", err)

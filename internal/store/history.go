@@ -116,13 +116,7 @@ func (t *Tx) readApplied(h *outbox.EventHistory, c *CampaignRow) error {
 	if err != nil {
 		return err
 	}
-	var passed []int64 // when the event was passed over
-	err = t.Each(func(row sqldb.Row) error {
-		var when int64
-		err := row.Scan(&when)
-		passed = append(passed, when)
-		return err
-	}, selectPassed, c.ID, h.Seq)
+	passed, err := sqldb.All(t, sqldb.Column[int64], selectPassed, c.ID, h.Seq) // when the event was passed over
 	for _, p := range spans {
 		view := p.view()
 		step := outbox.EventStep{Kind: outbox.StepApplied, At: view.EndedAt, Span: &view}

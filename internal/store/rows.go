@@ -131,16 +131,12 @@ order by at desc, attempt desc
 limit $3`
 
 func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
-	attempts := []outbox.Attempt{}
-	err := t.Each(func(rows sqldb.Row) error {
-		var a outbox.Attempt
+	return sqldb.All(t, func(rows sqldb.Row) (a outbox.Attempt, err error) {
 		var when, permanent, died int64
-		err := rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
+		err = rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
 		a.At, a.Permanent, a.Died = sqldb.At(when), permanent != 0, died != 0
-		attempts = append(attempts, a)
-		return err
+		return a, err
 	}, selectAttempts, campaign, seq, attemptsShown)
-	return attempts, err
 }
 
 // Rows pages through rows, in either direction. Failed and dead rows come in

@@ -279,13 +279,7 @@ order by campaign_id`
 // EndRunClaims ends what a run that nobody works on any more still holds, and
 // fences off the process that did, should it wake.
 func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
-	var ids []string
-	err := t.Each(func(row sqldb.Row) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, selectRunsCampaigns, outbox.RunOwner(run, ""))
+	ids, err := sqldb.All(t, sqldb.Column[string], selectRunsCampaigns, outbox.RunOwner(run, ""))
 	if err != nil || len(ids) == 0 {
 		return err
 	}

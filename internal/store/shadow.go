@@ -70,12 +70,10 @@ type Outstanding struct {
 // paused nor diverged, after the given id, at most limit.
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
 	var all []Outstanding
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(rows sqldb.Row) error {
-			var o Outstanding
-			err := rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
-			all = append(all, o)
-			return err
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		all, err = sqldb.All(t, func(rows sqldb.Row) (o Outstanding, err error) {
+			err = rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
+			return o, err
 		}, `
 select campaign_id, applied_seq, high_water_seq, skips
 from campaigns
@@ -85,6 +83,7 @@ where campaign_id > $1
   and diverged = ''
 order by campaign_id
 limit $2`, after, limit)
+		return err
 	})
 	return all, err
 }

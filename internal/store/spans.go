@@ -111,12 +111,9 @@ order by ended_at`
 
 // spansOf are the spans in which an event was applied, the oldest first.
 func (t *Tx) spansOf(c *CampaignRow, seq int64) ([]span, error) {
-	var spans []span
-	err := t.Each(func(row sqldb.Row) error {
-		var p span
-		err := row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
-		spans = append(spans, p)
-		return err
+	spans, err := sqldb.All(t, func(row sqldb.Row) (p span, err error) {
+		err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
+		return p, err
 	}, selectSpansOf, c.ID, seq, spansSearched)
 	if p, found := parseSpan(c.span); found && p.first <= seq && seq <= p.last {
 		spans = append(spans, p)

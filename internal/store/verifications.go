@@ -129,12 +129,7 @@ from verifications
 where campaign_id = $1`
 
 func (t *Tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
-	all := []outbox.Verification{}
-	err := t.Each(func(row sqldb.Row) error {
-		v, err := scanVerification(row)
-		all = append(all, v)
-		return err
-	}, query, args...)
+	all, err := sqldb.All(t, scanVerification, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read verifications: %w", err)
 	}
