@@ -111,6 +111,13 @@ lint-api: ## check the API's document by Redocly's recommended rules (needs npx 
 verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
 	.ci/verify
 
+.PHONY: release
+release: ## build dist/outboxweb-VERSION-OS-ARCH for every platform, with checksums and notices
+	rm -rf dist && mkdir dist
+	for p in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
+		GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath $(LDFLAGS) -o dist/outboxweb-$(VERSION)-$${p%/*}-$${p#*/} ./cmd/outboxweb || exit 1; done
+	cp LICENSE THIRD_PARTY_NOTICES.md dist/ && cd dist && sha256sum outboxweb-* > SHA256SUMS
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...

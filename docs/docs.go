@@ -1,19 +1,161 @@
-// Package docs holds the documents that the program shows of itself, in the
-// form in which they lie here and are read on the web.
+// Package docs holds the documentation that the program shows of itself, in the
+// form in which it lies here and is read on the web.
 package docs
 
-import _ "embed"
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
 
-//go:embed operating.md
-var operating string
+//go:embed *.md
+var files embed.FS
 
-// Operating is the runbook, operating.md. It is read-only.
-var Operating = mustParse(operating)
+// order is how the documents are listed; each is a file of its name.
+var order = []string{
+	"start", "concepts", "console", "commands", "configuration", "access", "postgresql", "appending", "projections", "runs",
+	"publishers", "operating", "metrics", "performance",
+}
 
-func mustParse(text string) Document {
-	d, err := Parse(text)
-	if err != nil {
-		panic("embedded document: " + err.Error())
+// All are the documents, in the order in which they are listed. It is read-only.
+var All = mustRead()
+
+// Named returns the document of a name, and nil where there is none.
+func Named(name string) *Document {
+	for i := range All {
+		if All[i].Name == name {
+			return &All[i]
+		}
 	}
-	return d
+	return nil
+}
+
+// Operating is the runbook.
+var Operating = Named("operating")
+
+func mustRead() []Document {
+	var all []Document
+	anchors := map[string]bool{} // of every document
+	for _, name := range order {
+		text, err := files.ReadFile(name + ".md")
+		if err != nil {
+			panic(fmt.Sprintf("embedded document: %v", err))
+		}
+		d, err := Parse(string(text))
+		if err != nil {
+			panic(fmt.Sprintf("embedded document %s.md: %v", name, err))
+		}
+		d.Name = name
+		anchors[name] = true
+		for _, s := range d.Sections {
+			anchors[name+"#"+s.Anchor] = true
+			for _, step := range s.Steps {
+				anchors[name+"#"+step.Anchor] = true
+			}
+		}
+		all = append(all, d)
+	}
+	for _, d := range all {
+		for _, link := range d.links {
+			if !anchors[link] {
+				panic(fmt.Sprintf("embedded document %s.md: a link leads to %q, which is not a heading", d.Name, link))
+			}
+		}
+	}
+	return all
+}
+
+// Hit is a section in which a search found its words.
+type Hit struct {
+	Document *Document
+	Heading  string // of the section or step; empty for what stands before the first
+	Anchor   string // its anchor; empty like Heading
+	Text     string // the paragraph that has the words, or the section's first one
+}
+
+// maxHits bounds what a search finds.
+const maxHits = 40
+
+// Search finds the sections that have every word of the query, in any case:
+// those with the words in their heading first, otherwise in the order of All.
+func Search(query string) []Hit {
+	words := strings.Fields(strings.ToLower(query))
+	if len(words) == 0 {
+		return nil
+	}
+	var inHeading, inText []Hit
+	look := func(d *Document, s Section) {
+		text, best := s.search(words)
+		hit := Hit{Document: d, Heading: s.Name, Anchor: s.Anchor, Text: best}
+		switch {
+		case hasAll(strings.ToLower(d.Title+" "+s.Name), words):
+			inHeading = append(inHeading, hit)
+		case hasAll(strings.ToLower(d.Title+" "+s.Name+" "+text), words):
+			inText = append(inText, hit)
+		}
+	}
+	for i := range All {
+		d := &All[i]
+		look(d, Section{Lead: d.Lead})
+		for _, s := range d.Sections {
+			look(d, s)
+			for _, step := range s.Steps {
+				look(d, step)
+			}
+		}
+	}
+	hits := append(inHeading, inText...)
+	return hits[:min(len(hits), maxHits)]
+}
+
+// search returns the text of the section's own blocks, and the paragraph that
+// tells most about the words.
+func (s Section) search(words []string) (all, best string) {
+	var b strings.Builder
+	most := -1
+	for _, block := range s.Lead {
+		text := block.text()
+		b.WriteString(text + "\n")
+		found := 0
+		for _, w := range words {
+			if strings.Contains(strings.ToLower(text), w) {
+				found++
+			}
+		}
+		if block.Code == "" && found > most {
+			best, most = text, found
+		}
+	}
+	return b.String(), best
+}
+
+func hasAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// text is what a block says, without its marks.
+func (b Block) text() string {
+	var all []string
+	for _, row := range b.Table {
+		for _, cell := range row {
+			all = append(all, plain(cell))
+		}
+	}
+	for _, item := range b.List {
+		all = append(all, plain(item))
+	}
+	return strings.TrimSpace(plain(b.Paragraph) + strings.Join(all, " · ") + b.Code)
+}
+
+func plain(spans []Span) string {
+	var b strings.Builder
+	for _, s := range spans {
+		b.WriteString(s.Text)
+	}
+	return b.String()
 }

@@ -9,9 +9,12 @@ import (
 // Document is a text with a title, its sections and their steps: headings of
 // the first, second and third level.
 type Document struct {
+	Name     string // of its file, without .md
 	Title    string
 	Lead     []Block // before the first section
 	Sections []Section
+
+	links []string // to other documents, as NAME or NAME#ANCHOR
 }
 
 // Section is a heading with what follows it.
@@ -22,20 +25,24 @@ type Section struct {
 	Steps  []Section // empty in a subsection
 }
 
-// Block is a paragraph, a table or code: one of the three is not empty.
+// Block is a paragraph, a list, a table or code: one of them is not empty.
 type Block struct {
 	Paragraph []Span
+	List      [][]Span   // its items
 	Table     [][][]Span // rows of cells; the first is the head
 	Code      string
 	For       []string // the words after the language of Code
 }
 
-// Span is a piece of a paragraph. At most one of its properties is set.
+// Span is a piece of a paragraph. Where it leads somewhere, neither Code nor Bold
+// is set.
 type Span struct {
 	Text string
 	Code bool
 	Bold bool
-	To   string // the anchor it leads to
+	In   string // the document it leads to; empty for the one it stands in
+	To   string // the anchor it leads to; empty for the beginning of In
+	URL  string // the address on the web that it leads to
 }
 
 // Anchor is the anchor of a heading, as GitHub makes it.
@@ -53,10 +60,11 @@ func Anchor(heading string) string {
 }
 
 // Parse reads the part of Markdown that our documents keep to: headings of
-// three levels, paragraphs, tables, fenced code, and within text `code`,
-// **bold** and [links](#anchor) to headings of the document. It refuses what
-// it does not know, naming the line, so that nothing is shown as it is not
-// meant.
+// three levels, paragraphs, lists of one level, tables, fenced code, comments on
+// a line of their own, and within text `code`, **bold** and links to headings,
+// to documents.md beside it, to other files beside it, and to https addresses. It
+// refuses what it does not know, naming the line, so that nothing is shown as it
+// is not meant.
 func Parse(text string) (Document, error) {
 	p := parser{lines: strings.Split(text, "\n"), anchors: map[string]bool{}}
 	for p.at < len(p.lines) {
@@ -72,6 +80,7 @@ func Parse(text string) (Document, error) {
 			return Document{}, fmt.Errorf("a link leads to #%s, which is no heading", to)
 		}
 	}
+	p.doc.links = p.others
 	return p.doc, nil
 }
 
@@ -80,7 +89,8 @@ type parser struct {
 	at      int // the line to read next
 	doc     Document
 	anchors map[string]bool
-	links   []string
+	links   []string // anchors of this document
+	others  []string // other documents, see Document.links
 }
 
 func (p *parser) next() error {
@@ -95,6 +105,11 @@ func (p *parser) next() error {
 		return p.code(line)
 	case strings.HasPrefix(line, "|"):
 		return p.table()
+	case strings.HasPrefix(line, "- "):
+		return p.list()
+	case strings.HasPrefix(line, "<!-- ") && strings.HasSuffix(line, " -->"):
+		p.at++
+		return nil
 	default:
 		return p.paragraph()
 	}
@@ -162,7 +177,7 @@ func (p *parser) table() error {
 		if !closed {
 			return fmt.Errorf("the row does not end with |")
 		}
-		cells := strings.Split(inner, "|")
+		cells := strings.Split(strings.ReplaceAll(inner, `\|`, pipe), "|")
 		if len(b.Table) > 0 && len(cells) != len(b.Table[0]) {
 			return fmt.Errorf("the row has %d cells, and the first has %d", len(cells), len(b.Table[0]))
 		}
@@ -172,11 +187,35 @@ func (p *parser) table() error {
 		row := make([][]Span, len(cells))
 		for i, cell := range cells {
 			var err error
-			if row[i], err = p.spans(strings.TrimSpace(cell)); err != nil {
+			if row[i], err = p.spans(strings.TrimSpace(strings.ReplaceAll(cell, pipe, "|"))); err != nil {
 				return err
 			}
 		}
 		b.Table = append(b.Table, row)
+	}
+	p.add(b)
+	return nil
+}
+
+// pipe stands for a pipe that parts no cells, while a row is read.
+const pipe = "\x00"
+
+// list reads items of one line each.
+func (p *parser) list() error {
+	var b Block
+	for ; p.at < len(p.lines); p.at++ {
+		item, ok := strings.CutPrefix(p.lines[p.at], "- ")
+		if !ok {
+			break
+		}
+		spans, err := p.spans(item)
+		if err != nil {
+			return err
+		}
+		b.List = append(b.List, spans)
+	}
+	if p.at < len(p.lines) && unknown.MatchString(p.lines[p.at]) {
+		return fmt.Errorf("%q goes on an item; write each on one line", p.lines[p.at])
 	}
 	p.add(b)
 	return nil
@@ -206,8 +245,10 @@ func (p *parser) paragraph() error {
 }
 
 var (
-	span  = regexp.MustCompile("`([^`]+)`|\\*\\*([^*`\\[]+)\\*\\*|\\[([^\\]`*]+)\\]\\(#([a-z0-9_-]+)\\)")
-	stray = regexp.MustCompile("[`*\\[\\]<>\\\\]|&[a-z#]|__|!\\(|https?:")
+	span  = regexp.MustCompile("`([^`]+)`|\\*\\*([^*`\\[]+)\\*\\*|\\[([^\\]`*]+)\\]\\(([^() ]+)\\)")
+	local = regexp.MustCompile(`^(?:([a-z]+)\.md)?(?:#([a-z0-9_-]+))?$`)
+	file  = regexp.MustCompile(`^[a-z]+\.(?:service|socket)$`)
+	stray = regexp.MustCompile("[`\\[\\]<>\\\\]|\\*.*\\*|&[a-z#]|__|!\\(|https?:")
 )
 
 // spans tells the pieces of a text apart.
@@ -234,10 +275,36 @@ func (p *parser) spans(text string) ([]Span, error) {
 		case m[4] >= 0:
 			all = append(all, Span{Text: text[m[4]:m[5]], Bold: true})
 		default:
-			to := text[m[8]:m[9]]
-			p.links = append(p.links, to)
-			all = append(all, Span{Text: text[m[6]:m[7]], To: to})
+			link, err := p.link(text[m[6]:m[7]], text[m[8]:m[9]])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, link)
 		}
 	}
 	return all, plain(text[at:])
+}
+
+// link is a span that leads somewhere. A file that is no document is named only,
+// since the program does not serve it.
+func (p *parser) link(text, to string) (Span, error) {
+	if strings.HasPrefix(to, "https://") {
+		return Span{Text: text, URL: to}, nil
+	}
+	if file.MatchString(to) {
+		return Span{Text: text, Code: true}, nil
+	}
+	m := local.FindStringSubmatch(to)
+	if m == nil || to == "" {
+		return Span{}, fmt.Errorf("the link to %q is not understood", to)
+	}
+	switch {
+	case m[1] == "":
+		p.links = append(p.links, m[2])
+	case m[2] == "":
+		p.others = append(p.others, m[1])
+	default:
+		p.others = append(p.others, m[1]+"#"+m[2])
+	}
+	return Span{Text: text, In: m[1], To: m[2]}, nil
 }

@@ -5,17 +5,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	text := "# Title\n\nOne\nparagraph with `a < b`, **bold** and [a link](#the-step).\n\n| a | b |\n|---|---|\n| `c` | d |\n\n" +
+	text := "# Title\n\nOne\nparagraph with `a < b`, **bold** and [a link](#the-step).\n\n| a | b |\n|---|---|\n| `c\\|e` | d |\n\n" +
+		"- one, see [the other](other.md#step)\n- [two](https://example.com/) in [a file](a.service)\n\n<!-- a comment -->\n\n" +
 		"## A section, or two\n\n**Do not.**\n\n### The step\n\n```sh curl\necho a | b\n\n# prints: …\n```\n"
 	want := Document{
 		Title: "Title",
 		Lead: []Block{
 			{Paragraph: []Span{{Text: "One paragraph with "}, {Text: "a < b", Code: true}, {Text: ", "}, {Text: "bold", Bold: true}, {Text: " and "}, {Text: "a link", To: "the-step"}, {Text: "."}}},
-			{Table: [][][]Span{{{{Text: "a"}}, {{Text: "b"}}}, {{{Text: "c", Code: true}}, {{Text: "d"}}}}},
+			{Table: [][][]Span{{{{Text: "a"}}, {{Text: "b"}}}, {{{Text: "c|e", Code: true}}, {{Text: "d"}}}}},
+			{List: [][]Span{{{Text: "one, see "}, {Text: "the other", In: "other", To: "step"}}, {{Text: "two", URL: "https://example.com/"}, {Text: " in "}, {Text: "a file", Code: true}}}},
 		},
 		Sections: []Section{{Name: "A section, or two", Anchor: "a-section-or-two", Lead: []Block{{Paragraph: []Span{{Text: "Do not.", Bold: true}}}},
 			Steps: []Section{{Name: "The step", Anchor: "the-step", Lead: []Block{{Code: "echo a | b\n\n# prints: …\n", For: []string{"curl"}}}}}}},
@@ -24,7 +27,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Document{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -33,7 +36,9 @@ func TestParse(t *testing.T) {
 func TestParse_refusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for what, body := range map[string]string{
-		"a list":               "- one\n",
+		"a list in a list":     "- one\n  - two\n",
+		"an item of two lines": "- one\n  two\n",
+		"another list":         "* one\n",
 		"a numbered list":      "1. one\n",
 		"a quotation":          "> one\n",
 		"indented code":        "    one\n",
@@ -41,9 +46,10 @@ func TestParse_refusesWhatItDoesNotKnow(t *testing.T) {
 		"HTML in a sentence":   "one <b>two</b>\n",
 		"an entity":            "one &lt; two\n",
 		"an image":             "![one](two.png)\n",
-		"a link outside":       "[one](https://example.com/)\n",
+		"a link outside":       "[one](http://example.com/)\n",
 		"an address":           "see https://example.com/\n",
 		"a link to nowhere":    "[one](#nowhere)\n",
+		"a link upwards":       "[one](../README.md)\n",
 		"emphasis":             "one *two* three\n",
 		"half of bold":         "one **two three\n",
 		"half of code":         "one `two three\n",
@@ -68,5 +74,44 @@ func TestParse_refusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	if _, err := Parse("one\n"); err == nil {
 		t.Error("a document without a title is read")
+	}
+}
+
+func TestSearch_findsEveryWordAndHeadingsFirst(t *testing.T) {
+	t.Parallel()
+	hits := Search("CANARY group")
+	if len(hits) == 0 || len(Search("canary")) < len(hits) {
+		t.Fatalf("%d hits", len(hits))
+	}
+	for _, h := range hits {
+		if h.Document == nil || h.Heading != "" && h.Anchor != Anchor(h.Heading) {
+			t.Errorf("found %+v", h)
+		}
+	}
+	if first := Search("disk full")[0]; first.Heading != "Disk full" || first.Document != Operating {
+		t.Errorf("found %q of %s first", first.Heading, first.Document.Name)
+	}
+	if hits := Search(" "); hits != nil {
+		t.Errorf("nothing is found as %v", hits)
+	}
+	if hits := Search("the"); len(hits) != maxHits {
+		t.Errorf("%d hits", len(hits))
+	}
+}
+
+// Every document that lies here is one that the program shows.
+func TestAll_areTheFiles(t *testing.T) {
+	t.Parallel()
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if Named(strings.TrimSuffix(e.Name(), ".md")) == nil {
+			t.Errorf("%s is not shown", e.Name())
+		}
+	}
+	if len(entries) != len(All) {
+		t.Errorf("%d files and %d documents", len(entries), len(All))
 	}
 }

@@ -254,7 +254,7 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	lists := map[string]string{}
 	for _, path := range []string{"/", "/?span=day", "/rows", "/rows?status=dead&limit=200", "/campaigns?limit=200", "/campaigns?limit=200&sort=lag&state=paused", "/failures", "/failures?status=all&limit=200", "/operations", "/operations/1", "/operations/new",
 		"/runs", "/runs/1", "/runs/2", "/runs/new", "/runs/new?kind=rebuild&all=1", "/projections", "/projections/hostile", "/projections/aside?state=quarantined&limit=200", "/publishers", "/publishers/refused/partner", "/publishers/picked/file",
-		"/publishers/refused/log", "/publishers/refused/partner/seek?to=beginning", "/publishers/refused/partner/seek?to=head", "/instances", "/audit?limit=200", "/about", "/operating"} {
+		"/publishers/refused/log", "/publishers/refused/partner/seek?to=beginning", "/publishers/refused/partner/seek?to=head", "/instances", "/audit?limit=200", "/about", "/docs/operating"} {
 		lists[path] = b.visit(path)
 	}
 	b.shows("campaigns", lists["/campaigns?limit=200"], hostile, sees)

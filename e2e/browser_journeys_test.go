@@ -229,7 +229,7 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 			for _, page := range []string{"/", "/campaigns/table", "/failures"} {
 				b.open(page)
 				b.click(marked("guide"))
-				b.at("/operating")
+				b.at("/docs/operating")
 				b.await("the section that applies is in sight", `location.hash === "#dead-heads-grow" && Math.abs(document.getElementById("dead-heads-grow").getBoundingClientRect().top) < innerHeight / 2`)
 			}
 			b.await("its commands are for this server", telling(".runbook", `curl -fsS "`+s.url+`/api/v1/failures/groups"`))

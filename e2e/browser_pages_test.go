@@ -84,7 +84,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"failures-all": "/failures?status=all", "instances": "/instances",
 		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
-		"audit":   "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"audit":   "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/docs/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	})
 	return pages
 }
@@ -268,7 +268,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/publishers/sales/partner", "/publishers/sales/partner/seek", "/audit", "/operating", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/publishers/sales/partner", "/publishers/sales/partner/seek", "/audit", "/docs/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

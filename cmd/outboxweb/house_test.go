@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/publishing", "internal/tokens", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/publishing", "internal/tokens", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"internal/cputest":    {},
 	"internal/pgtest":     {},

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,8 +16,12 @@ const (
 	tableEnd   = "<!-- flags: end -->\n"
 )
 
-// flagTable is the README's table of the flags of every command and of serve,
-// made from the flags themselves.
+// address is what a help text has that reads as a link, or as one that is not
+// whole; the documents show it as code.
+var address = regexp.MustCompile(`[a-z]+://[^\s,;]*[^\s,;.]`)
+
+// flagTable is the table of the flags of every command and of serve in
+// docs/configuration.md, made from the flags themselves.
 func flagTable() string {
 	var c cli
 	model := newParser(&c, streams{}).Model
@@ -31,7 +36,7 @@ func flagTable() string {
 			if flag.HasDefault {
 				standard = "`" + flag.Default + "`"
 			}
-			b.WriteString("| `--" + flag.Name + "` | `" + flag.Envs[0] + "` | " + standard + " | " + flag.Help + " |\n")
+			b.WriteString("| `--" + flag.Name + "` | `" + flag.Envs[0] + "` | " + standard + " | " + address.ReplaceAllString(flag.Help, "`$0`") + " |\n")
 		}
 		b.WriteString("\n")
 	}
@@ -46,9 +51,9 @@ func flagTable() string {
 
 // With OUTBOXWEB_UPDATE=1 in the environment the test writes the table
 // instead of comparing it.
-func TestREADME_flagTableIsTheFlags(t *testing.T) {
+func TestDocs_flagTableIsTheFlags(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(root, "README.md")
+	name := filepath.Join(root, "docs", "configuration.md")
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -56,25 +61,25 @@ func TestREADME_flagTableIsTheFlags(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	written, after, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {
-		t.Fatalf("README.md has no %q … %q", tableBegin, tableEnd)
+		t.Fatalf("docs/configuration.md has no %q … %q", tableBegin, tableEnd)
 	}
 	want := "\n" + flagTable()
 	if written == want {
 		return
 	}
 	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
-		t.Fatalf("README.md's flag table is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run README writes it")
+		t.Fatalf("the flag table of docs/configuration.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run flagTable writes it")
 	}
 	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The README's table of the three older switches has every combination, with the
+// The table of the three older switches in docs/configuration.md has every combination, with the
 // mode that the command line makes of it.
-func TestREADME_tableOfSwitchesIsTheModes(t *testing.T) {
+func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "configuration.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +102,11 @@ func TestREADME_tableOfSwitchesIsTheModes(t *testing.T) {
 			got = "refused"
 		}
 		if got != cells[3] {
-			t.Errorf("%v comes to %s (%v), and README.md says %s", args, got, err, cells[3])
+			t.Errorf("%v comes to %s (%v), and docs/configuration.md says %s", args, got, err, cells[3])
 		}
 	}
 	if len(combinations) != 8 {
-		t.Errorf("README.md tells of %d combinations of three switches", len(combinations))
+		t.Errorf("docs/configuration.md has %d combinations of three switches", len(combinations))
 	}
 }
 
@@ -114,16 +119,16 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-func TestREADME_namesEveryCommand(t *testing.T) {
+func TestDocs_nameEveryCommand(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var c cli
 	for _, command := range newParser(&c, streams{}).Model.Children {
 		if !strings.Contains(string(text), "| `"+command.Name) {
-			t.Errorf("README.md's table of commands lacks %s", command.Name)
+			t.Errorf("docs/commands.md lacks %s", command.Name)
 		}
 	}
 }

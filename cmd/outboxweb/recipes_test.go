@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// block is a fenced block of the README: below which heading, of which
+// block is a fenced block of docs/access.md: below which heading, of which
 // language, and for which program by the comment in its first line.
 type block struct{ heading, language, file, text string }
 
@@ -32,17 +32,16 @@ func (b block) kind() string {
 
 var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|^```([a-z]+)\n(.*?)^```$")
 
-// recipes are the blocks of the README's section about proxies.
+// recipes are the blocks of docs/access.md's recipes.
 func recipes(t *testing.T) []block {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## Behind a proxy\n")
-	section, _, ended := strings.Cut(section, "\n## ")
-	if !found || !ended {
-		t.Fatal("README.md has no section about proxies")
+	_, section, found := strings.Cut(string(text), "\n## Recipes\n")
+	if !found {
+		t.Fatal("docs/access.md has no recipes")
 	}
 	var all []block
 	heading := ""
@@ -58,8 +57,8 @@ func recipes(t *testing.T) []block {
 	return all
 }
 
-// Each configuration that the README shows is one that its program reads.
-func TestREADME_recipesAreRead(t *testing.T) {
+// Each configuration that docs/access.md shows is one that its program reads.
+func TestDocs_recipesAreRead(t *testing.T) {
 	t.Parallel()
 	read := map[string][]string{} // heading → what was checked
 	for _, b := range recipes(t) {

@@ -39,9 +39,9 @@ func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 	s := newSiteOn(t, pair)
 	const says = "a part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook says how to get out of it, under “A database is damaged”"
 	for _, at := range []string{"/", "/campaigns"} {
-		s.get(at).want(t, 500, says[1:], `href="/operating`)
+		s.get(at).want(t, 500, says[1:], `href="/docs/operating`)
 	}
 	s.get("/api/v1/campaigns").want(t, 500, says)
-	s.get("/operating").want(t, 200, `id="a-database-is-damaged"`, "A database is damaged")
+	s.get("/docs/operating").want(t, 200, `id="a-database-is-damaged"`, "A database is damaged")
 	s.get("/readyz").want(t, 200)
 }

@@ -50,7 +50,8 @@ func pageOf[V any](component func(templates.Page, V) templ.Component, view V) pa
 	}
 }
 
-// plainPage is a page that shows nothing but what is in its frame.
+// plainPage is a page that shows nothing but what is in its frame, and texts of
+// our own.
 func plainPage(component func(templates.Page) templ.Component) pageFunc {
 	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
 }

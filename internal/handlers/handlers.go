@@ -17,7 +17,7 @@
 //	/publishers/{topic}/{publisher}/seek asks where it shall go on, and says what that would do; POST does it
 //	/instances /audit /about
 //	/tokens                             what machines show to be let in, for admins; POST …/{token}/revoke
-//	/operating                          the runbook, which pages lead to
+//	/docs, /docs/{document}             the documentation; /docs/operating is the runbook, which pages lead to
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
 //	/api/v1/…                           the JSON twins, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
@@ -242,7 +242,9 @@ func (s *server) routePages() {
 	s.get("/audit", s.auditPage)
 	s.get("/about", s.aboutPage)
 	s.routeTokens()
-	s.get("/operating", s.operatingPage)
+	s.get("/docs", s.docsPage)
+	s.get("/docs/{document}", s.docPage)
+	s.get("/operating", s.operating)
 	s.routeExports()
 }
 

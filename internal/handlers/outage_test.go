@@ -120,10 +120,12 @@ func (s *site) wantAway(r request, a answer) {
 	s.t.Helper()
 	want := 503
 	switch r.target {
-	case "/healthz", "/metrics", "/operating", "/runs/new", apiPrefix + "/openapi.json":
+	case "/healthz", "/metrics", "/docs", "/runs/new", apiPrefix + "/openapi.json":
 		want = 200
-	case "/static/none":
+	case "/static/none", "/docs/{document}":
 		want = 404
+	case "/operating":
+		want = 308
 	case "/rows/requeue":
 		want = 303
 	case apiPrefix + "/summary":

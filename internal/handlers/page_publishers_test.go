@@ -30,7 +30,7 @@ func (s *site) submitted(path string, form url.Values) answer {
 func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.get("/publishers").want(t, 200, "No publisher was ever configured", "topics:\n", "event_types", `href="/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
+	s.get("/publishers").want(t, 200, "No publisher was ever configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
 	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
 	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
 	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
@@ -52,7 +52,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	if _, err := db.Exec(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line"); err != nil {
 		t.Fatal(err)
 	}
-	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 is held by no running server while events wait.", `href="/operating#a-publisher-does-not-deliver"`,
+	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 is held by no running server while events wait.", `href="/docs/operating#a-publisher-does-not-deliver"`,
 		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
 	order := []int{}
 	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {

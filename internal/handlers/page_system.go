@@ -81,10 +81,6 @@ func (s *server) readAbout(r *http.Request) (about, error) {
 	return a, err
 }
 
-func (s *server) operatingPage(w http.ResponseWriter, r *http.Request) error {
-	return s.render(w, r, http.StatusOK, s.page(r, "When something is wrong", ""), plainPage(templates.OperatingPage))
-}
-
 func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	a, err := s.readAbout(r)
 	if err != nil {

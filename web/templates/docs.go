@@ -31,14 +31,25 @@ const (
 	GuidePublisher Guide = "a-publisher-does-not-deliver"
 )
 
-// Operating is the runbook, at a guide if there is one.
-func (l Links) Operating(g Guide) URL {
-	u := l.at(nil, "operating")
-	if g != "" {
-		u += "#" + URL(url.PathEscape(string(g)))
+// Docs is the list of documents, or a search in them.
+func (l Links) Docs(query string) URL {
+	if query == "" {
+		return l.at(nil, "docs")
+	}
+	return l.at(url.Values{"q": {query}}, "docs")
+}
+
+// Doc is a document, at a heading if there is one.
+func (l Links) Doc(name, anchor string) URL {
+	u := l.at(nil, "docs", name)
+	if anchor != "" {
+		u += "#" + URL(url.PathEscape(anchor))
 	}
 	return u
 }
+
+// Operating is the runbook, at a guide if there is one.
+func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating.Name, string(g)) }
 
 // Path is the address of a page as the runbook writes it, such as
 // /rows?status=dead.
@@ -101,11 +112,19 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 
 // leadsTo is the page that a piece of code in the runbook names: an address
 // in which nothing is left to put in.
-func leadsTo(p Page, s docs.Span) URL {
-	if !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
+func leadsTo(p Page, doc string, s docs.Span) URL {
+	if doc != docs.Operating.Name || !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
 		return ""
 	}
 	return p.Links.Path(s.Text)
+}
+
+// hitTitle names a section that a search found.
+func hitTitle(h docs.Hit) string {
+	if h.Heading == "" {
+		return h.Document.Title
+	}
+	return h.Document.Title + ": " + h.Heading
 }
 
 // commands are those of the runbook, for the server they are read on.

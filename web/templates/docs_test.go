@@ -91,7 +91,7 @@ func TestLinks_pathStaysBelowTheBase(t *testing.T) {
 			t.Errorf("%s is %s, want %s", address, got, want)
 		}
 	}
-	if got, want := l.Operating(GuideLag), URL("/ops/operating#lag-rises"); got != want {
+	if got, want := l.Operating(GuideLag), URL("/ops/docs/operating#lag-rises"); got != want {
 		t.Errorf("the guide is %s, want %s", got, want)
 	}
 }

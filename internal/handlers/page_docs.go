@@ -1,0 +1,42 @@
+package handlers
+
+import (
+	"net/http"
+
+	"github.com/a-h/templ"
+	"github.com/go-chi/chi/v5"
+
+	"outboxweb/docs"
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// docsQuery is the query of the list of documents.
+type docsQuery struct {
+	Query string `json:"q" validate:"maxbytes=200"`
+}
+
+// docsPage lists the documents, or what a search found in them.
+func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
+	var q docsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	show := func(p templates.Page) templ.Component { return templates.DocsPage(p, q.Query, docs.Search(q.Query)) }
+	return s.render(w, r, http.StatusOK, s.page(r, "Documentation", ""), plainPage(show))
+}
+
+func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
+	d := docs.Named(chi.URLParam(r, "document"))
+	if d == nil {
+		return outbox.NotFound("there is no document %q", chi.URLParam(r, "document"))
+	}
+	show := func(p templates.Page) templ.Component { return templates.DocPage(p, *d) }
+	return s.render(w, r, http.StatusOK, s.page(r, d.Title, ""), plainPage(show))
+}
+
+// operating is where the runbook was.
+func (s *server) operating(w http.ResponseWriter, r *http.Request) error {
+	http.Redirect(w, r, string(s.linksOf(r).Operating("")), http.StatusPermanentRedirect)
+	return nil
+}
