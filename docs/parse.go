@@ -215,7 +215,7 @@ func (p *parser) list() error {
 		b.List = append(b.List, spans)
 	}
 	if p.at < len(p.lines) && unknown.MatchString(p.lines[p.at]) {
-		return fmt.Errorf("%q goes on an item; write each on one line", p.lines[p.at])
+		return fmt.Errorf("%q continues an item; write each item on one line", p.lines[p.at])
 	}
 	p.add(b)
 	return nil

@@ -66,7 +66,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 	b.open("/")
 	b.lookUntil("nothing waits", saying(marked("count-pending"), "0"))
 	b.click("[data-pause]")
-	b.await("the button says so", saying("[data-pause]", "Resume"))
+	b.await("the button says so", saying("[data-pause]", "Auto-refresh: off"))
 	asked := func() int { return value[int](b, `performance.getEntriesByType("resource").length`) }
 	before := asked()
 	appendTo(t, s, "", "c-1", seats("", "ben", "cem")[1:])
@@ -82,7 +82,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 	before = asked()
 	appendTo(t, s, "", "c-1", seats("", "", "", "dee")[3:])
 	value[bool](b, `new Promise(done => setTimeout(() => done(true), 5000))`) // the rule is about time: two polls would have been
-	if n := asked(); n > before+1 {                                           // one may have been under way
+	if n := asked(); n > before+1 {                                           // one may have been in progress
 		t.Errorf("a hidden page asked %d times", n-before)
 	}
 	value[bool](b, `(() => { delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); return true })()`)
@@ -105,11 +105,11 @@ func TestBrowser_failures(t *testing.T) {
 			b.lookUntil("the overview lists the error", telling(".causes", "3 dead")+" && "+telling(".causes", "a retry will not help"))
 			b.click(".causes a.error")
 			b.at("/failures")
-			b.await("it is judged", telling(".group", "6 of 6 the same error on one build"))
+			b.await("it is judged", telling(".group", "6 of 6 failed with the same error on one build"))
 			b.click(".group summary")
 			b.typeInto(".group input[name=note]", "waits for Monday's build")
 			b.click(marked("note"))
-			b.await("the note is pinned", telling(".pinned", "waits for Monday's build")+" && "+telling(marked("flash"), "Changed the note"))
+			b.await("the note is pinned", telling(".pinned", "waits for Monday's build")+" && "+telling(marked("flash"), "Note saved"))
 			var groups struct {
 				Items []struct {
 					Dead int

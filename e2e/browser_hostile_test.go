@@ -36,7 +36,7 @@ type found struct {
 	Attributes  []string
 	Handlers    []string // on*, and elements that hold code or a style of their own
 	Addresses   []string // what can be followed, loaded or sent to, as it stands there
-	Turned      []string // where characters that cannot be seen, or that turn the text, stand in it
+	Turned      []string // where characters that invisible characters, or that turn the text, stand in it
 	Loose       []string // where a text in another direction is not kept apart from the sentence it stands in
 }
 
@@ -173,7 +173,7 @@ func (b *besieged) judge(path string) string {
 			b.t.Errorf("%s: leads to %q", at, address)
 		}
 	}
-	for what, where := range map[string][]string{"code or style in": f.Handlers, "characters that cannot be seen in": f.Turned, "no isolation from its sentence in": f.Loose} {
+	for what, where := range map[string][]string{"code or style in": f.Handlers, "characters that invisible characters in": f.Turned, "no isolation from its sentence in": f.Loose} {
 		for _, one := range where {
 			tag, _, _ := strings.Cut(one, ">")
 			if kind := what + number.ReplaceAllString(tag, ""); !b.told[kind] {

@@ -66,7 +66,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
 			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 12`)
 			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
-			b.await("nothing is in trouble or off", telling("#live", "None is blocked or failing")+" && "+telling("#live", "Nothing: every campaign and every projection may run"))
+			b.await("nothing is in trouble or off", telling("#live", "None blocked or failing")+" && "+telling("#live", "Nothing is paused or disabled"))
 			b.agrees()
 			b.sound("the overview when all is well")
 			b.click(".spans a:not([aria-current])")
@@ -114,7 +114,7 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 			b.lookUntil("all is applied", telling("#live", "3 of 3")+" && "+telling("#live", "current"))
 			b.await("both acts are listed", telling("#live", "seats are counted by hand")+" && "+telling("#live", "they are all there"))
 			b.open("/")
-			b.lookUntil("nothing is off any more", telling("#live", "Nothing: every campaign and every projection may run"))
+			b.lookUntil("nothing is off any more", telling("#live", "Nothing is paused or disabled"))
 		})
 	}
 }
@@ -149,7 +149,7 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 
 	b := openTab(t, s)
 	b.open("/")
-	b.lookUntil("the overview says what is wrong", saying(".health .sentence", "1 of 2 campaigns is blocked by a dead head.")+" && "+saying(marked("count-dead"), "1"))
+	b.lookUntil("the overview says what is wrong", saying(".health .sentence", "1 of 2 campaigns is blocked by a permanently failed event.")+" && "+saying(marked("count-dead"), "1"))
 	b.agrees()
 	b.sound("the overview in trouble")
 	b.await("the board says what a requeue releases", telling(marked("campaign-stuck"), "releases 2 rows"))

@@ -104,7 +104,7 @@ func TestBrowser_choosingRowsWorksWithoutJavaScript(t *testing.T) {
 	values := value[[]string](b, `[...document.querySelectorAll("input[name=rows]")].map(b => b.value)`)
 	b.expect("422")
 	b.click(marked("requeue-selected"))
-	b.await("nothing ticked is not everything", telling("main", "No row is ticked"))
+	b.await("nothing ticked is not everything", telling("main", "No row is selected"))
 	b.open("/rows?status=dead")
 	b.click(`input[name=rows][value="` + values[1] + `"]`)
 	b.click(marked("requeue-selected"))

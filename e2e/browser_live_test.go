@@ -78,10 +78,10 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 
 			b.expectRefusal("409")
 			b.click(marked("requeue"))
-			b.await("the refusal is shown", telling(marked("refusal"), "has changed since you looked")+` && document.activeElement.id === "refusal"`)
+			b.await("the refusal is shown", telling(marked("refusal"), "has changed since this page was loaded")+` && document.activeElement.id === "refusal"`)
 			b.await("the page is there still", telling("h1", "Row 2 of c-1"))
 			b.await("what was typed is not lost", telling(marked("refusal"), "You typed: seat freed"))
-			b.await("it says what changed", telling("main", "has changed since you looked: status is pending, not dead, it has 0 failed attempts, not 2"))
+			b.await("it says what changed", telling("main", "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2"))
 			b.await("it says who did it", telling("main", "requeue by local"))
 			b.await("it looks like the other pages", ground+" === "+js(styled))
 			b.sound("a refusal")

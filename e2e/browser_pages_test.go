@@ -205,6 +205,13 @@ type references struct {
 	Text   string
 }
 
+// cites says whether a page of the docs links a standard that the docs name: the
+// only links that lead outside.
+func cites(page, to string) bool {
+	to = strings.TrimSuffix(to, "/")
+	return strings.HasSuffix(page, "/docs/publishers") && (to == "https://cloudevents.io" || to == "https://www.standardwebhooks.com")
+}
+
 const findReferences = `(() => {
 	const absolute = u => new URL(u, document.baseURI).href
 	const all = (selector, name) => [...document.querySelectorAll(selector)].map(e => absolute(e.getAttribute(name)))
@@ -233,7 +240,7 @@ func TestBrowser_basePath(t *testing.T) {
 	b.base = base
 	inside := func(from, to string) {
 		t.Helper()
-		if !strings.HasPrefix(to, s.url+base+"/") {
+		if !strings.HasPrefix(to, s.url+base+"/") && !cites(from, to) {
 			t.Errorf("%s refers to %s", from, to)
 		}
 	}

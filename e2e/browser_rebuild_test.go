@@ -36,7 +36,7 @@ func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 			b.click(marked("run-start"))
 			b.at("/runs/1")
 			b.lookUntil("the bar moves", progressing+" && "+telling(marked("run-status"), "running"))
-			b.sound("a run under way")
+			b.sound("a run in progress")
 			b.typeInto("#cancel-reason", "seen enough")
 			b.clickAway(marked("run-cancel"))
 			b.lookUntil("it is cancelled", telling(marked("run-status"), "cancelled")+` && !document.querySelector(`+js(marked("run-cancel"))+`)`)

@@ -75,5 +75,5 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
 	b.scripts = false // that page needs none
 	b.open(row)
-	b.await("who is not signed in sees nothing", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Not identified"`)
+	b.await("who is not signed in sees nothing", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Sign-in required"`)
 }

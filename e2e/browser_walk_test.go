@@ -171,7 +171,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 			b.click(marked("requeue-confirm"))
 
 			b.at("/operations/1")
-			b.await("the act is confirmed", telling(marked("flash"), "Started operation 1: requeue of 3 dead rows, 3 heads; 6 rows wait behind them"))
+			b.await("the act is confirmed", telling(marked("flash"), "Started operation 1: requeue of 3 dead rows, 3 heads; 6 rows waiting behind them"))
 			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 done of 3 rows"))
 			b.open("/rows")
 			b.lookUntil("no row is left", telling("#live", "everything is applied"))
@@ -221,7 +221,7 @@ func TestBrowser_operatorRepairsAGap(t *testing.T) {
 			b.open("/campaigns/c-1")
 			b.await("two of five are applied", telling("#live", "2 of 5"))
 			b.click(marked("replay"))
-			b.await("the act is confirmed", telling(marked("flash"), "Replayed campaign c-1: 2 events got a row again"))
+			b.await("the act is confirmed", telling(marked("flash"), "Replayed campaign c-1: 2 events enqueued"))
 			b.click(marked("resume"))
 			b.await("it is resumed", telling(marked("flash"), "Resumed campaign c-1"))
 			b.lookUntil("everything is applied", telling("#live", "5 of 5")+" && "+telling("#live", "current"))
@@ -287,5 +287,5 @@ func TestBrowser_firstSteps(t *testing.T) {
 		t.Fatalf("there is no event to append in %q", shown)
 	}
 	s.post(t, http.StatusCreated, found[2]+"?wait=applied&timeout=30s", json.RawMessage(found[1]))
-	b.lookUntil("the overview says that all is well", telling("#live", "None is blocked")+` && !!document.querySelector(".health.h-ok")`)
+	b.lookUntil("the overview says that all is well", telling("#live", "None blocked")+` && !!document.querySelector(".health.h-ok")`)
 }

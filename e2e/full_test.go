@@ -49,7 +49,7 @@ func TestServe_startedOnAFullDiskOpensItsDatabasesOnceThereIsRoom(t *testing.T) 
 	s = launch(t, d, "--listen", strings.TrimPrefix(before, "http://"))
 	eventually(t, patience, "the log says that the disk is full", func() (bool, string) {
 		text := s.stderr.String()
-		return strings.Contains(text, "full disk; it is tried again"), text
+		return strings.Contains(text, "full disk; retrying"), text
 	})
 	answer, err := s.client.Get(before + "/readyz")
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 // must be the ones of a server that nobody disturbed.
 //
 // Leases are short, so that the next server takes over at once what the killed
-// one left. An event that was under way in many kills in a row counts as a
+// one left. An event that was in progress in many kills in a row counts as a
 // suspect; with so many attempts allowed it is never given up.
 func TestKill9(t *testing.T) {
 	t.Parallel()

@@ -115,13 +115,13 @@ func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	}
 	b := openTab(t, s)
 	b.open("/instances")
-	fate := fmt.Sprintf("its %d campaigns become claimable by others in ", silent.Holding.Campaigns)
+	fate := fmt.Sprintf("its %d campaigns become claimable in ", silent.Holding.Campaigns)
 	b.await("the page sums up", telling(".health", "2 instances running, 1 silent: "+fate))
 	row := marked("instance-" + id)
 	b.await("the instance is silent", telling(row+` [data-label="State"]`, "silent"))
 	b.await("it says when others may go on", telling(row, fate)+" && "+telling(row, silent.Holding.ClaimableBy.UTC().Format("15:04:05 UTC")))
 	text := value[string](b, `document.querySelector(`+js(row)+`).innerText`)
-	if !regexp.MustCompile(`Silent for \d+ (s|min); its \d+ campaigns become claimable by others in \d+ min \(`).MatchString(text) {
+	if !regexp.MustCompile(`Silent for \d+ (s|min); its \d+ campaigns become claimable in \d+ min \(`).MatchString(text) {
 		t.Errorf("the page says %q", text)
 	}
 	campaign := silent.Holding.Held[0].CampaignID

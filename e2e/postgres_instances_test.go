@@ -74,7 +74,7 @@ func startCrew(t *testing.T, d databases, flags ...string) *crew {
 	return c
 }
 
-// startBriskCrew starts a crew with short leases. An event that is under way
+// startBriskCrew starts a crew with short leases. An event that is in progress
 // in many kills in a row counts as a suspect; with so many attempts allowed it
 // is never given up.
 func startBriskCrew(t *testing.T) *crew {

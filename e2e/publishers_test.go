@@ -203,7 +203,7 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 			b.lookUntil("the overview is loud about it", telling(marked("publishers"), "The only publisher has failed."))
 			b.click(marked("publishers") + " li a")
 			b.at("/publishers/sales/partner")
-			b.await("the page says why", telling(marked("publisher-why"), "Failed after 3 errors in a row; it is tried again in")+" && "+
+			b.await("the page says why", telling(marked("publisher-why"), "Failed after 3 errors in a row; next attempt in")+" && "+
 				telling(marked("publisher-error"), "502")+" && "+telling(marked("publisher-error"), "<script>alert(1)</script>")+" && "+telling(marked("blame"), "no event is at fault"))
 			b.await("and which event waits", telling(marked("error-event"), "event 1"))
 			b.sound("a publisher that has failed")
@@ -213,7 +213,7 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 			b.typeInto("#pause-reason", "they mend it")
 			b.click(marked("publisher-pause"))
 			b.await("it is paused", telling(marked("flash"), "Paused publisher sales/partner.")+" && "+telling(marked("publisher-why"), "Paused by local"))
-			b.sound("a publisher that is paused")
+			b.sound("a paused or failed publisher")
 			b.open("/publishers")
 			b.lookUntil("the list says so", telling(marked("publisher-sales/partner"), "they mend it")+" && "+saying(marked("lag"), "3"))
 			b.sound("the list of publishers")
@@ -266,11 +266,11 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 			b.await("the field says what is wrong", telling("form "+marked("refusal"), "beyond the head")+` && document.querySelector("#position").value === "99" && document.querySelector("#to-position").checked`)
 			b.sound("a seek that cannot be")
 			b.open("/publishers/sales/partner/seek?to=position&position=1")
-			b.await("the page says what is repeated", telling(marked("seek-preview"), "2 events of its topic are delivered once more")+" && !document.querySelector('#confirm')")
+			b.await("the page says what is repeated", telling(marked("seek-preview"), "2 events of its topic are delivered again")+" && !document.querySelector('#confirm')")
 			b.typeInto("#reason", "they lost two")
 			b.click(marked("seek"))
 			b.at("/publishers/sales/partner")
-			b.await("it goes on there", telling(marked("flash"), "goes on after position 1 instead of 3: 2 events repeated"))
+			b.await("it goes on there", telling(marked("flash"), "continues after position 1 instead of 3: 2 events repeated"))
 			b.lookUntil("they are delivered again", telling("#live", "5 deliveries"))
 
 			b.click(marked("publisher-pause"))
@@ -294,7 +294,7 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 			b.typeInto("#confirm", "skip 2 events")
 			b.click(marked("seek"))
 			b.at("/publishers/sales/partner")
-			b.await("it goes on at the head", telling(marked("flash"), "goes on after position 5 instead of 3: 2 events skipped"))
+			b.await("it goes on at the head", telling(marked("flash"), "continues after position 5 instead of 3: 2 events skipped"))
 			b.click(marked("publisher-resume"))
 			appendTo(t, s, "", "c-2", []event{taken("seat-9", "zoe")})
 			b.lookUntil("the next event is delivered", telling("#live", "6 deliveries"))
@@ -322,12 +322,12 @@ func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
 			b.lookUntil("it has failed", telling(marked("publisher-sales/partner"), "failed")+" && "+saying(marked("lag"), "2"))
 			b.click(marked("publisher-sales/partner") + " th a")
 			b.at("/publishers/sales/partner")
-			b.await("the event is to blame", telling(marked("blame"), "refuses this event")+" && "+telling(marked("error-event"), "event 2")+" && "+telling(marked("error-event"), campaign))
+			b.await("the event is to blame", telling(marked("blame"), "rejects this event")+" && "+telling(marked("error-event"), "event 2")+" && "+telling(marked("error-event"), campaign))
 			b.click(marked("publisher-skip-open"))
 			b.typeInto("#skip-reason", "they have no such seat")
 			b.sound("an event in the way")
 			b.click(marked("publisher-skip"))
-			b.await("it is passed over", telling(marked("flash"), "passes over event 2 (seat.taken) of campaign "+campaign))
+			b.await("it is passed over", telling(marked("flash"), "skips event 2 (seat.taken) of campaign "+campaign))
 			b.lookUntil("the next one is delivered", telling(marked("publisher-why"), "Up to date"))
 			if took := p.took(); took != "1 3" {
 				t.Errorf("the partner took %s, want 1 3", took)
@@ -347,8 +347,8 @@ func (o *onCall) publisher() {
 	o.start()
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.awaitPublisher(`"status":"failed"`)
-	o.before["Try the destination once it is mended"] = func() { p.becomes(refusing("seat-13")) }
-	o.before["One event is refused"] = func() {
+	o.before["Test the destination once it is fixed"] = func() { p.becomes(refusing("seat-13")) }
+	o.before["One event is rejected"] = func() {
 		appendTo(o.t, o.s, "", "table", []event{taken("seat-13", "eve"), taken("seat-14", "zoe")})
 		o.awaitPublisher(`"status":"failed"`)
 		o.env["POS"] = fmt.Sprint(scalar[int64](o.t, o.d.journal(), "select error_position from publisher_progress"))

@@ -217,7 +217,7 @@ func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 		serve: slices.Concat(quickDeath, projections)}
 	away := t.TempDir()
 	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
-		"PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "MENDED": t.TempDir()}
+		"PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "FIXED": t.TempDir()}
 	if err := os.Symlink(binary, filepath.Join(o.bin, "outboxweb")); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func (o *onCall) lag() {
 	awaitCounts(o.t, o.s, "", 1, 1, 0)
 	o.env["SEQ"] = "2"
 	o.last()
-	o.before["Try a failed head at once"] = func() { change(o.t, o.d.projections(), freeSeat, "table", "ana") }
+	o.before["Retry a failed head at once"] = func() { change(o.t, o.d.projections(), freeSeat, "table", "ana") }
 }
 
 func (o *onCall) dead() {
@@ -444,7 +444,7 @@ func (o *onCall) full() {
 		a := do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""))
 		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
 	})
-	o.before["It goes on by itself"] = func() {
+	o.before["It continues by itself"] = func() {
 		if err := os.Remove(ballast); err != nil {
 			o.t.Fatal(err)
 		}
@@ -530,7 +530,7 @@ func (o *onCall) wrong() {
 // not have been.
 func (o *onCall) quarantined() {
 	rewrite(o.t, o.files, clubProjections("", ""))
-	rewrite(o.t, o.env["MENDED"], clubProjections("", countBadge))
+	rewrite(o.t, o.env["FIXED"], clubProjections("", countBadge))
 	o.start()
 	appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana"), badge("ana"), badge("ben")})
 	o.s.awaitSettled(o.t)
@@ -547,7 +547,7 @@ func (o *onCall) pausing() {
 // newFile has a projection that is to become another one.
 func (o *onCall) newFile() {
 	rewrite(o.t, o.files, clubProjections("", countBadge))
-	rewrite(o.t, o.env["MENDED"], clubProjections("", strings.Replace(countBadge, "+ 1", "+ 10", 1)))
+	rewrite(o.t, o.env["FIXED"], clubProjections("", strings.Replace(countBadge, "+ 1", "+ 10", 1)))
 	o.start()
 	appendTo(o.t, o.s, "", "table", []event{badge("ana"), badge("ana"), taken("seat-1", "ana")})
 	o.s.awaitSettled(o.t)

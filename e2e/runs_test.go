@@ -428,7 +428,7 @@ func TestRuns_fiftyAtOnce(t *testing.T) {
 		if diff := cmp.Diff(map[int]int{http.StatusAccepted: 1, http.StatusConflict: clients - 1}, byStatus); diff != "" {
 			t.Errorf("the answers (-want +got):\n%s", diff)
 		}
-		if i := slices.IndexFunc(details, func(text string) bool { return !strings.Contains(text, "run 1 is in the way") }); i >= 0 {
+		if i := slices.IndexFunc(details, func(text string) bool { return !strings.Contains(text, "blocked by run 1") }); i >= 0 {
 			t.Errorf("an answer does not name the run: %s", details[i])
 		}
 		if n := scalar[int64](t, d.journal(), "select count(*) from runs"); n != 1 {

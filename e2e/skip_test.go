@@ -33,7 +33,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			b.open("/rows/poisoned/3")
 			b.await("the skip is not in the way", `!document.querySelector(".skipform").open`)
 			b.click(marked("skip-open"))
-			b.await("it says what it does", telling(".skipform", "never applied, to any projection")+" && "+telling(".skipform", "2 rows that wait behind it are released"))
+			b.await("it says what it does", telling(".skipform", "never applied to any projection")+" && "+telling(".skipform", "2 rows that wait behind it are released"))
 			b.typeInto("#skip-reason", "ana cannot sit twice")
 			b.typeInto("#skip-confirm", "skip it")
 			b.click(marked("skip"))
@@ -52,7 +52,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			b.await("the event is marked in the list", telling("#event-3", "skipped")+" && "+telling("#event-4", "applied"))
 			b.await("the ledger has it, and no way back", telling(marked("skip-3"), "ana cannot sit twice")+` && !document.querySelector(`+js(marked("unskip"))+`)`)
 			b.open("/campaigns/poisoned/events/3")
-			b.await("the event says it", telling(marked("skipped"), "No projection has seen this event"))
+			b.await("the event says it", telling(marked("skipped"), "No projection applied this event"))
 			b.open("/")
 			b.lookUntil("the overview counts it", saying(marked("count-skips"), "1"))
 

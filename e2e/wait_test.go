@@ -100,7 +100,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 		s.post(t, http.StatusCreated, path+"/events?wait=applied&timeout=30s", good)
 		s.post(t, http.StatusOK, path+"/pause", map[string]any{"reason": "inspection"})
 		p := refused(t, do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", good),
-			http.StatusGatewayTimeout, "appended as seq 2", "not yet event 2", "Paused by", "inspection")
+			http.StatusGatewayTimeout, "appended as seq 2", "not yet at event 2", "Paused by", "inspection")
 		if len(p.Appended) != 1 || p.Appended[0].Seq != 2 || p.Appended[0].EventID == "" {
 			t.Errorf("appended is %+v", p.Appended)
 		}
@@ -116,7 +116,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 	t.Run("poisoned", func(t *testing.T) {
 		const path = "/api/v1/campaigns/poisoned"
 		a := do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", map[string]any{"events": []event{good, bad, good}})
-		if p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet event 3"); len(p.Appended) != 3 {
+		if p := refused(t, a, http.StatusGatewayTimeout, "3 events are appended", "not yet at event 3"); len(p.Appended) != 3 {
 			t.Errorf("appended is %+v", p.Appended)
 		}
 		eventually(t, patience, "the second event is dead", func() (bool, string) {
@@ -124,7 +124,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 			return c.State == "blocked", c.Why
 		})
 		a = do(t, s, http.MethodPost, path+"/events?wait=applied&timeout=100ms", good)
-		refused(t, a, http.StatusGatewayTimeout, "appended as seq 4", "not yet event 4", "Event 2 has been dead for", "2 rows wait behind it")
+		refused(t, a, http.StatusGatewayTimeout, "appended as seq 4", "not yet at event 4", "Event 2 has been dead for", "2 rows wait behind it")
 		if n := scalar[int64](t, d.projections(), "select applied_seq from projection_watermarks where campaign_id = 'poisoned'"); n != 1 {
 			t.Errorf("the campaign stands at event %d, want 1", n)
 		}

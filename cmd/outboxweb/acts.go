@@ -11,15 +11,15 @@ type requeueCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
 	Dead        bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
-	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows; ${default_requeue} when not given, with --canary all."`
+	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows. Default ${default_requeue}; with --canary, all."`
 	Only        string `name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
 	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
-	Canary      bool   `help:"With --dead: start an operation, which workers drive: one head of each error group first, then waves of 1, 2, 4, …"`
+	Canary      bool   `help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
-	DryRun      bool   `help:"Change nothing: try the row's event, and those before it that are not applied, on copies of the live rows, and print how they would change."`
-	Next        int64  `placeholder:"N" help:"With --dry-run: try so many events behind it, too."`
-	Confirm     string `placeholder:"PHRASE" help:"The phrase that a requeue wants which requeues or releases more than ${confirm_above} rows, such as 'requeue 43 rows'; asked for at a terminal when it is not given."`
+	DryRun      bool   `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
+	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after it."`
+	Confirm     string `placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."`
 	actionFlags
 }
 
@@ -53,7 +53,7 @@ func (c *requeueCmd) check() error {
 		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign " + c.Campaign + " to stay within one campaign"},
 		{!c.Dead && filtered, "--campaign, --event-type and --fingerprint need --dead"},
 		{!c.Dead && (c.Campaign == "" || c.Seq == ""), "requeue needs CAMPAIGN and SEQ, or --dead"},
-		{c.DryRun && c.Dead, "--dry-run tries one row; it needs CAMPAIGN and SEQ instead of --dead"},
+		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
 		{c.Next != 0 && !c.DryRun, "--next needs --dry-run"},
 		{c.Canary && !c.Dead, "--canary needs --dead"},
 		{c.Wait && !c.Canary, "--wait needs --canary"},
@@ -91,7 +91,7 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Orde
 	if err != nil {
 		return err
 	}
-	return c.print(a, done, "requeued %s, %s of them heads; %s waited behind those",
+	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind those",
 		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"))
 }
 
@@ -173,8 +173,8 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 
 // gapsCmd lists or repairs gaps.
 type gapsCmd struct {
-	Repair bool   `help:"Give every missing event its row back."`
-	Reason string `placeholder:"TEXT" help:"With --repair: why; it is recorded."`
+	Repair bool   `help:"Enqueue every event that has neither been applied nor has a row."`
+	Reason string `placeholder:"TEXT" help:"With --repair: the reason, for the audit log."`
 	jsonFlag
 }
 

@@ -15,24 +15,24 @@ import (
 
 // authFlags say how serve knows who asks.
 type authFlags struct {
-	Auth             string   `default:"none" enum:"none,jwt,proxy-header,token" placeholder:"KIND" help:"How it is known who asks: none, by a proxy's signed assertion (jwt), by a trusted proxy's header (proxy-header), or by the tokens of machines alone (token)."`
-	AuthPreset       string   `placeholder:"PROXY" help:"What is known of a proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
-	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header with the assertion. Not Authorization, which is for tokens."`
-	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, to the letter as assertions name it."`
-	AuthAudience     []string `placeholder:"TEXT" help:"jwt: an audience of which an assertion must name one. Repeatable."`
+	Auth             string   `default:"none" enum:"none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: none, jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header) or token (API tokens only)."`
+	AuthPreset       string   `placeholder:"PROXY" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
+	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header that carries the assertion. Not Authorization, which is for API tokens."`
+	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions."`
+	AuthAudience     []string `placeholder:"TEXT" help:"jwt: an accepted audience. Repeatable."`
 	AuthJWKS         string   `name:"auth-jwks" placeholder:"URL|FILE" help:"jwt: the issuer's public keys, a JSON Web Key Set: an https address or a file."`
-	AuthAlgorithms   []string `placeholder:"NAME" help:"jwt: a signature algorithm that is taken; RS256 and ES256 unless the preset says otherwise. Repeatable."`
-	AuthUserClaim    string   `placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. A path with dots leads into objects."`
+	AuthAlgorithms   []string `placeholder:"NAME" help:"jwt: an accepted signature algorithm; RS256 and ES256 unless the preset says otherwise. Repeatable."`
+	AuthUserClaim    string   `placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. Use dots for nested claims."`
 	AuthGroupsClaim  string   `placeholder:"NAME" help:"jwt: the claim that lists the user's groups; groups unless the preset says otherwise."`
 	AuthUserHeader   string   `placeholder:"NAME" help:"proxy-header: the header that names the user."`
-	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups, with commas."`
+	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups, separated by commas."`
 	AuthSecretHeader string   `placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
-	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with that secret, 16 bytes or more."`
-	Viewer           []string `placeholder:"ENTRY" help:"Who may look: user:NAME, group:NAME, or * for everyone who could be identified. Repeatable."`
-	Operator         []string `placeholder:"ENTRY" help:"Who may also repair. Repeatable."`
-	Admin            []string `placeholder:"ENTRY" help:"Who may also skip events, show what is hidden and handle tokens. Repeatable."`
-	TrustedProxy     []string `placeholder:"CIDR|unix" help:"From where a proxy asks, by the socket's address; unix for whoever reaches the Unix socket. Repeatable."`
-	InsecureNoAuth   bool     `help:"Listen on other than loopback addresses without knowing who asks; only with --read-only."`
+	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file that holds that secret, at least 16 bytes."`
+	Viewer           []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
+	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
+	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and manage API tokens. Repeatable."`
+	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as the socket sees it, or unix for any client of the Unix socket. Repeatable."`
+	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`
 }
 
 func (f *authFlags) kind() auth.Kind {

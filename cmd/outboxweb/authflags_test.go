@@ -142,7 +142,7 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 		if err := s.wait(); err != nil {
 			t.Fatal(err)
 		}
-		if warned := strings.Contains(s.stderr.String(), "everybody whom the proxy lets through is an admin"); warned != c.warns {
+		if warned := strings.Contains(s.stderr.String(), "everyone the proxy lets through is an admin"); warned != c.warns {
 			t.Errorf("%v: warned is %v: %s", c.flags, warned, s.stderr.String())
 		}
 	}
@@ -158,7 +158,7 @@ func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 		says  string
 	}{
 		{[]string{"ops.example", "10.0.0.3:8080", "[fd00::1]:80", "fd00::1", "fqdn.example."}, serveCmd{}, ""},
-		{[]string{"*"}, serveCmd{}, "--host: * would let every web page act here"},
+		{[]string{"*"}, serveCmd{}, "--host: * without authentication"},
 		{[]string{"*"}, serveCmd{ReadOnly: true}, ""},
 		{[]string{"*"}, serveCmd{authFlags: authFlags{Auth: "jwt"}}, ""},
 		{[]string{"*.ops.example"}, serveCmd{}, `--host: "*.ops.example" is not a host name`},

@@ -17,9 +17,9 @@ import (
 // disk, in a directory of its own, or on their server, in schemas of its own.
 // Both are gone afterwards.
 type benchCmd struct {
-	Dir   string   `placeholder:"DIR" help:"Where to make the temporary SQLite files. Default: beside the journal."`
-	Scale float64  `default:"1" placeholder:"X" help:"Multiply every amount by this, such as 0.1 for a quick look."`
-	Only  []string `placeholder:"NAME" help:"Only measurements whose name contains this. Repeatable."`
+	Dir   string   `placeholder:"DIR" help:"The directory for temporary SQLite files. Default: beside the journal."`
+	Scale float64  `default:"1" placeholder:"X" help:"Multiply every size by this, e.g. 0.1 for a quick run."`
+	Only  []string `placeholder:"NAME" help:"Run only benchmarks whose name contains this. Repeatable."`
 	jsonFlag
 }
 
@@ -144,13 +144,13 @@ func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
 	}
 	switch {
 	case onPostgres(a.JournalDB) != onPostgres(projections):
-		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to be measured")
+		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
 	case strings.HasPrefix(a.JournalDB, "sqlite:"):
 		return newSQLiteGround(c.Dir, a.JournalDB)
 	case !onPostgres(a.JournalDB):
 		return nil, usagef("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", a.JournalDB)
 	case c.Dir != "":
-		return nil, usagef("--dir is for SQLite; on PostgreSQL the measurements are made in the databases that the URLs name")
+		return nil, usagef("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
 	}
 	return newPostgresGround(ctx, a.JournalDB, projections)
 }

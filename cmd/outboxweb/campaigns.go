@@ -11,10 +11,10 @@ import (
 
 // campaignsCmd looks at campaigns, stops them and lets them go on.
 type campaignsCmd struct {
-	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they do not move."`
-	Pause  campaignsPauseCmd  `cmd:"" help:"Keep workers off one; events still queue up."`
-	Resume campaignsResumeCmd `cmd:"" help:"Let workers take a paused one again."`
-	Replay campaignsReplayCmd `cmd:"" help:"Give every unapplied event of one its row back, due now."`
+	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing."`
+	Pause  campaignsPauseCmd  `cmd:"" help:"Pause one: no worker applies its events, which keep queueing."`
+	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused one."`
+	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of one again, due now."`
 }
 
 type campaignsListCmd struct {
@@ -96,7 +96,7 @@ func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return c.print(a, done, "replayed campaign %s: %s written, %s of applied events removed", c.Campaign,
+		return c.print(a, done, "replayed campaign %s: %s enqueued, %s of applied events removed", c.Campaign,
 			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // checkCmd tests the invariants.
 type checkCmd struct {
-	Fold bool `default:"true" negatable:"" help:"Fold every campaign from the journal and compare the digest with its live rows."`
+	Fold bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
 	jsonFlag
 }
 
@@ -75,7 +75,7 @@ func printCheck(a *app, r outbox.CheckReport) error {
 		a.printNotCompared(r.NotCompared)
 	}
 	if r.OK {
-		fmt.Fprintln(a.out, "\nnothing wrong found")
+		fmt.Fprintln(a.out, "\nno problems found")
 		return nil
 	}
 	fmt.Fprintf(a.out, "\n%d violations\n", len(r.Violations))
@@ -129,7 +129,7 @@ func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox
 	for _, p := range result.Projections {
 		switch {
 		case p.Error != "":
-			found(p.ErrorSeq, "event %d was applied live, but cannot be folded: %s", p.ErrorSeq, p.Error)
+			found(p.ErrorSeq, "event %d was applied live, but cannot be replayed: %s", p.ErrorSeq, p.Error)
 		case p.Verdict == outbox.VerdictDrift:
 			found(p.Seq, "%s", driftOf(p))
 		}
@@ -140,9 +140,9 @@ func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox
 // driftOf says how the live rows of a projection differ from a fold.
 func driftOf(p outbox.ProjectionResult) string {
 	c := p.Comparison
-	from := "no event explains it"
+	from := "no event explains the difference"
 	if c.FirstSeq > 0 {
-		from = fmt.Sprintf("they part at event %d", c.FirstSeq)
+		from = fmt.Sprintf("they diverge at event %d", c.FirstSeq)
 	}
-	return fmt.Sprintf("projection %s has other rows than a fold of the journal: %d are missing, %d differ, %d are too many; %s", p.Projection, c.Added, c.Changed, c.Removed, from)
+	return fmt.Sprintf("projection %s differs from the journal: %d rows are missing, %d differ, %d are unexpected; %s", p.Projection, c.Added, c.Changed, c.Removed, from)
 }

@@ -24,29 +24,29 @@ type cli struct {
 
 	Serve       serveCmd       `cmd:"" help:"Run the dashboard, the API and the embedded worker."`
 	Append      appendCmd      `cmd:"" help:"Append events from JSON Lines to the journal."`
-	Sample      sampleCmd      `cmd:"" help:"Write a made-up but lifelike journal as JSON Lines."`
+	Sample      sampleCmd      `cmd:"" help:"Write a realistic sample journal as JSON Lines."`
 	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
-	Requeue     requeueCmd     `cmd:"" help:"Set dead rows back to pending: one, or many with --dead."`
-	Retry       retryCmd       `cmd:"" help:"Make a failed head due now."`
-	DeadLetter  deadLetterCmd  `cmd:"" help:"Give up on a failing head: it is dead until it is requeued."`
-	Skip        skipCmd        `cmd:"" help:"Pass over an event that can never be applied: the head of its campaign, failed or dead."`
-	Unskip      unskipCmd      `cmd:"" help:"Take a skip back, as long as no later event has been applied."`
+	Requeue     requeueCmd     `cmd:"" help:"Requeue dead rows: one, or many with --dead."`
+	Retry       retryCmd       `cmd:"" help:"Retry a failed head now."`
+	DeadLetter  deadLetterCmd  `cmd:"" help:"Dead-letter a failing head: it is not retried until it is requeued."`
+	Skip        skipCmd        `cmd:"" help:"Skip an event that can never be applied: the failed or dead head of its campaign."`
+	Unskip      unskipCmd      `cmd:"" help:"Undo a skip, as long as no later event has been applied."`
 	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`
 	Campaigns   campaignsCmd   `cmd:"" help:"List campaigns, pause, resume or replay one."`
-	Failures    failuresCmd    `cmd:"" help:"List what failed and dead rows have in common, and pin notes to it."`
-	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that are neither applied nor have a row."`
+	Failures    failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
+	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Runs        runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
-	Verify      verifyCmd      `cmd:"" help:"Compare the live rows with a fold of the journal; exit 1 on a drift."`
+	Verify      verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
 	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
 	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
-	Publishers  publishersCmd  `cmd:"" help:"List publishers and steer them: pause, resume, reset, seek, skip, test."`
-	Token       tokenCmd       `cmd:"" help:"Make, list and revoke the tokens of machines."`
-	Migrate     migrateCmd     `cmd:"" help:"Bring both databases to this program's version."`
-	Backup      backupCmd      `cmd:"" help:"Copy both databases into a directory while they are in use."`
-	Restore     restoreCmd     `cmd:"" help:"Put a backup into the place of databases that do not exist yet."`
-	Bench       benchCmd       `cmd:"" help:"Measure append and drain on your disk, or on your PostgreSQL server."`
-	Version     versionCmd     `cmd:"" help:"Print the versions of the program, Go and SQLite."`
+	Publishers  publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
+	Token       tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
+	Migrate     migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`
+	Backup      backupCmd      `cmd:"" help:"Back up both databases into a directory, online."`
+	Restore     restoreCmd     `cmd:"" help:"Restore a backup into databases that do not exist yet."`
+	Bench       benchCmd       `cmd:"" help:"Benchmark append and drain on your disk or your PostgreSQL server."`
+	Version     versionCmd     `cmd:"" help:"Print the versions of outboxweb, Go and SQLite."`
 }
 
 // Common holds the flags that every command takes.
@@ -54,14 +54,14 @@ type Common struct {
 	JournalDB       string            `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
 	ProjectionsDB   string            `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with the topics to publish."`
-	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"How to log on stderr: text or json."`
-	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"What to log: debug, info, warn or error, and what is worse. Requests are info; probes, embedded files and pages that refresh themselves are debug."`
-	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Let serve and append create no databases, and serve migrate none; other commands never do."`
-	AuditOnly       []string          `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is journalled but never applied. Repeatable."`
-	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"The largest payload an event may carry, in bytes."`
-	ReasonFrom      int64             `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Ask for a reason for acts that release this many rows or more: 1 for every act, 0 for none."`
-	Mode            modeFlag          `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What an append does: outbox_apply_only, inline_apply_only or shadow_only."`
+	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with topics and publishers."`
+	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
+	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
+	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
+	AuditOnly       []string          `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is stored in the journal but never applied. Repeatable."`
+	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
+	ReasonFrom      int64             `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
+	Mode            modeFlag          `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
 	OutboxEnabled   *bool             `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
 	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`
 	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
@@ -139,7 +139,7 @@ func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
 func newParser(c *cli, std streams) *kong.Kong {
 	parser, err := kong.New(c,
 		kong.Name("outboxweb"),
-		kong.Description("Projections that follow a journal, and the console to watch and repair them."),
+		kong.Description("Keeps read models in step with an event journal, and gives operators a console."),
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
@@ -181,7 +181,7 @@ func usageSentence(err error) string {
 		return quotedName.ReplaceAllString(rest, "$1") + " is missing" + see
 	}
 	text = noNumber.ReplaceAllString(text, "must be a whole number, not $1")
-	return likeAFlag.ReplaceAllString(text, `write a value that begins with - behind =, such as ="$1"`)
+	return likeAFlag.ReplaceAllString(text, `write a value that begins with - after =, such as ="$1"`)
 }
 
 // app is what a command's Run works with.

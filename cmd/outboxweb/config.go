@@ -82,7 +82,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, nil, usagef("--config: %s line %d: the file must hold keys with values, such as mode: outbox_apply_only", name, root.Line)
+		return nil, nil, usagef("--config: %s line %d: expected keys with values, such as mode: outbox_apply_only", name, root.Line)
 	}
 	values = map[*kong.Flag]any{}
 	for pair := range slices.Chunk(root.Content, 2) {
@@ -94,7 +94,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 			topics = node
 			continue
 		case twice || key.Value == topicsKey:
-			return nil, nil, usagef("--config: %s line %d: key %q is there twice", name, key.Line, key.Value)
+			return nil, nil, usagef("--config: %s line %d: key %q appears twice", name, key.Line, key.Value)
 		case !known:
 			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
 		}
@@ -118,7 +118,7 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 		items := make([]any, 0, len(node.Content)) // which kong takes as they are, commas and all
 		for _, item := range node.Content {
 			if item.ShortTag() != "!!str" {
-				return nil, errors.New("must be a list of texts")
+				return nil, errors.New("must be a list of strings")
 			}
 			items = append(items, item.Value)
 		}
@@ -177,16 +177,16 @@ func kindOf(flag *kong.Flag) string {
 	case flag.IsBool():
 		return "true or false"
 	case flag.IsSlice():
-		return "a list of texts"
+		return "a list of strings"
 	case isDuration(flag):
 		return "a duration such as 2s"
 	case isSpan(flag):
-		return "a span of time such as 36h or 365d"
+		return "a duration such as 36h or 365d"
 	case isWhole(flag):
 		return "a whole number"
 	case flag.Target.CanFloat():
 		return "a number"
 	default:
-		return "a text"
+		return "a string"
 	}
 }

@@ -46,7 +46,7 @@ func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
 	}
 	for _, text := range []string{"365", "1.5", "true", "many", "-1d", "[365d]"} {
 		_, err := parseServe(t, "keep_audit: "+text+"\n")
-		if err == nil || !strings.Contains(err.Error(), "line 1: keep_audit must be a span of time such as 36h or 365d") {
+		if err == nil || !strings.Contains(err.Error(), "line 1: keep_audit must be a duration such as 36h or 365d") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -86,7 +86,7 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 	if err := one.Run(t.Context(), d.app); err != nil {
 		t.Error(err)
 	}
-	d.asked("this act releases 1200 rows; to confirm it, type: release 1200 rows")
+	d.asked("this action releases 1200 rows; to confirm it, type: release 1200 rows")
 	dead()
 	many.Confirm = "requeue 1 rows"
 	if err := many.Run(t.Context(), d.app); err != nil {

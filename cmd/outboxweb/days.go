@@ -22,7 +22,7 @@ func (d *daysFlag) UnmarshalText(text []byte) error {
 	case wrong && bytes.HasSuffix(text, []byte("d")):
 		return fmt.Errorf("%q is not a number of days up to %d, such as 365d", text, mostDays)
 	case wrong:
-		return fmt.Errorf("%q is not a span of time, such as 36h or 365d", text)
+		return fmt.Errorf("%q is not a duration, such as 36h or 365d", text)
 	}
 	*d = daysFlag(span)
 	return nil

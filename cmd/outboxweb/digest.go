@@ -17,7 +17,7 @@ import (
 type digestCmd struct {
 	Campaign   string `required:"" placeholder:"C" help:"The campaign."`
 	Projection string `placeholder:"P" help:"Only this projection."`
-	Until      *int64 `placeholder:"N" help:"Fold the journal up to seq N instead of reading the live rows; 0 is before the first event."`
+	Until      *int64 `placeholder:"N" help:"Replay the journal up to seq N instead of reading the live rows; 0 is before the first event."`
 	jsonFlag
 }
 
@@ -136,7 +136,7 @@ func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string
 			return d, nil
 		}
 	}
-	return digests{}, fmt.Errorf("campaign %q advances too fast to be digested; pause it or try again", id)
+	return digests{}, fmt.Errorf("campaign %q is advancing too fast to compute a digest; pause it or try again", id)
 }
 
 // read reads the digests of the live rows from one snapshot.

@@ -61,7 +61,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	if c.JSON {
 		err = a.printJSON(t)
 	} else {
-		fmt.Fprintf(a.out, "%s tried: %s would stay as before, %s would change, %s cannot be folded\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), outbox.Number(t.Changed), outbox.Number(t.Failed))
+		fmt.Fprintf(a.out, "%s replayed: %s would not change, %s would change, %s cannot be replayed\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), outbox.Number(t.Changed), outbox.Number(t.Failed))
 	}
 	if err == nil && t.Changed+t.Failed > 0 {
 		return errFound
@@ -136,7 +136,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 	}
 	for _, p := range r.Projections {
 		if p.Error != "" {
-			fmt.Fprintf(t.app.out, "%s: event %d cannot be folded: %s\n", p.Projection, p.ErrorSeq, p.Error)
+			fmt.Fprintf(t.app.out, "%s: event %d cannot be replayed: %s\n", p.Projection, p.ErrorSeq, p.Error)
 			continue
 		}
 		t.app.printComparison(p)
@@ -160,13 +160,13 @@ func (a *app) printDryRun(d outbox.DryRun) {
 // printComparison prints how the rows of a projection differ, and the samples.
 func (a *app) printComparison(p outbox.ProjectionResult) {
 	if p.Comparison == nil || !p.Comparison.Differs() {
-		fmt.Fprintf(a.out, "%s: no row differs\n", p.Projection)
+		fmt.Fprintf(a.out, "%s: no differences\n", p.Projection)
 		return
 	}
 	c := p.Comparison
 	from := ""
 	if c.FirstSeq > 0 {
-		from = fmt.Sprintf("; live rows and fold part at event %d", c.FirstSeq)
+		from = fmt.Sprintf("; first divergence at event %d", c.FirstSeq)
 	}
 	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
 	for _, row := range c.Samples {

@@ -9,9 +9,9 @@ import (
 
 // failuresCmd looks at the errors that rows have in common.
 type failuresCmd struct {
-	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by what went wrong."`
-	Projections failuresProjectionsCmd `cmd:"" help:"List the events that projections could not follow, newest first."`
-	Note        failuresNoteCmd        `cmd:"" help:"Pin a note to the rows that failed alike; an empty one takes it away."`
+	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by error."`
+	Projections failuresProjectionsCmd `cmd:"" help:"List events that quarantined projections, newest first."`
+	Note        failuresNoteCmd        `cmd:"" help:"Annotate rows with the same error; an empty note removes it."`
 }
 
 type failuresListCmd struct{ jsonFlag }
@@ -50,7 +50,7 @@ func (a *app) printGroups(groups []outbox.JudgedGroup) error {
 }
 
 type failuresNoteCmd struct {
-	Fingerprint string `arg:"" help:"What the errors have in common."`
+	Fingerprint string `arg:"" help:"The fingerprint of the error."`
 	Note        string `arg:"" help:"The note."`
 	actionFlags
 }
@@ -62,9 +62,9 @@ func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		did := "pinned the note"
+		did := "note saved"
 		if note == nil {
-			did = "took the note away"
+			did = "note removed"
 		}
 		return c.print(a, map[string]any{"fingerprint": c.Fingerprint, "note": note}, "%s", did)
 	})

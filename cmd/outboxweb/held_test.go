@@ -128,8 +128,8 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("verify", "the live rows of 2 campaigns match the journal")
 	d.append("c-1", 3)
 	const left = "not compared: events 3 to 5 of campaign c-1 in projection names, paused"
-	d.says("check", "nothing wrong found", left)
-	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not compared in full", left)
+	d.says("check", "no problems found", left)
+	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
 	d.says("report", "projections names is paused for 1 campaign")
 	if _, err := d.st.runs.ResumeProjection(t.Context(), order("fixed"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	}
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", behind)
-	d.says("report", "projections names is behind in 1 campaign, and no run catches it up")
+	d.says("report", "projections names is behind in 1 campaign, and no run is catching it up")
 }
 
 func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
@@ -163,7 +163,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	if err != nil || run.Verdict != "" || run.Counts.NotCompared != 1 {
 		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
 	}
-	d.says("verify", "1 was not compared in full")
+	d.says("verify", "1 was not fully compared")
 }
 
 func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {

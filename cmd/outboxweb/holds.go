@@ -11,8 +11,8 @@ import (
 
 // projectionsStatusCmd tells what the database knows of the projections.
 type projectionsStatusCmd struct {
-	Name  string `arg:"" optional:"" help:"One of them, with the campaigns that it does not follow."`
-	State string `placeholder:"S" help:"With NAME: only campaigns in which it is quarantined, paused or behind."`
+	Name  string `arg:"" optional:"" help:"Show this one, with the campaigns where it is not live."`
+	State string `placeholder:"S" help:"With NAME: only campaigns where it is quarantined, paused or behind."`
 	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
 	jsonFlag
 }
@@ -124,7 +124,7 @@ func (c *projectionHold) change(ctx context.Context, a *app, past string,
 			fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
 		}
 		if h.BlockedByRun > 0 {
-			fmt.Fprintf(a.out, "the replay starts when run %d has ended\n", h.BlockedByRun)
+			fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)
 		}
 		return nil
 	})
@@ -146,7 +146,7 @@ func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Status     string `placeholder:"S" help:"Only those that are open or resolved."`
+	Status     string `placeholder:"S" help:"Only open or resolved ones."`
 	Campaign   string `placeholder:"C" help:"Only those of this campaign."`
 	Projection string `placeholder:"P" help:"Only those of this projection."`
 	listFlags

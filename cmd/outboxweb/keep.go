@@ -12,9 +12,9 @@ const keepEvery = time.Hour
 func (c *serveCmd) checkKept() error {
 	switch tooShort := func(d daysFlag) bool { return d != 0 && time.Duration(d) < 24*time.Hour }; {
 	case tooShort(c.KeepAudit):
-		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records for good")
+		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records forever")
 	case tooShort(c.KeepHistory):
-		return usagef("--keep-history must be 24h or more, or 0 to keep the history of events for good")
+		return usagef("--keep-history must be 24h or more, or 0 to keep the history of events forever")
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (k keeper) delete(ctx context.Context, what string, keep time.Duration, pru
 	for more := keep > 0; more && ctx.Err() == nil; {
 		var err error
 		if more, err = prune(ctx, before); err != nil && ctx.Err() == nil {
-			k.log.Warn("what is no longer kept could not be deleted; it is tried again", "what", what, "error", err)
+			k.log.Warn("expired records could not be deleted; retrying", "what", what, "error", err)
 			return
 		}
 	}

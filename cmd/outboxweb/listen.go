@@ -26,10 +26,10 @@ import (
 // Listening holds the flags of serve that say where it listens and what it
 // takes from those who ask there.
 type Listening struct {
-	Listen  string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Where to listen: HOST:PORT, of which port 0 takes a free one; unix:PATH; or systemd for the socket that it passes on."`
-	TLSCert string  `name:"tls-cert" placeholder:"FILE" help:"The certificate and its chain, in PEM, for HTTPS. Read again when the file changes."`
-	TLSKey  string  `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM."`
-	ActRate float64 `default:"50" placeholder:"N" help:"Acts per second that one identity may do, with bursts of twice as many; 0 for no limit."`
+	Listen  string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Listen address: HOST:PORT (port 0 picks a free one), unix:PATH, or systemd for socket activation."`
+	TLSCert string  `name:"tls-cert" placeholder:"FILE" help:"TLS certificate and chain, in PEM. Reloaded when the file changes."`
+	TLSKey  string  `name:"tls-key" placeholder:"FILE" help:"Private key of --tls-cert, in PEM."`
+	ActRate float64 `default:"50" placeholder:"N" help:"Actions per second allowed per identity, with bursts of twice as many; 0 for no limit."`
 }
 
 const (
@@ -44,9 +44,9 @@ const mostActRate = 1e6
 func (c *serveCmd) checkListening() error {
 	switch {
 	case c.InsecureNoAuth && c.kind() != auth.KindNone:
-		return usagef("--insecure-no-auth contradicts --auth %s, which asks who it is", c.Auth)
+		return usagef("--insecure-no-auth contradicts --auth %s", c.Auth)
 	case c.InsecureNoAuth && !c.ReadOnly:
-		return usagef("--insecure-no-auth is only allowed together with --read-only, since nobody would know who acts")
+		return usagef("--insecure-no-auth requires --read-only, because actions could not be attributed to anyone")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return usagef("--tls-cert and --tls-key go together; one of them is missing")
 	case math.IsNaN(c.ActRate) || c.ActRate < 0 || c.ActRate > mostActRate:
@@ -93,17 +93,17 @@ func (c *serveCmd) checkPlace(addr net.Addr) error {
 	if err == nil && (auth.IsLoopback(host) || c.InsecureNoAuth || c.kind() != auth.KindNone) {
 		return nil
 	}
-	return usagef("--listen: %s is not a loopback address, and nobody would know who asks; say with --auth how that is known, or use 127.0.0.1, or --read-only with --insecure-no-auth", addr)
+	return usagef("--listen: %s is not a loopback address, and users are not authenticated; set --auth, listen on 127.0.0.1, or use --read-only with --insecure-no-auth", addr)
 }
 
 func (c *serveCmd) checkSocket(path string) error {
 	switch {
 	case path == "" || path[0] == '@' || path[0] == 0:
-		return usagef("--listen: a socket without a path has no file mode, so that it is open to everybody on this machine; give it a path, such as unix:/run/outboxweb/http.sock")
+		return usagef("--listen: a socket without a path has no file permissions and is open to every user of this machine; give it a path, such as unix:/run/outboxweb/http.sock")
 	case c.Listen == systemd && c.believes() && openToOthers(path):
-		return usagef("--listen: everybody on this machine may write to the socket %s that systemd passes on, and whoever can is let in or believed; say SocketMode=0660 in the socket unit, with the proxy's group as SocketGroup=", path)
+		return usagef("--listen: every user of this machine may connect to the systemd socket %s, and its clients are trusted; set SocketMode=0660 in the socket unit, with the proxy's group as SocketGroup=", path)
 	case c.TLSCert != "":
-		return usagef("--tls-cert: a Unix socket does not leave this machine and takes no TLS; leave --tls-cert and --tls-key out, or listen on HOST:PORT")
+		return usagef("--tls-cert: a Unix socket does not use TLS; remove --tls-cert and --tls-key, or listen on HOST:PORT")
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (c *serveCmd) checkHosts() error {
 			return asUsage("--host", err)
 		}
 		if name == handlers.AnyHost && c.kind() == auth.KindNone && !c.ReadOnly {
-			return usagef("--host: * would let every web page act here whose name is made to lead to this server (DNS rebinding), as nobody is asked who it is; name the hosts, or use --auth or --read-only")
+			return usagef("--host: * without authentication exposes this server to DNS rebinding: any web page could act here; name the hosts, or use --auth or --read-only")
 		}
 	}
 	return nil
@@ -257,15 +257,15 @@ func removeStale(path string) error {
 	case err != nil:
 		return outbox.Cause(err)
 	case info.Mode().Type() != os.ModeSocket:
-		return errors.New("there is a file that is no socket; move it away, or listen elsewhere")
+		return errors.New("there is a file that is not a socket; move it, or listen elsewhere")
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {
 	case err == nil:
 		conn.Close()
-		return errors.New("another process listens there; stop it, or listen elsewhere")
+		return errors.New("another process is listening there; stop it, or listen elsewhere")
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("whether another process listens there cannot be told: %w", outbox.Cause(err))
+		return fmt.Errorf("cannot tell whether another process is listening there: %w", outbox.Cause(err))
 	}
 	return os.Remove(path)
 }
@@ -328,17 +328,17 @@ func passedOn() (net.Listener, error) {
 	}()
 	switch len(files) {
 	case 0:
-		return nil, usagef("--listen: systemd has passed no socket on (LISTEN_FDS); let a socket unit start this process, as docs/outboxweb.socket does")
+		return nil, usagef("--listen: systemd passed no socket (LISTEN_FDS); start this process from a socket unit such as docs/outboxweb.socket")
 	case 1:
 	default:
-		return nil, usagef("--listen: systemd has passed %d sockets on, and only one is listened on; leave one ListenStream= in the socket unit", len(files))
+		return nil, usagef("--listen: systemd passed %d sockets, and only one is supported; leave one ListenStream= in the socket unit", len(files))
 	}
 	if !isListening(files[0]) {
-		return nil, usagef("--listen: what systemd has passed on is no listening stream socket; the socket unit needs ListenStream= and Accept=no")
+		return nil, usagef("--listen: systemd passed something other than a listening stream socket; the socket unit needs ListenStream= and Accept=no")
 	}
 	listener, err := net.FileListener(files[0])
 	if err != nil {
-		return nil, usagef("--listen: the socket that systemd has passed on cannot be used: %v", outbox.Cause(err))
+		return nil, usagef("--listen: the socket from systemd cannot be used: %v", outbox.Cause(err))
 	}
 	return listener, nil
 }

@@ -71,7 +71,7 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	}
 	wantAnswer(t, through(socket), "http://localhost/")
 	out, errs, code := runIn(t, t.TempDir(), "serve", "--listen", "unix:"+socket)
-	if want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process listens there; stop it, or listen elsewhere\n"; code != exitFailed || errs != want || out != "" {
+	if want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process is listening there; stop it, or listen elsewhere\n"; code != exitFailed || errs != want || out != "" {
 		t.Errorf("a second server: exit %d, stdout %q, stderr %q", code, out, errs)
 	}
 	wantAnswer(t, through(socket), "http://localhost/healthz")
@@ -156,7 +156,7 @@ func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for place, want := range map[string]string{
-		file:                                  "there is a file that is no socket",
+		file:                                  "a file that is not a socket",
 		filepath.Join(dir, "no", "http.sock"): "no such file or directory",
 		filepath.Join(dir, strings.Repeat("x", 120)): "bytes long, and the system's limit is 107",
 	} {
@@ -320,13 +320,13 @@ func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 		files []*os.File
 		want  string
 	}{
-		"nothing":     {nil, "systemd has passed no socket on (LISTEN_FDS)"},
-		"two":         {[]*os.File{one, two}, "systemd has passed 2 sockets on"},
-		"udp":         {[]*os.File{fileOf(t, udp)}, "no listening stream socket"},
-		"datagrams":   {[]*os.File{fileOf(t, datagrams)}, "no listening stream socket"},
-		"connected":   {[]*os.File{fileOf(t, connected.(*net.TCPConn))}, "no listening stream socket"},
-		"file":        {[]*os.File{regular}, "no listening stream socket"},
-		"abstract":    {[]*os.File{fileOf(t, abstract)}, "a socket without a path has no file mode"},
+		"nothing":     {nil, "systemd passed no socket (LISTEN_FDS)"},
+		"two":         {[]*os.File{one, two}, "systemd passed 2 sockets"},
+		"udp":         {[]*os.File{fileOf(t, udp)}, "something other than a listening stream socket"},
+		"datagrams":   {[]*os.File{fileOf(t, datagrams)}, "something other than a listening stream socket"},
+		"connected":   {[]*os.File{fileOf(t, connected.(*net.TCPConn))}, "something other than a listening stream socket"},
+		"file":        {[]*os.File{regular}, "something other than a listening stream socket"},
+		"abstract":    {[]*os.File{fileOf(t, abstract)}, "a socket without a path has no file permissions"},
 		"every place": {[]*os.File{fileOf(t, world)}, world.Addr().String() + " is not a loopback address"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	cmd.Dir, cmd.ExtraFiles = t.TempDir(), []*os.File{fileOf(t, tcpSocket(t, "127.0.0.1"))}
 	cmd.Env = append(os.Environ(), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDS=1")
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "passed no socket on") {
+	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "passed no socket") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -2,7 +2,7 @@
 // console from which operators watch and repair it.
 //
 // This package alone reads the command line and the environment. Exit codes:
-// 0 done, 1 failed or a check found something, 2 wrong usage or configuration.
+// 0 done, 1 failed or a check found problems, 2 wrong usage or configuration.
 package main
 
 import (
@@ -43,12 +43,12 @@ func revision() string {
 
 const (
 	exitDone   = 0
-	exitFailed = 1 // it failed, or a check found something
+	exitFailed = 1 // it failed, or a check found problems
 	exitUsage  = 2 // wrong usage or configuration
 )
 
 // errFound ends a command whose output already says what is wrong.
-var errFound = errors.New("found something")
+var errFound = errors.New("problems found")
 
 func main() { os.Exit(runMain()) }
 

@@ -15,7 +15,7 @@ import (
 
 // migrateCmd brings both databases to this program's version.
 type migrateCmd struct {
-	DryRun bool `help:"List the steps that would be applied, and change nothing."`
+	DryRun bool `help:"List the migrations that would be applied, and change nothing."`
 	jsonFlag
 }
 
@@ -29,7 +29,7 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 		return a.printJSON(map[string]any{"migrations": steps})
 	}
 	if len(steps) == 0 {
-		_, err := fmt.Fprintln(a.out, "up to date: both databases have this program's version")
+		_, err := fmt.Fprintln(a.out, "up to date: both databases are at this program's version")
 		return err
 	}
 	return printTable(a.out, "DATABASE\tVERSION\tNAME\tAPPLIED", steps, func(m sqldb.Migration) []any {
@@ -56,16 +56,16 @@ func (c *migrateCmd) steps(ctx context.Context, a *app) ([]sqldb.Migration, erro
 
 // backupCmd copies both databases while they are in use.
 type backupCmd struct {
-	Dir string `arg:"" help:"The directory to write; it must be empty or absent."`
+	Dir string `arg:"" help:"The directory to write; it must be empty or not exist."`
 }
 
 // Run writes the backup.
 func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	switch c.Dir {
 	case "":
-		return usagef("DIR: the name of the directory to write is empty")
+		return usagef("DIR: the directory name is empty")
 	case "-":
-		return usagef("DIR: a backup is a directory with a file for each database and cannot be written to stdout; name a directory, or ./- for one of that name")
+		return usagef("DIR: a backup is a directory and cannot be written to stdout; name a directory, or ./- for one with that name")
 	}
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "both databases are in %s; outboxweb restore %s puts them back\n", c.Dir, c.Dir)
+	fmt.Fprintf(a.out, "both databases are backed up in %s; restore them with: outboxweb restore %s\n", c.Dir, c.Dir)
 	return nil
 }
 

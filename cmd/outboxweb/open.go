@@ -144,7 +144,7 @@ func installProjections(ctx context.Context, st *store.Store, set *projection.Se
 		}
 	}
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return outbox.Setup("%s; where the file is sound, the tables were made by another version of it", refusal.Detail)
+		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it", refusal.Detail)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 	if err != nil {
 		return err
 	}
-	if err := a.warnWithoutWorker(ctx, st, "operation %d waits until one does: start outboxweb serve", op.ID); err != nil {
+	if err := a.warnWithoutWorker(ctx, st, "operation %d is queued until one does: start outboxweb serve", op.ID); err != nil {
 		return err
 	}
 	if c.Wait {
@@ -77,7 +77,7 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	t.Flush()
 	for i, r := range d.NewFailures {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nnew failures that are not part of it:")
+			fmt.Fprintln(a.out, "\nnew failures outside this operation:")
 		}
 		t.row(r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
 	}
@@ -87,14 +87,14 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 // operationsCmd looks at requeues of many rows and ends them.
 type operationsCmd struct {
 	List        operationsListCmd        `cmd:"" help:"List operations, newest first."`
-	Show        operationsShowCmd        `cmd:"" help:"Show one; exit 1 when it stopped or was cancelled."`
-	Cancel      operationsCancelCmd      `cmd:"" help:"End one: rows it has not touched stay dead."`
-	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Note that you have seen how one ended."`
+	Show        operationsShowCmd        `cmd:"" help:"Show one; exit 1 if it stopped or was cancelled."`
+	Cancel      operationsCancelCmd      `cmd:"" help:"Cancel one: rows it has not attempted stay dead."`
+	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Acknowledge the outcome of one."`
 }
 
 type operationsListCmd struct {
 	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
-	Open   bool   `help:"Only those that nobody has acknowledged."`
+	Open   bool   `help:"Only unacknowledged ones."`
 	listFlags
 }
 
@@ -129,7 +129,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 
 type operationsShowCmd struct {
 	ID   int64 `arg:"" help:"Its number."`
-	Wait bool  `help:"Follow it to its end."`
+	Wait bool  `help:"Follow it until it ends."`
 	jsonFlag
 }
 
@@ -159,13 +159,13 @@ func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return c.print(a, op, "cancelled operation %d: %s left as before, %s under way", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
+		return c.print(a, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
 	})
 }
 
 type operationsAcknowledgeCmd struct {
 	ID     int64  `arg:"" help:"Its number."`
-	Reason string `placeholder:"TEXT" help:"What follows from it; it is recorded."`
+	Reason string `placeholder:"TEXT" help:"Your conclusion, for the audit log."`
 	jsonFlag
 }
 

@@ -8,8 +8,8 @@ import (
 
 // originFlags say where browsers find the pages, and who may frame them.
 type originFlags struct {
-	PublicOrigin   string   `placeholder:"ORIGIN" help:"Where a proxy offers the dashboard to browsers, such as https://ops.example. Its pages may ask for changes, its host may be asked for, and curl lines name it."`
-	FrameAncestors []string `placeholder:"ORIGIN" help:"An origin whose pages may show the dashboard in a frame: scheme://host, with a port or without, or 'self' in single quotes. Repeatable; by default nobody may."`
+	PublicOrigin   string   `placeholder:"ORIGIN" help:"The origin at which browsers reach the dashboard, such as https://ops.example. Its pages may make changes, its host is allowed, and curl commands use it."`
+	FrameAncestors []string `placeholder:"ORIGIN" help:"An origin that may embed the dashboard in a frame: scheme://host[:port], or 'self' in single quotes. Repeatable; none by default."`
 }
 
 // check judges the origins and writes them as browsers do.

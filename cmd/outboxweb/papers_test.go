@@ -15,10 +15,10 @@ import (
 var (
 	paperLink  = regexp.MustCompile(`!?\[[^\]]*\]\(([^)\s]+)\)`)
 	paperCode  = regexp.MustCompile("`([^`\n]+)`")
-	paperFence = regexp.MustCompile("(?ms)^```.*?^```$")
+	paperFence = regexp.MustCompile("(?ms)^`{3}.*?^`{3}$")
 	paperHead  = regexp.MustCompile(`(?m)^#{1,4} (.+)$`)
 	inHouse    = regexp.MustCompile(`^(?:cmd|internal|web|docs|e2e|lint|tools)(?:/[\w.-]+)+$`)
-	makeTarget = regexp.MustCompile("\\bmake ([a-z][a-z-]*)")
+	makeTarget = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )
 

@@ -11,18 +11,18 @@ import (
 
 // jsonFlag is of the commands that can print a document.
 type jsonFlag struct {
-	JSON bool `name:"json" help:"Print one JSON document."`
+	JSON bool `name:"json" help:"Print JSON."`
 }
 
 // actionFlags are of the commands that change something.
 type actionFlags struct {
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
+	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
 	jsonFlag
 }
 
 // listFlags are of the commands that list a page of something.
 type listFlags struct {
-	Limit int `default:"${default_page}" placeholder:"N" help:"At most this many, up to ${max_page}."`
+	Limit int `default:"${default_page}" placeholder:"N" help:"Maximum number to list, up to ${max_page}."`
 	jsonFlag
 }
 

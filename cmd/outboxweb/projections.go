@@ -14,9 +14,9 @@ import (
 type projectionsCmd struct {
 	List   projectionsListCmd   `cmd:"" help:"List the loaded projections."`
 	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
-	Status projectionsStatusCmd `cmd:"" help:"Tell which campaigns they do not follow, and why."`
-	Pause  projectionsPauseCmd  `cmd:"" help:"Stop one, for a campaign or for all; the others go on."`
-	Resume projectionsResumeCmd `cmd:"" help:"Let a paused one go on."`
+	Status projectionsStatusCmd `cmd:"" help:"Show the campaigns where projections are not live, and why."`
+	Pause  projectionsPauseCmd  `cmd:"" help:"Pause one, for a campaign or for all; the others keep going."`
+	Resume projectionsResumeCmd `cmd:"" help:"Resume a paused one."`
 }
 
 // projectionsListCmd lists what --projections loads.
@@ -90,7 +90,7 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintf(a.out, "%s: max-attempts %d\n", p.Name, p.MaxAttempts)
 		}
 	}
-	sum := "nothing wrong"
+	sum := "no problems found"
 	if len(warnings) > 0 {
 		sum = fmt.Sprintf("%d warnings", len(warnings))
 	}

@@ -12,14 +12,14 @@ import (
 // publishersCmd looks at publishers and steers them.
 type publishersCmd struct {
 	List    publishersListCmd    `cmd:"" help:"List publishers and how far behind each is."`
-	Show    publishersShowCmd    `cmd:"" help:"Show one, with its last error and the last acts on it."`
-	History publishersHistoryCmd `cmd:"" help:"Show how one stood and went over the last hour or day."`
-	Pause   publishersPauseCmd   `cmd:"" help:"Stop one until it is resumed."`
-	Resume  publishersResumeCmd  `cmd:"" help:"Let one that is paused or has failed go on at once, with no errors counted."`
-	Reset   publishersResetCmd   `cmd:"" help:"Forget the errors of one; a pause stays."`
-	Seek    publishersSeekCmd    `cmd:"" help:"Let one go on elsewhere in the journal, repeating or skipping events."`
-	Skip    publishersSkipCmd    `cmd:"" help:"Pass over the event that one cannot deliver."`
-	Test    publishersTestCmd    `cmd:"" help:"Send a made-up event to the destination of one; exit 1 when it is not delivered."`
+	Show    publishersShowCmd    `cmd:"" help:"Show one, with its last error and recent activity."`
+	History publishersHistoryCmd `cmd:"" help:"Show the history of one over the last hour or day."`
+	Pause   publishersPauseCmd   `cmd:"" help:"Pause one."`
+	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed one at once, with its errors cleared."`
+	Reset   publishersResetCmd   `cmd:"" help:"Clear the errors of one; a pause stays."`
+	Seek    publishersSeekCmd    `cmd:"" help:"Move the position of one (reset its offset), repeating or skipping events."`
+	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that one cannot deliver."`
+	Test    publishersTestCmd    `cmd:"" help:"Send a test event to the destination of one; exit 1 if it is not delivered."`
 }
 
 // pairArg names a publisher as TOPIC/PUBLISHER.
@@ -95,7 +95,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
 	}
 	for i, act := range acts {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nthe last acts on it")
+			fmt.Fprintln(a.out, "\nrecent activity")
 		}
 		did := string(act.Action)
 		if act.Outcome == outbox.ActRefused {
@@ -118,14 +118,14 @@ func publisherLines(p outbox.Publisher) [][2]string {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
 	}
 	if p.ErrorCount > 0 {
-		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last one blames the %s", p.ErrorCount, p.ErrorKind)})
+		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last one caused by the %s", p.ErrorCount, p.ErrorKind)})
 	}
 	if e := p.ErrorEvent; e != nil {
-		lines = append(lines, [2]string{"in the way", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
+		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
 	}
 	switch {
 	case p.Stopped:
-		lines = append(lines, [2]string{"next try", "not before it is resumed or reset: the destination said that it is gone"})
+		lines = append(lines, [2]string{"next try", "after a resume or reset: the destination reported that it is gone"})
 	case p.RetryAt != nil:
 		lines = append(lines, [2]string{"next try", stamp(*p.RetryAt)})
 	}
@@ -150,7 +150,7 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 			return a.printJSON(outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
 		}
 		if len(points) == 0 {
-			fmt.Fprintln(a.out, "no samples; a server takes one each minute while something changes")
+			fmt.Fprintln(a.out, "no samples yet; a server takes one a minute while something changes")
 			return nil
 		}
 		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", points, func(p outbox.PublisherPoint) []any {
@@ -200,13 +200,13 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 
 type publishersSkipCmd struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  int64   `arg:"" help:"The position of the event in its way, as show tells it."`
-	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A skip needs one."`
-	Confirm   string  `placeholder:"PHRASE" help:"The words 'skip anyway', where the last error blames the destination; asked for at a terminal when they are not given."`
+	Position  int64   `arg:"" help:"The position of the blocking event, as reported by show."`
+	Reason    string  `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
+	Confirm   string  `placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."`
 	jsonFlag
 }
 
-// Run passes over the event in the way.
+// Run skips the blocking event.
 func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
@@ -217,20 +217,20 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return err
 			}
-			return c.print(a, p, "publisher %s passes over the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
+			return c.print(a, p, "publisher %s skips the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
 		})
 	})
 }
 
 type publishersSeekCmd struct {
 	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  *int64  `placeholder:"N" help:"Go on with the first event after this position."`
-	Time      string  `placeholder:"T" help:"Go on with the first event recorded at or after this time: RFC 3339, or a date."`
-	Head      bool    `help:"Go on with the next event that is appended."`
-	Beginning bool    `help:"Go on with the first event of the journal."`
-	DryRun    bool    `help:"Change nothing, and print what the seek would repeat or skip."`
-	Reason    string  `placeholder:"TEXT" help:"Why; it is recorded. A seek that skips events needs one."`
-	Confirm   string  `placeholder:"PHRASE" help:"The phrase that a seek wants which skips events, such as 'skip 43 events'; asked for at a terminal when it is not given."`
+	Position  *int64  `placeholder:"N" help:"Continue with the first event after this position."`
+	Time      string  `placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."`
+	Head      bool    `help:"Continue with the next event appended."`
+	Beginning bool    `help:"Continue with the first event of the journal."`
+	DryRun    bool    `help:"Change nothing; print what the seek would repeat or skip."`
+	Reason    string  `placeholder:"TEXT" help:"The reason, for the audit log. Required if the seek skips events."`
+	Confirm   string  `placeholder:"PHRASE" help:"Confirms a seek that skips events, e.g. 'skip 43 events'. Prompted for at a terminal if not given."`
 	jsonFlag
 }
 
@@ -264,14 +264,14 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return err
 			}
-			return c.printSeek(a, seek, "would go on")
+			return c.printSeek(a, seek, "would continue")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
 			seek, err := st.publishing.Seek(ctx, o, c.Publisher.PairName, target, nil)
 			if err != nil {
 				return err
 			}
-			return c.printSeek(a, seek, "goes on")
+			return c.printSeek(a, seek, "continues")
 		})
 	})
 }
@@ -287,7 +287,7 @@ func (c *publishersSeekCmd) printSeek(a *app, seek outbox.Seek, does string) err
 
 type publishersTestCmd struct{ publisherAct }
 
-// Run sends a made-up event and records what came of it.
+// Run sends a made-up event and records the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		name, o := c.Publisher.PairName, order(c.Reason)
@@ -313,6 +313,6 @@ func (c *publishersTestCmd) printTest(a *app, d outbox.TestDelivery) error {
 	if d.OK {
 		return c.print(a, d, "delivered event %s to publisher %s in %.3f s", d.ID, d.PairName, d.Seconds)
 	}
-	err := c.print(a, d, "publisher %s did not take event %s after %.3f s: %s", d.PairName, d.ID, d.Seconds, d.Error)
+	err := c.print(a, d, "publisher %s did not accept event %s after %.3f s: %s", d.PairName, d.ID, d.Seconds, d.Error)
 	return cmp.Or(err, errFound)
 }

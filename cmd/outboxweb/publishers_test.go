@@ -87,7 +87,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.said("PUBLISHER STATUS POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
 	d.does("show", "scenes/archive")
 	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
-		"errors in a row 10, the last one blames the destination", "in the way event 3 (scene.b) of campaign c-1, at position 4", "no space left")
+		"errors in a row 10, the last one caused by the destination", "blocked by event 3 (scene.b) of campaign c-1, at position 4", "no space left")
 	d.does("show", "scenes/archive", "--json")
 	var p outbox.Publisher
 	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.PairName != archive.PairName || p.ErrorEvent == nil {
@@ -103,7 +103,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
 	d.does("history", "scenes/archive", "--json")
 	d.said(`"span": "hour"`, `"lag_events": 2`)
-	d.fails("names no pair", "show", "scenes")
+	d.fails("is not a publisher", "show", "scenes")
 	d.fails("there is no publisher scenes/x", "show", "scenes/x")
 }
 
@@ -112,14 +112,14 @@ func TestPublishers_areSteered(t *testing.T) {
 	d := newDesk(t).withPublisher()
 	d.does("pause", "scenes/archive", "--reason", "a fire")
 	d.said("paused publisher scenes/archive: it is paused at position 3 of 5, lag: 2 events")
-	d.fails("is paused already", "pause", "scenes/archive")
+	d.fails("is already paused", "pause", "scenes/archive")
 	d.does("reset", "scenes/archive", "--json")
 	d.said(`"status": "paused"`, `"error_count": 0`)
 	d.does("resume", "scenes/archive")
 	d.said("resumed publisher scenes/archive: it is active")
 	d.fails("nothing to resume", "resume", "scenes/archive")
 	d.does("show", "scenes/archive")
-	d.said("the last acts on it", "publisher_pause a fire")
+	d.said("recent activity", "publisher_pause a fire")
 }
 
 func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
 	d.fails("position 4 is", "skip", "scenes/archive", "5", "--reason", "x")
 	d.fails("skip anyway", "skip", "scenes/archive", "4", "--reason", "x")
 	d.does("skip", "scenes/archive", "4", "--reason", "x", "--confirm", "skip anyway")
-	d.said("publisher scenes/archive passes over the event at position 4; it is active, lag: 1 event")
+	d.said("publisher scenes/archive skips the event at position 4; it is active, lag: 1 event")
 }
 
 func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
@@ -141,11 +141,11 @@ func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
 	d.fails("--time", "seek", "scenes/archive", "--time", "soon")
 	d.fails("beyond the head", "seek", "scenes/archive", "--position", "6")
 	d.does("seek", "scenes/archive", "--head", "--dry-run")
-	d.said("publisher scenes/archive would go on after position 5 instead of 3: 0 events repeated, 2 skipped")
-	d.fails("needs a reason", "seek", "scenes/archive", "--head")
+	d.said("publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
+	d.fails("a reason is required", "seek", "scenes/archive", "--head")
 	d.fails(`--confirm "skip 2 events"`, "seek", "scenes/archive", "--head", "--reason", "old")
 	d.does("seek", "scenes/archive", "--head", "--reason", "old", "--confirm", "skip 2 events")
-	d.said("goes on after position 5 instead of 3")
+	d.said("continues after position 5 instead of 3")
 	d.does("seek", "scenes/archive", "--position", "0", "--json")
 	d.said(`"from": 5`, `"repeats": 3`, `"capped": false`)
 }
@@ -159,7 +159,7 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 	if err := d.run("test", "scenes/archive"); !errors.Is(err, errFound) {
 		t.Errorf("a test event that is not taken ends the command with %v", err)
 	}
-	d.said("did not take event test-", "missing")
+	d.said("did not accept event test-", "missing")
 	if err := os.Mkdir(filepath.Dir(place), 0o700); err != nil {
 		t.Fatal(err)
 	}

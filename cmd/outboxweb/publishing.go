@@ -57,7 +57,7 @@ func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Pair)
 	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
 		pair, found := pairNamed(pairs, name)
 		if !found {
-			return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
+			return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
 		}
 		return testPublisher(ctx, st, pair, a.publishOptions(), c.EventSource)
 	}

@@ -9,9 +9,9 @@ import (
 
 // redactFlags are the flags of serve that say what is hidden.
 type redactFlags struct {
-	RedactKey    []string `placeholder:"NAME" sep:"none" help:"A further name under which secrets stand, in words such as card number; it counts in any case and spelling. Repeatable."`
-	RedactValue  []string `placeholder:"REGEXP" sep:"none" help:"A regular expression (RE2) of further secrets. Repeatable."`
-	HidePayloads bool     `help:"Show no payloads, metadata, tags and row values at all; an admin can reveal those of one event."`
+	RedactKey    []string `placeholder:"NAME" sep:"none" help:"An additional key whose values are secrets, in words such as card number; matched in any case and spelling. Repeatable."`
+	RedactValue  []string `placeholder:"REGEXP" sep:"none" help:"An additional regular expression (RE2) that matches secrets. Repeatable."`
+	HidePayloads bool     `help:"Hide all payloads, metadata, tags and row values; an admin can reveal one event at a time."`
 }
 
 // redactor makes what hides secrets; a pattern that is none is a mistake in the

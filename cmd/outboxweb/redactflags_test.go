@@ -10,9 +10,9 @@ import (
 func TestServe_refusesPatternsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--redact-value=(":  "--redact-value: \"(\" is no regular expression",
-		"--redact-value=a*": "--redact-value: \"a*\" matches the empty text",
-		"--redact-key=--":   "--redact-key: \"--\" is no name",
+		"--redact-value=(":  "--redact-value: \"(\" is not a regular expression",
+		"--redact-value=a*": "--redact-value: \"a*\" matches the empty string",
+		"--redact-key=--":   "--redact-key: \"--\" is not a key name",
 	} {
 		_, stderr, code := here(t.Context(), "serve", args)
 		if code != exitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {

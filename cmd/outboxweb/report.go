@@ -127,9 +127,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 func heldLines(held []outbox.HeldProjection) []string {
 	switch {
 	case held == nil:
-		return []string{"what is paused, quarantined or behind cannot be read"}
+		return []string{"paused, quarantined and behind: cannot be read"}
 	case len(held) == 0:
-		return []string{"none is paused, quarantined or behind"}
+		return []string{"none paused, quarantined or behind"}
 	}
 	var lines []string
 	for _, h := range held {

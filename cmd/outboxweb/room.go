@@ -32,7 +32,7 @@ func (a *app) openOnceThereIsRoom(ctx context.Context, o store.Options, listener
 	defer pause.Stop()
 	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBothWith(ctx, o) {
 		if time.Since(said) >= roomRemind {
-			a.logger().Error("the databases cannot be opened on a full disk; it is tried again every second", "error", err)
+			a.logger().Error("the databases cannot be opened on a full disk; retrying every second", "error", err)
 			said = time.Now()
 		}
 		select {

@@ -19,19 +19,19 @@ import (
 
 // runsCmd starts replays, verifies and rebuilds, and looks at them.
 type runsCmd struct {
-	Start  runsStartCmd  `cmd:"" help:"Start a replay, a verify or a rebuild."`
+	Start  runsStartCmd  `cmd:"" help:"Start a replay, verify or rebuild."`
 	List   runsListCmd   `cmd:"" help:"List runs, newest first."`
-	Show   runsShowCmd   `cmd:"" help:"Show one, with what did not match and the end of its log."`
-	Cancel runsCancelCmd `cmd:"" help:"End one: what it has done stays, everything else is as it was."`
-	Resume runsResumeCmd `cmd:"" help:"Let one that was interrupted, or failed, go on where it stopped."`
+	Show   runsShowCmd   `cmd:"" help:"Show one, with its differences and the end of its log."`
+	Cancel runsCancelCmd `cmd:"" help:"Cancel one: finished campaigns stay done, the others are unchanged."`
+	Resume runsResumeCmd `cmd:"" help:"Resume an interrupted or failed one where it stopped."`
 }
 
 // runScope are the flags that say what a run is over.
 type runScope struct {
-	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign of the scope. Repeatable."`
+	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
 	All        bool     `help:"All campaigns."`
-	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection of the scope. Repeatable; all when not given."`
-	Until      *int64   `placeholder:"SEQ" help:"Of a verify over one campaign: fold no further than this event."`
+	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."`
+	Until      *int64   `placeholder:"SEQ" help:"For a verify of one campaign: replay up to this event."`
 	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
 }
 
@@ -47,7 +47,7 @@ func (s *runScope) order(kind outbox.RunKind) outbox.RunOrder {
 func (s *runScope) check() error {
 	switch {
 	case s.All && len(s.Campaign) > 0:
-		return usagef("--all is every campaign; give it or --campaign, not both")
+		return usagef("--all means every campaign; give it or --campaign, not both")
 	case s.Until != nil && *s.Until < 1:
 		return usagef("--until must be 1 or more")
 	case s.Rate < 0:
@@ -59,9 +59,9 @@ func (s *runScope) check() error {
 type runsStartCmd struct {
 	Kind string `arg:"" help:"replay, verify or rebuild."`
 	runScope
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
-	DryRun bool   `help:"Of a rebuild: start no run, print what it would change. With --projections naming other files, what those would."`
+	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
+	Wait   bool   `help:"Follow it until it ends; exit 1 unless it completes, or if a verify finds drift."`
+	DryRun bool   `help:"For a rebuild: start no run, print what would change. With other files in --projections: what those would change."`
 	jsonFlag
 }
 
@@ -98,7 +98,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	return a.printQueued(ctx, st, run, c.jsonFlag)
 }
 
-// printEnd follows a run to its end and prints what came of it.
+// printEnd follows a run to its end and prints the outcome.
 func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id int64, as jsonFlag) error {
 	run, err := a.followRun(ctx, st, set, id)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id 
 
 // printQueued says that a run waits for a worker.
 func (a *app) printQueued(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
-	if err := a.warnWithoutWorker(ctx, st, "run %d waits until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
+	if err := a.warnWithoutWorker(ctx, st, "run %d is queued until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
 	}
 	return as.print(a, run, "run %d is %s: %s of %s\nfollow it with: outboxweb runs show %d", run.ID, run.Status, run.Kind, run.Scope(), run.ID)
@@ -172,7 +172,7 @@ func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan 
 		return !run.Status.Active(), run.Events.Done, run.Events.Total, err
 	})
 	if err != nil && run.Status.Active() && ctx.Err() != nil {
-		fmt.Fprintf(a.err, "run %d has not ended; see what becomes of it with: outboxweb runs show %d\n", id, id)
+		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)
 	}
 	return run, err
 }
@@ -187,7 +187,7 @@ const (
 // runDetail is a run with what a person asks next.
 type runDetail struct {
 	outbox.Run
-	Results []outbox.RunResult `json:"results"` // those that drifted, failed or were not compared in full
+	Results []outbox.RunResult `json:"results"` // those that drifted, failed or were not fully compared
 	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
 }
 
@@ -384,7 +384,7 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 		}
 		becomes := "cancelled"
 		if run.Status == outbox.RunCancelling {
-			becomes = "cancelling: it ends as soon as its worker has noticed"
+			becomes = "cancelling: it ends as soon as its worker notices"
 		}
 		return c.print(a, run, "run %d is %s", run.ID, becomes)
 	})
@@ -392,8 +392,8 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 
 type runsResumeCmd struct {
 	ID     int64  `arg:"" help:"Its number."`
-	Reason string `placeholder:"TEXT" help:"Why; it is recorded."`
-	Wait   bool   `help:"Follow it to its end; exit 1 unless it is completed, and when a verify finds a drift."`
+	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
+	Wait   bool   `help:"Follow it until it ends; exit 1 unless it completes, or if a verify finds drift."`
 	jsonFlag
 }
 
@@ -470,12 +470,12 @@ func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) erro
 	case run.Verdict == outbox.VerdictDrift:
 		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, and nothing differs; %s not compared in full: %s folded\n", outbox.Number(run.Counts.Matched),
+		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal; %s not fully compared: %s replayed\n", outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
-		fmt.Fprintf(a.out, "campaign %s was folded up to event %d; its live rows are of another event and were not compared: outboxweb runs show %d has the digests\n", run.CampaignID, run.Seq, run.ID)
+		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:
-		fmt.Fprintf(a.out, "the live rows of %s match the journal: %s folded\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+		fmt.Fprintf(a.out, "the live rows of %s match the journal: %s replayed\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
 	}
 	d, err := readRun(ctx, st, run)
 	if err != nil {

@@ -37,29 +37,29 @@ const shutdownLimit = 15 * time.Second
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
 	Listening
-	Host         []string      `placeholder:"NAME" help:"A further host name under which browsers may ask, or * for every name; needs --auth or --read-only. Repeatable."`
-	BasePath     string        `default:"/" placeholder:"PATH" help:"The path under which a proxy offers the dashboard."`
-	ReadOnly     bool          `help:"Refuse every append and act over HTTP."`
-	Sample       bool          `help:"Give an empty journal a made-up one with a few poisoned campaigns."`
+	Host         []string      `placeholder:"NAME" help:"An additional allowed host name, or * for any, which needs --auth or --read-only. Repeatable."`
+	BasePath     string        `default:"/" placeholder:"PATH" help:"The path prefix at which the dashboard is served."`
+	ReadOnly     bool          `help:"Refuse every append and action over HTTP."`
+	Sample       bool          `help:"Fill an empty journal with a sample that has a few failing campaigns."`
 	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
-	Campaigns    []string      `placeholder:"PATTERN" help:"Apply the events of these campaigns only: ids, or beginnings of ids with * behind them. Others wait for another instance. Runs, operations and publishers are not limited. Repeatable."`
-	Publish      bool          `default:"true" negatable:"" help:"Deliver events to the publishers of the configuration file."`
-	EventSource  string        `placeholder:"URI" help:"What receivers see as the source of events; by default a URN made of the journal's id."`
-	PollInterval time.Duration `default:"2s" help:"How often the worker looks for due rows when nothing wakes it."`
-	BatchSize    int           `default:"1000" placeholder:"N" help:"Rows a wave."`
-	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" help:"Payloads that a wave, and what is read ahead of it, may hold in memory; one larger event is worked on by itself."`
-	Lease        time.Duration `default:"30s" help:"How long a worker's right to a campaign lasts without renewal."`
-	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) works on at a time."`
-	RunRate      int64         `placeholder:"N" help:"Events per second that all runs of this process fold at the most; 0 for no limit. While events are applied, runs rest most of the time anyway."`
-	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, going round all of them; 0 for never."`
-	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"The most events that one append over HTTP may have; it may have twice as many tags in all."`
-	Concurrency  int           `default:"2" placeholder:"N" help:"Waves at a time: while one is applied, others are claimed and settled. More than 2 gain something on PostgreSQL only."`
-	EventTimeout time.Duration `default:"10s" help:"How long one event may take to apply."`
-	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failures after which a row is dead; a projection may say otherwise with -- max-attempts."`
-	RetryBase    time.Duration `default:"1s" help:"The wait after the first failure; it doubles with each."`
-	RetryMax     time.Duration `default:"5m" help:"The longest wait between attempts."`
-	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, and with them the idempotency keys of their acts, once they are so old, such as 8760h or 365d; 0 keeps them for good. At least 24h."`
-	KeepHistory  daysFlag      `default:"90d" placeholder:"DURATION" help:"Delete when and by whom events were applied, and the failed attempts of those that were, once that is so long ago, such as 2160h or 90d; 0 keeps it for good. At least 24h."`
+	Campaigns    []string      `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
+	Publish      bool          `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
+	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
+	PollInterval time.Duration `default:"2s" help:"How often the worker polls for due rows."`
+	BatchSize    int           `default:"1000" placeholder:"N" help:"Maximum rows per wave."`
+	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
+	Lease        time.Duration `default:"30s" help:"How long a campaign's lease lasts without renewal."`
+	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
+	RunRate      int64         `placeholder:"N" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
+	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
+	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
+	Concurrency  int           `default:"2" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps on PostgreSQL only."`
+	EventTimeout time.Duration `default:"10s" help:"Maximum time to apply one event."`
+	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
+	RetryBase    time.Duration `default:"1s" help:"The delay after the first failure; it doubles with each."`
+	RetryMax     time.Duration `default:"5m" help:"The maximum delay between attempts."`
+	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, with the idempotency keys of their actions, older than this, such as 8760h or 365d; 0 keeps them forever. At least 24h."`
+	KeepHistory  daysFlag      `default:"90d" placeholder:"DURATION" help:"Delete the history of applied events (when, by whom, failed attempts) older than this, such as 2160h or 90d; 0 keeps it forever. At least 24h."`
 
 	originFlags
 	authFlags
@@ -146,7 +146,7 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 		for {
 			select {
 			case <-hangups:
-				log.Warn("SIGHUP is ignored: restart the server to read its configuration again")
+				log.Warn("SIGHUP is ignored: restart the server to reload its configuration")
 			case <-stopping:
 				return
 			}
@@ -280,10 +280,10 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 		return nil, err
 	}
 	if c.letsProxiesAct() {
-		log.Warn("nobody is asked who it is, so that everybody whom the proxy lets through is an admin; say with --auth how that is known, or use --read-only")
+		log.Warn("users are not authenticated, so everyone the proxy lets through is an admin; set --auth, or use --read-only")
 	}
 	if slices.Contains(c.Host, handlers.AnyHost) {
-		log.Warn("--host * answers for every host name, so that a web page whose name is made to lead here (DNS rebinding) can read what its visitor may; name the hosts where you can")
+		log.Warn("--host * answers for any host name, which exposes this server to DNS rebinding: a web page could read what its visitor may; name the hosts where possible")
 	}
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
@@ -358,7 +358,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	grace, cut := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cut()
 	if err := s.http.Shutdown(grace); err != nil {
-		s.log.Warn("some requests did not end in time and are cut off", "limit", shutdownLimit, "error", err)
+		s.log.Warn("some requests did not finish in time and were cut off", "limit", shutdownLimit, "error", err)
 		s.http.Close()
 	}
 	running.Wait()
@@ -410,7 +410,7 @@ func (s *server) fillWithSample(ctx context.Context) error {
 	}
 	for id := range campaigns {
 		if err := s.worker.ApplyInline(ctx, id); err != nil {
-			s.log.Warn("a campaign of the sample journal could not be applied to its end", "campaign", id, "error", err)
+			s.log.Warn("a campaign of the sample journal could not be fully applied", "campaign", id, "error", err)
 		}
 	}
 	return nil

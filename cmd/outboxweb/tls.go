@@ -82,7 +82,7 @@ func (c *certificate) current() *tls.Certificate {
 	c.seen = files
 	pair, err := c.read()
 	if err != nil {
-		c.log.Error("the certificate has changed and cannot be used; the one before stays in use", "err", err)
+		c.log.Error("the certificate has changed and cannot be used; the previous one stays in use", "err", err)
 		return c.pair
 	}
 	c.log.Info("the certificate has changed and is in use", "file", c.cert, "until", pair.Leaf.NotAfter)

@@ -169,7 +169,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 			t.Fatalf("serial %d while key and certificate do not fit", got)
 		}
 	}
-	if n := log.count("the one before stays in use"); n != 1 {
+	if n := log.count("the previous one stays in use"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	pair.put(pair.key, key)
@@ -187,7 +187,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 			t.Errorf("serial %d without a key", got)
 		}
 	}
-	if n := log.count("the one before stays in use"); n != 2 || log.count(pair.key) != 2 {
+	if n := log.count("the previous one stays in use"); n != 2 || log.count(pair.key) != 2 {
 		t.Errorf("logged %d times in all: %s", n, &log.text)
 	}
 }
@@ -207,7 +207,7 @@ func TestTLS_refusesFilesThatCannotBeUsed(t *testing.T) {
 		{"--tls-cert: cannot read " + missing + ": no such file or directory", []string{"--tls-cert", missing, "--tls-key", pair.key}},
 		{"--tls-key: cannot read " + missing + ": no such file or directory", []string{"--tls-cert", pair.cert, "--tls-key", missing}},
 		{"--tls-cert " + pair.cert + " and --tls-key " + other.key + " are not a certificate and its key", []string{"--tls-cert", pair.cert, "--tls-key", other.key}},
-		{"--tls-cert: a Unix socket does not leave this machine", []string{"--tls-cert", pair.cert, "--tls-key", pair.key, "--listen", "unix:" + filepath.Join(shortDir(t), "s")}},
+		{"--tls-cert: a Unix socket does not use TLS", []string{"--tls-cert", pair.cert, "--tls-key", pair.key, "--listen", "unix:" + filepath.Join(shortDir(t), "s")}},
 	} {
 		dir := t.TempDir()
 		if _, errs, code := runIn(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...); code != exitUsage || !strings.Contains(errs, c.want) {

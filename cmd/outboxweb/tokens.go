@@ -11,9 +11,9 @@ import (
 
 // tokenCmd makes and takes back the tokens of machines.
 type tokenCmd struct {
-	Create tokenCreateCmd `cmd:"" help:"Make a token and print it; it is shown this once."`
+	Create tokenCreateCmd `cmd:"" help:"Create a token and print it; it is shown only once."`
 	List   tokenListCmd   `cmd:"" help:"List tokens, the valid ones first."`
-	Revoke tokenRevokeCmd `cmd:"" help:"Make a token worthless at once."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token at once."`
 }
 
 // days is a time.Duration that may also be written in days.
@@ -23,7 +23,7 @@ type days time.Duration
 func (d *days) UnmarshalText(text []byte) error {
 	span, err := parseSpan(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no duration; write it like 90d or 720h", text)
+		return fmt.Errorf("%q is not a duration; write it like 90d or 720h", text)
 	}
 	*d = days(span)
 	return nil
@@ -31,11 +31,11 @@ func (d *days) UnmarshalText(text []byte) error {
 
 // tokenCreateCmd makes a token.
 type tokenCreateCmd struct {
-	Role    string `required:"" placeholder:"ROLE" help:"What its bearer may do: ${roles}."`
-	Expires days   `default:"90d" placeholder:"DURATION" help:"For how long it is valid, such as 90d or 720h; two years at the most."`
-	Note    string `placeholder:"TEXT" help:"What it is for; audit records show it."`
-	Reason  string `placeholder:"TEXT" help:"Why; it is recorded."`
-	JSON    bool   `name:"json" help:"Print one JSON document: the token beside what is known of it."`
+	Role    string `required:"" placeholder:"ROLE" help:"Its role: ${roles}."`
+	Expires days   `default:"90d" placeholder:"DURATION" help:"How long it is valid, such as 90d or 720h; at most two years."`
+	Note    string `placeholder:"TEXT" help:"What it is for; shown in audit records."`
+	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log."`
+	JSON    bool   `name:"json" help:"Print JSON: the token and its details."`
 }
 
 // Run makes the token.
@@ -53,7 +53,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "token %d, with the role %s, is valid until %s; it is shown this once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
+		fmt.Fprintf(a.err, "token %d, with the role %s, is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
 		if c.JSON {
 			return a.printJSON(struct {
 				Text string `json:"token"`
@@ -89,7 +89,7 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 
 // tokenRevokeCmd takes a token back.
 type tokenRevokeCmd struct {
-	ID int64 `arg:"" help:"The token's number, as token list shows it."`
+	ID int64 `arg:"" help:"The token's number, from token list."`
 	actionFlags
 }
 

@@ -176,7 +176,7 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 	case KindProxyHeader:
 		return g.byHeader(r)
 	case KindToken:
-		return outbox.Identity{}, deny(whyAbsent, "this server takes tokens only; send one as Authorization: Bearer %s…", tokenPrefix)
+		return outbox.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send one as Authorization: Bearer %s…", tokenPrefix)
 	}
 	return outbox.Local(), nil
 }

@@ -123,10 +123,10 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	g, told := gate(t, Config{})
 	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
 	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
-	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer nonsense"), whyMalformed, "not one of this server's")
-	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer\tnonsense"), whyMalformed, "not one of this server's")
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer nonsense"), whyMalformed, "not issued by this server")
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer\tnonsense"), whyMalformed, "not issued by this server")
 	text, _ := NewToken()
-	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer "+text), whyUnknown, "takes no tokens")
+	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer "+text), whyUnknown, "accepts no API tokens")
 }
 
 func TestIdentify_byToken(t *testing.T) {
@@ -148,28 +148,28 @@ func TestIdentify_byToken(t *testing.T) {
 		{"Bearer " + late, whyExpired, "token 4 expired on 2026-11-21"},
 		{"Bearer " + gone, whyRevoked, "token 5 was revoked on 2026-11-21"},
 		{"Bearer " + unknown, whyUnknown, "no such token"},
-		{"Bearer", whyMalformed, "not one of this server's"},
-		{"Bearer ", whyMalformed, "not one"},
-		{"Bearer  " + good, whyMalformed, "not one"},
-		{"Bearer " + good + " ", whyMalformed, "not one"},
-		{"Bearer " + good + "A", whyMalformed, "not one"},
-		{"Bearer " + good[:len(good)-1], whyMalformed, "not one"},
-		{"Bearer " + strings.TrimPrefix(good, tokenPrefix), whyMalformed, "not one"},
-		{"Bearer " + strings.ToUpper(good), whyMalformed, "not one"},
-		{"Bearer " + good + "," + good, whyMalformed, "not one"},
-		{"Bearer " + good[:20] + "\n" + good[20:], whyMalformed, "not one"},
-		{good, whyAbsent, "takes tokens only"},
-		{"Basic " + good, whyAbsent, "takes tokens only"},
-		{"Bearer\t" + good, whyMalformed, "not one"},
+		{"Bearer", whyMalformed, "not issued by this server"},
+		{"Bearer ", whyMalformed, "not issued by"},
+		{"Bearer  " + good, whyMalformed, "not issued by"},
+		{"Bearer " + good + " ", whyMalformed, "not issued by"},
+		{"Bearer " + good + "A", whyMalformed, "not issued by"},
+		{"Bearer " + good[:len(good)-1], whyMalformed, "not issued by"},
+		{"Bearer " + strings.TrimPrefix(good, tokenPrefix), whyMalformed, "not issued by"},
+		{"Bearer " + strings.ToUpper(good), whyMalformed, "not issued by"},
+		{"Bearer " + good + "," + good, whyMalformed, "not issued by"},
+		{"Bearer " + good[:20] + "\n" + good[20:], whyMalformed, "not issued by"},
+		{good, whyAbsent, "accepts API tokens only"},
+		{"Basic " + good, whyAbsent, "accepts API tokens only"},
+		{"Bearer\t" + good, whyMalformed, "not issued by"},
 	} {
 		wantDenied(t, g, told, bearing(c.header), c.why, c.text)
 	}
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "Bearer obw_")
-	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "there 2 times")
+	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "appears 2 times")
 	away, told := gate(t, Config{Kind: KindToken, Tokens: func(context.Context, string) (outbox.Token, error) {
 		return outbox.Token{}, errors.New("dial tcp 10.0.0.9:5432")
 	}})
-	wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or away")
+	wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or unavailable")
 }
 
 func TestNewToken_isEachTimeAnother(t *testing.T) {
@@ -225,20 +225,20 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 		{"absent", whyAbsent, "Remote-User is missing or empty", nil},
 		{"empty", whyAbsent, "missing or empty", []string{"Remote-User", ""}},
 		{"groups alone", whyAbsent, "Remote-User is missing", []string{"Remote-Groups", "ops"}},
-		{"twice", whyDuplicate, "Remote-User is there 2 times", []string{"Remote-User", "ana", "Remote-User", "ana"}},
+		{"twice", whyDuplicate, "Remote-User appears 2 times", []string{"Remote-User", "ana", "Remote-User", "ana"}},
 		{"list", whyMalformed, "several users", []string{"Remote-User", "ana,bea"}},
-		{"control", whyMalformed, "cannot be seen", []string{"Remote-User", "ana\x01"}},
-		{"newline", whyMalformed, "cannot be seen", []string{"Remote-User", "an\na"}},
-		{"delete", whyMalformed, "cannot be seen", []string{"Remote-User", "ana\x7f"}},
-		{"next line", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u0085a"}},
-		{"zero width", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u200ba"}},
-		{"turned round", whyMalformed, "cannot be seen", []string{"Remote-User", "an\u202ea"}},
+		{"control", whyMalformed, "invisible characters", []string{"Remote-User", "ana\x01"}},
+		{"newline", whyMalformed, "invisible characters", []string{"Remote-User", "an\na"}},
+		{"delete", whyMalformed, "invisible characters", []string{"Remote-User", "ana\x7f"}},
+		{"next line", whyMalformed, "invisible characters", []string{"Remote-User", "an\u0085a"}},
+		{"zero width", whyMalformed, "invisible characters", []string{"Remote-User", "an\u200ba"}},
+		{"turned round", whyMalformed, "invisible characters", []string{"Remote-User", "an\u202ea"}},
 		{"not UTF-8", whyMalformed, "not valid UTF-8", []string{"Remote-User", "an\xffa"}},
 		{"long", whyMalformed, "longer than 200 bytes", []string{"Remote-User", strings.Repeat("x", 201)}},
-		{"blank before", whyMalformed, "blank", []string{"Remote-User", " ana"}},
-		{"blank behind", whyMalformed, "blank", []string{"Remote-User", "ana\u00a0"}},
-		{"tab behind", whyMalformed, "blank", []string{"Remote-User", "ana\t"}},
-		{"groups twice", whyDuplicate, "Remote-Groups is there 2 times", []string{"Remote-User", "ana", "Remote-Groups", "a", "Remote-Groups", "ops"}},
+		{"blank before", whyMalformed, "whitespace", []string{"Remote-User", " ana"}},
+		{"blank behind", whyMalformed, "whitespace", []string{"Remote-User", "ana\u00a0"}},
+		{"tab behind", whyMalformed, "whitespace", []string{"Remote-User", "ana\t"}},
+		{"groups twice", whyDuplicate, "Remote-Groups appears 2 times", []string{"Remote-User", "ana", "Remote-Groups", "a", "Remote-Groups", "ops"}},
 		{"201 groups", whyMalformed, "names 201 groups", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("a,", 200) + "ops"}},
 		{"group control", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", "ops\x00"}},
 		{"group long", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("g", 201)}},
@@ -249,8 +249,8 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 		{"secret underscore", whyVariant, `"X_proxy-Secret"`, []string{"Remote-User", "bea", "X_proxy-Secret", secret}},
 		{"together", whyTogether, "both a bearer token and the header Remote-User", []string{"Remote-User", "bea", "Authorization", token}},
 		{"together with groups", whyTogether, "Remote-Groups", []string{"Remote-Groups", "ops", "Authorization", token}},
-		{"two authorizations", whyDuplicate, "Authorization is there 2 times", []string{"Authorization", token, "Authorization", "Basic eA=="}},
-		{"secret twice", whyDuplicate, "X-Proxy-Secret is there 2 times", []string{"Remote-User", "ana", "X-Proxy-Secret", secret}},
+		{"two authorizations", whyDuplicate, "Authorization appears 2 times", []string{"Authorization", token, "Authorization", "Basic eA=="}},
+		{"secret twice", whyDuplicate, "X-Proxy-Secret appears 2 times", []string{"Remote-User", "ana", "X-Proxy-Secret", secret}},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantDenied(t, g, told, from(c.headers...), c.why, c.text) })
 	}
@@ -259,7 +259,7 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-User", "ana", "X-Proxy-Secret", secret), whyUntrusted, "comes from 192.0.2.1")
 	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-User", "ana", "X-Forwarded-For", "10.0.0.7", "X-Proxy-Secret", secret), whyUntrusted, "comes from 192.0.2.1")
 	wantDenied(t, g, told, request("192.0.2.1:80", "Remote-Groups", "ops"), whyUntrusted, "Remote-Groups")
-	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "ask through the proxy")
+	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "use the proxy that sets")
 }
 
 func TestIdentify_tellsWhoHasNoRoleWhatGivesOne(t *testing.T) {

@@ -81,7 +81,7 @@ func (c *Config) check() error {
 		err = c.checkProxyHeader()
 	case KindToken:
 		if c.Tokens == nil {
-			return outbox.Invalid("auth", "nothing looks tokens up")
+			return outbox.Invalid("auth", "no token lookup is configured")
 		}
 		return nil
 	default:
@@ -92,7 +92,7 @@ func (c *Config) check() error {
 	}
 	given := func(r outbox.Role) bool { return len(c.Grants[r]) > 0 }
 	if !slices.ContainsFunc(outbox.Roles, given) {
-		return outbox.Invalid(string(outbox.Roles[0]), "nobody is given a role, so that everybody would be turned away; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
+		return outbox.Invalid(string(outbox.Roles[0]), "no one has a role, so every request would be refused; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
 	}
 	return c.Grants.Check()
 }
@@ -184,8 +184,8 @@ func (c *Config) checkJWT() error {
 		name, what string
 		missing    bool
 	}{
-		{"auth-issuer", "what the assertions name as their issuer", c.Issuer == ""},
-		{"auth-audience", "the audience that the assertions are for, or others would be taken that are meant for somebody else", len(c.Audience) == 0 || slices.Contains(c.Audience, "")},
+		{"auth-issuer", "the issuer of the assertions", c.Issuer == ""},
+		{"auth-audience", "the audience of the assertions; without it, assertions meant for other services would be accepted", len(c.Audience) == 0 || slices.Contains(c.Audience, "")},
 		{"auth-jwks", "where the issuer's public keys are: an https address or a file", c.JWKS == ""},
 	} {
 		if f.missing {
@@ -203,11 +203,11 @@ func (c *Config) checkProxyHeader() error {
 		return err
 	}
 	if len(c.Trusted) == 0 && !c.TrustUnix {
-		return outbox.Invalid("trusted-proxy", "it is missing: say from which addresses the proxy asks, as a CIDR such as 10.0.0.7/32, or unix")
+		return outbox.Invalid("trusted-proxy", "it is missing: give the proxy's addresses as a CIDR such as 10.0.0.7/32, or unix")
 	}
 	for _, p := range c.Trusted {
 		if p.Bits() < narrowest && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts more than any network of yours; name the proxy's own addresses, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+			return outbox.Invalid("trusted-proxy", "%s trusts too many addresses; name the proxy's own, or give it a secret with --auth-secret-header and --auth-secret-file", p)
 		}
 	}
 	return nil
@@ -239,13 +239,13 @@ func (c *Config) checkHeaders() error {
 func (c *Config) checkSecret() error {
 	switch {
 	case c.SecretHeader == "" && c.Secret != "":
-		return outbox.Invalid("auth-secret-header", "it is missing: say in which header the proxy sends its secret")
+		return outbox.Invalid("auth-secret-header", "it is missing: name the header that carries the proxy's secret")
 	case c.SecretHeader != "" && c.Secret == "":
 		return outbox.Invalid("auth-secret-file", "it is missing or empty: name the file with the secret that the proxy sends as %s", c.SecretHeader)
 	case c.Secret != "" && len(c.Secret) < minSecret:
 		return outbox.Invalid("auth-secret-file", "the secret is %d bytes long; it must be %d or more", len(c.Secret), minSecret)
 	case c.Secret != "" && strings.ContainsFunc(c.Secret, func(r rune) bool { return r < '!' || r > '~' }):
-		return outbox.Invalid("auth-secret-file", "the secret must be one line of visible ASCII characters without blanks, since a header carries it")
+		return outbox.Invalid("auth-secret-file", "the secret must be one line of printable ASCII without spaces, since it is sent in a header")
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (c *Config) checkPeers() error {
 	for _, p := range c.Trusted {
 		switch addr := p.Addr(); {
 		case !p.IsValid():
-			return outbox.Invalid("trusted-proxy", "it is no CIDR, such as 10.0.0.0/24")
+			return outbox.Invalid("trusted-proxy", "it is not a CIDR, such as 10.0.0.0/24")
 		case addr.Is4In6() && p.Bits() < 96:
 			return outbox.Invalid("trusted-proxy", "%s is neither IPv4 nor IPv6; write the IPv4 addresses as such", p)
 		case addr.Is4In6():
@@ -280,9 +280,9 @@ func (c *Config) checkHeader(field string, name *string, missing string) error {
 	case strings.ContainsFunc(*name, func(r rune) bool { return !strings.ContainsRune(letters, r) }):
 		return outbox.Invalid(field, "%q is not the name of a header", *name)
 	case canonical == authorization:
-		return outbox.Invalid(field, "%s is for the tokens of machines; let the proxy send another", canonical)
+		return outbox.Invalid(field, "%s is for API tokens; let the proxy use another header", canonical)
 	case slices.Contains([]string{"Host", "Cookie", "Origin", "Connection", "Content-Type", "Content-Length", "Transfer-Encoding", "X-Forwarded-For", "X-Forwarded-Prefix"}, canonical):
-		return outbox.Invalid(field, "%s says something else than who the user is", canonical)
+		return outbox.Invalid(field, "%s does not identify the user", canonical)
 	}
 	*name = canonical
 	return nil

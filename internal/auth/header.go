@@ -69,7 +69,7 @@ func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name),
 func (g *Gate) refuseVariants(h http.Header) *denial {
 	for name := range h {
 		if of, near := g.watched[fold(name)]; near && name != of {
-			return deny(whyVariant, "the header %q is there, which some take for %s; let the proxy remove it", name, of)
+			return deny(whyVariant, "the request has the header %q, which some servers treat as %s; let the proxy remove it", name, of)
 		}
 	}
 	return nil
@@ -104,10 +104,10 @@ func (g *Gate) refuseStranger(r *http.Request) *denial {
 	if !g.trusts(from) {
 		for _, name := range g.headers {
 			if len(r.Header.Values(name)) > 0 {
-				return deny(whyUntrusted, "the header %s comes from %s, which is none of the trusted proxies; --trusted-proxy names them", name, from)
+				return deny(whyUntrusted, "the header %s comes from %s, which is not a trusted proxy; see --trusted-proxy", name, from)
 			}
 		}
-		return deny(whyAbsent, "nothing says who you are: ask through the proxy that sets the header %s, or send a token", g.config.UserHeader)
+		return deny(whyAbsent, "not authenticated: use the proxy that sets the header %s, or send an API token", g.config.UserHeader)
 	}
 	if g.config.SecretHeader == "" {
 		return nil
@@ -128,7 +128,7 @@ func sameSecret(given, want string) bool {
 // once reads a header that may be there once; one that is not is empty.
 func once(h http.Header, name string) (string, *denial) {
 	if times := len(h.Values(name)); times > 1 {
-		return "", deny(whyDuplicate, "the header %s is there %d times; it may be there once", name, times)
+		return "", deny(whyDuplicate, "the header %s appears %d times; it may appear once", name, times)
 	}
 	return h.Get(name), nil
 }
@@ -137,7 +137,7 @@ func once(h http.Header, name string) (string, *denial) {
 func single(h http.Header, name string) (string, *denial) {
 	value, denied := once(h, name)
 	if denied == nil && value == "" {
-		denied = deny(whyAbsent, "the header %s is missing or empty, so that nothing says who you are", name)
+		denied = deny(whyAbsent, "the header %s is missing or empty, so you are not authenticated", name)
 	}
 	return value, denied
 }
@@ -153,9 +153,9 @@ func wrongName(name string) string {
 	case !utf8.ValidString(name):
 		return "is not valid UTF-8"
 	case strings.TrimSpace(name) != name:
-		return "begins or ends with a blank"
+		return "begins or ends with whitespace"
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return "contains characters that cannot be seen"
+		return "contains invisible characters"
 	}
 	return ""
 }

@@ -85,19 +85,19 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	token, err := oidc.NewVerifier(a.config.Issuer, ask, &a.verify).Verify(ctx, text)
 	switch {
 	case errors.Is(ask.err, errNoKeys):
-		return nil, putOff(ask.err, "the issuer's keys cannot be read just now, so that it cannot be told who signed; try again in a few seconds")
+		return nil, putOff(ask.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in a few seconds")
 	case ask.err != nil:
-		return nil, deny(whySignature, "the assertion in the header %s is not signed with a key of the issuer's", a.config.Header)
+		return nil, deny(whySignature, "the assertion in the header %s is not signed with one of the issuer's keys", a.config.Header)
 	case !ask.called:
-		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT that is signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
+		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
 	}
 	// The verifier takes a claim for another that differs in case.
 	claims, wrong := members(ask.signed, append([]string{a.config.UserClaim, a.config.GroupsClaim}, knownClaims...))
 	switch expired := (*oidc.TokenExpiredError)(nil); {
 	case wrong != "":
-		return nil, deny(whyMalformed, "the assertion in the header %s has claims that are not what they should be: their object %s", a.config.Header, wrong)
+		return nil, deny(whyMalformed, "the assertion in the header %s has invalid claims: their object %s", a.config.Header, wrong)
 	case errors.As(err, &expired):
-		return nil, deny(whyExpired, "the assertion in the header %s has expired, or does not say when it does", a.config.Header)
+		return nil, deny(whyExpired, "the assertion in the header %s has expired, or has no expiry", a.config.Header)
 	case err != nil:
 		return nil, a.refused(ask.signed)
 	case !slices.ContainsFunc(token.Audience, func(of string) bool { return slices.Contains(a.config.Audience, of) }):
@@ -106,7 +106,7 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	latest := float64(a.config.Now().Add(skew).Unix())
 	for _, name := range []string{"nbf", "iat"} {
 		if from, told := claims[name].(float64); told && from > latest {
-			return nil, deny(whyFuture, "the assertion in the header %s is from the future: compare the clocks of both machines", a.config.Header)
+			return nil, deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
 		}
 	}
 	return claims, nil
@@ -121,11 +121,11 @@ func (a *assertions) refused(signed []byte) *denial {
 	err := json.Unmarshal(signed, &claims)
 	switch {
 	case err == nil && claims.Issuer != a.config.Issuer:
-		return deny(whyIssuer, "the assertion in the header %s is another issuer's", a.config.Header)
+		return deny(whyIssuer, "the assertion in the header %s is from another issuer", a.config.Header)
 	case err == nil && claims.NotBefore > float64(a.config.Now().Unix()):
-		return deny(whyFuture, "the assertion in the header %s is from the future: compare the clocks of both machines", a.config.Header)
+		return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
 	}
-	return deny(whyMalformed, "the assertion in the header %s has claims that are not what they should be", a.config.Header)
+	return deny(whyMalformed, "the assertion in the header %s has invalid claims", a.config.Header)
 }
 
 // compact reports whether text is three parts in base64url. The other form of
@@ -140,10 +140,10 @@ func compact(text string) bool {
 func (a *assertions) user(claims map[string]any) (name string, groups []string, denied *denial) {
 	name, isText := claim(claims, a.config.UserClaim).(string)
 	if !isText {
-		return "", nil, deny(whyClaims, "the assertion has no text as its claim %q, which is to name the user", a.config.UserClaim)
+		return "", nil, deny(whyClaims, "the assertion's claim %q, which names the user, is missing or not a string", a.config.UserClaim)
 	}
 	if wrong := wrongName(name); wrong != "" {
-		return "", nil, deny(whyClaims, "the assertion's claim %q, which is to name the user, %s", a.config.UserClaim, wrong)
+		return "", nil, deny(whyClaims, "the assertion's claim %q, which names the user, %s", a.config.UserClaim, wrong)
 	}
 	if verified, told := claims["email_verified"]; a.config.UserClaim == "email" && told && verified != true && verified != "true" {
 		return "", nil, deny(whyClaims, "the assertion says that its e-mail address is not verified")
@@ -152,7 +152,7 @@ func (a *assertions) user(claims map[string]any) (name string, groups []string, 
 	return name, groups, denied
 }
 
-// groups reads a list of texts, or one text; without the claim there are none.
+// groups reads a list of strings, or one string; without the claim there are none.
 func (a *assertions) groups(claims map[string]any) ([]string, *denial) {
 	if a.config.GroupsClaim == "" {
 		return nil, nil
@@ -167,12 +167,12 @@ func (a *assertions) groups(claims map[string]any) ([]string, *denial) {
 		for _, one := range found {
 			name, isText := one.(string)
 			if !isText {
-				return nil, deny(whyClaims, "the assertion's claim %q is not a list of texts", a.config.GroupsClaim)
+				return nil, deny(whyClaims, "the assertion's claim %q is not a list of strings", a.config.GroupsClaim)
 			}
 			groups = append(groups, name)
 		}
 	default:
-		return nil, deny(whyClaims, "the assertion's claim %q is not a list of texts", a.config.GroupsClaim)
+		return nil, deny(whyClaims, "the assertion's claim %q is not a list of strings", a.config.GroupsClaim)
 	}
 	denied := wrongGroups(groups, "the assertion")
 	if denied != nil {

@@ -253,7 +253,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"expired", changed("exp", now.Unix()-1), whyExpired},
 		{"no expiry", changed("exp", nil), whyExpired},
 		{"expiry that is a text", changed("exp", "soon"), whyMalformed},
-		{"from the future", changed("iat", now.Unix()+61), whyFuture},
+		{"not valid yet", changed("iat", now.Unix()+61), whyFuture},
 		{"not yet", changed("nbf", now.Unix()+61), whyFuture},
 		{"not for long", changed("nbf", now.Unix()+3600), whyFuture},
 		{"unknown key", signer{id: "x", alg: jose.RS256, key: stranger.key}.sign(t, good()), whySignature},
@@ -446,7 +446,7 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev") // better old keys than none
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
-	wantDenied(t, g, told, asserting(text), whySignature, "not signed with a key")
+	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 }
 
@@ -463,13 +463,13 @@ func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	clock.advance(fetchPause)
 	for range 2 {
-		wantDenied(t, g, told, asserting(next.sign(t, good())), whyUnavailable, "keys cannot be read just now")
+		wantDenied(t, g, told, asserting(next.sign(t, good())), whyUnavailable, "keys cannot be read at the moment")
 	}
 	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
 	wantUser(t, g, asserting(next.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
-	wantDenied(t, g, told, asserting(newSigner(t, "k-3", jose.ES256).sign(t, good())), whySignature, "not signed with a key")
+	wantDenied(t, g, told, asserting(newSigner(t, "k-3", jose.ES256).sign(t, good())), whySignature, "not signed with one of the issuer's keys")
 }
 
 func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
@@ -496,7 +496,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 			c.Now = clock.now
 			g, told := gate(t, c)
 			for range 5 {
-				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys cannot be read just now")
+				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys cannot be read at the moment")
 			}
 			if n := server.asked.Load(); n != 1 {
 				t.Errorf("the key server was asked %d times", n)

@@ -30,7 +30,7 @@ const (
 
 var (
 	errNoKeys  = errors.New("no keys could be read")
-	errTooSoon = errors.New("the key server was asked a moment ago")
+	errTooSoon = errors.New("the key server was queried a moment ago")
 )
 
 // openKeys finds the issuer's keys, and reads them when they are in a file.
@@ -113,7 +113,7 @@ func (f *fileKeys) VerifySignature(_ context.Context, text string) ([]byte, erro
 			return payload, nil
 		}
 	}
-	return nil, errors.New("no key fits")
+	return nil, errors.New("no key matches")
 }
 
 // remoteKeys are keys that an address answers with.
@@ -237,7 +237,7 @@ func (p *paced) fetch(r *http.Request) (*http.Response, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the key server answers %s", response.Status)
+		return nil, fmt.Errorf("the key server answered %s", response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
 	if err != nil {

@@ -51,18 +51,18 @@ func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *deni
 	var nobody outbox.Identity
 	secret, found := strings.CutPrefix(text, tokenPrefix)
 	if raw, err := base64.RawURLEncoding.Strict().DecodeString(secret); !found || err != nil || len(raw) != tokenBytes || strings.ContainsAny(secret, "\r\n") {
-		return nobody, deny(whyMalformed, "the bearer token is not one of this server's: those are %s and 43 characters; outboxweb token create makes one", tokenPrefix)
+		return nobody, deny(whyMalformed, "the bearer token was not issued by this server: its tokens are %s and 43 characters; create one with outboxweb token create", tokenPrefix)
 	}
 	if g.config.Tokens == nil {
-		return nobody, deny(whyUnknown, "this server takes no tokens")
+		return nobody, deny(whyUnknown, "this server accepts no API tokens")
 	}
 	token, err := g.config.Tokens(ctx, HashToken(text))
 	now := g.config.Now()
 	switch {
 	case errors.Is(err, outbox.ErrNotFound):
-		return nobody, deny(whyUnknown, "there is no such token; outboxweb token list shows those there are")
+		return nobody, deny(whyUnknown, "there is no such token; list them with outboxweb token list")
 	case err != nil:
-		return nobody, putOff(err, "the token cannot be looked up just now, since the database is busy or away; try again in a moment")
+		return nobody, putOff(err, "the token cannot be looked up at the moment: the database is busy or unavailable; try again in a moment")
 	case token.RevokedAt != nil:
 		return nobody, deny(whyRevoked, "token %d was revoked on %s", token.ID, token.RevokedAt.UTC().Format(time.DateOnly))
 	case token.State(now) != "valid":

@@ -27,7 +27,7 @@ type doing[K, R any] func(context.Context, outbox.Order, K) (R, error)
 // with what it makes; e says so where more is to be said of it.
 func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
 	if e.answers == nil {
-		e.answers = gives[R]("done, and audited")
+		e.answers = gives[R]("done and audited")
 	}
 	s.formAct(action, actByForm(s, reads.form, do))
 	s.apiAct(action, actByBody(s, reads.body, do), e)

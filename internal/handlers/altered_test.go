@@ -27,7 +27,7 @@ func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a", "b", "c")
 	s.work()
-	const says = "Its content does not match its hash: it was changed after it was appended."
+	const says = "Its content does not match its hash: it was changed after it was appended"
 	s.get("/campaigns/c-1/events/2").want(t, 200, "applied").lacks(t, says)
 	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200).lacks(t, `"altered"`)
 	s.tamper(`update events set payload = '{"amount":1000}' where campaign_id = 'c-1' and seq = 2`)

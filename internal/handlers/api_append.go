@@ -139,7 +139,7 @@ func (s *server) inlineText(r *http.Request, err error) string {
 		return refusal.Detail
 	}
 	s.Logger.Error("apply inline", "path", r.URL.Path, "request_id", requestID(r), "err", err)
-	return "applying failed; the server's log has it under request " + requestID(r)
+	return "applying failed; see the server's log for request " + requestID(r)
 }
 
 func late(err error, done []store.Appended) error {

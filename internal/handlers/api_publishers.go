@@ -94,7 +94,7 @@ func (b seekBody) target() (outbox.SeekTarget, error) {
 		}
 	}
 	if given != 1 {
-		return outbox.SeekTarget{}, outbox.Invalid("position", "say where to go on with one of position, time and to; %d of them are given", given)
+		return outbox.SeekTarget{}, outbox.Invalid("position", "give exactly one of position, time and to; %d are given", given)
 	}
 	return outbox.SeekTarget{Position: b.Position, Time: when, Head: b.To == "head", Beginning: b.To == "beginning"}, nil
 }
@@ -164,7 +164,7 @@ func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target out
 const recordTime = 10 * time.Second
 
 // testPublisher sends a made-up event to a publisher's destination and records
-// what came of it, also when whoever asked has gone meanwhile. An order whose
+// the outcome, also when whoever asked has gone meanwhile. An order whose
 // idempotency key was used before sends nothing.
 func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.TestDelivery, error) {
 	done, err := s.Publishers.AdmitTest(ctx, o, name)
@@ -175,7 +175,7 @@ func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.
 		return *done, nil
 	}
 	if s.TestPublisher == nil {
-		return outbox.TestDelivery{}, outbox.Conflict("this server does not have publisher %s in its configuration, and only one that does can send a test delivery", name)
+		return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
 	}
 	sent, err := s.TestPublisher(ctx, name)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestPublishers_areSteeredThroughTheAPI(t *testing.T) {
 
 	s.post(archivePath+"/pause", `{"reasons":"x"}`).want(t, 422, "reasons")
 	s.post(archivePath+"/pause", `{"reason":"a fire"}`).want(t, 200, `"status":"paused"`, `"reason":"a fire"`)
-	s.post(archivePath+"/pause", "").want(t, 409, "paused already", "last act: pause by local")
+	s.post(archivePath+"/pause", "").want(t, 409, "is already paused", "last action: pause by local")
 	s.post(archivePath+"/resume", "").want(t, 200, `"status":"active"`, `"error_count":0`)
 	s.post(archivePath+"/resume", "").want(t, 409, "nothing to resume")
 	s.post(archivePath+"/reset", "").want(t, 409, "nothing to reset")
@@ -76,7 +76,7 @@ func TestPublishers_skipTheEventInTheWay(t *testing.T) {
 	s.post(archivePath+"/skip", `{"position":2}`).want(t, 422, `"reason"`)
 	s.post(archivePath+"/skip", `{"position":2,"reason":"x"}`).want(t, 422, `"confirm"`, "skip anyway")
 	s.post(archivePath+"/skip", `{"position":2,"reason":"x","confirm":"skip anyway"}`).want(t, 200, `"position":2`, `"delivered_position":0`, `"lease":null`)
-	s.get("/audit?action=publisher_skip").want(t, 200, "Publisher scenes/archive passes over event 2 (scene.b) of campaign c-1")
+	s.get("/audit?action=publisher_skip").want(t, 200, "Publisher scenes/archive skips event 2 (scene.b) of campaign c-1")
 }
 
 func TestPublishers_seekThroughTheAPI(t *testing.T) {
@@ -86,13 +86,13 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s.withPublisher(1)
 	seek := archivePath + "/seek"
 	for body, want := range map[string]string{
-		`{}`:                            "0 of them are given",
-		`{"position":1,"to":"head"}`:    "2 of them are given",
+		`{}`:                            "0 are given",
+		`{"position":1,"to":"head"}`:    "2 are given",
 		`{"to":"end"}`:                  "head or beginning",
 		`{"time":"soon"}`:               "write a date",
 		`{"position":-1}`:               "must be 0 or more",
 		`{"position":5,"dry_run":true}`: "beyond the head",
-		`{"to":"head"}`:                 "needs a reason",
+		`{"to":"head"}`:                 "a reason is required",
 		`{"to":"head","dry_run":1}`:     "dry_run",
 	} {
 		s.post(seek, body).want(t, 422, want)
@@ -104,11 +104,11 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 422, `"confirm":"skip 2 events"`, "never delivered; to confirm it, type: skip 2 events")
 	s.post(seek, `{"to":"head","reason":"old","confirm":"skip 2 events","expected":{"repeats":0,"skips":2,"capped":false}}`, header("Idempotency-Key", "k")).want(t, 200, `"skips":2`)
 	s.post(seek, `{"to":"head","reason":"old"}`, header("Idempotency-Key", "k")).want(t, 200, `"from":1`, `"skips":2`)
-	s.post(seek, `{"to":"beginning"}`, header("Idempotency-Key", "k")).want(t, 409, "with other content")
-	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 409, "at position 4 already")
+	s.post(seek, `{"to":"beginning"}`, header("Idempotency-Key", "k")).want(t, 409, "with different content")
+	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 409, "already at position 4")
 	s.post(seek, `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":3`)
 	s.post("/api/v1/publishers/scenes/nothing/seek", `{"to":"head"}`).want(t, 404)
-	s.get("/audit").want(t, 200, "Publisher scenes/archive goes on after position 4 instead of 1: 2 events skipped.", "goes on after position 0 instead of 4: 3 events repeated.")
+	s.get("/audit").want(t, 200, "Publisher scenes/archive continues after position 4 instead of 1: 2 events skipped.", "continues after position 0 instead of 4: 3 events repeated.")
 	s.get(archivePath+"/history").want(t, 200, `"points":[]`, `"span":"hour"`)
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestPublishers_aTestDeliveryIsSentOnceAndRecorded(t *testing.T) {
 	s.get("/audit?action=publisher_test").want(t, 200, "Sent a test event to publisher scenes/archive: refused")
 	without := newSite(t)
 	without.withPublisher(0)
-	without.post(archivePath+"/test", "").want(t, 409, "does not have publisher scenes/archive in its configuration")
+	without.post(archivePath+"/test", "").want(t, 409, "publisher scenes/archive is not in this server's configuration")
 	without.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
 }
 

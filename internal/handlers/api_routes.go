@@ -32,7 +32,7 @@ func (s *server) routeSystemAPI() {
 	})
 	s.apiGet("/history", reply(s, readSpan, s.Store.History), endpoint{
 		id: "getHistory", tag: tagSystem,
-		summary: "How things stood and went over the last hour or day, at most a second old",
+		summary: "The history of the last hour or day, at most a second old",
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.History]("the history; steps before the first sample have no point"),
 	})
@@ -43,20 +43,20 @@ func (s *server) routeSystemAPI() {
 	})
 	s.apiAct(outbox.ActRepairGaps, actByBody(s, s.asksOfAll, s.repairGaps), endpoint{
 		id: "repairGaps", tag: tagSystem,
-		summary: "Every unapplied event of every campaign gets its row back",
+		summary: "Enqueue every unapplied event of every campaign again",
 		body:    mayTake[actBody](),
-		answers: gives[outbox.Repaired]("done, and audited"),
+		answers: gives[outbox.Repaired]("done and audited"),
 	})
 	s.apiGet("/instances", tellAll(s, s.viewInstances), endpoint{
 		id: "listInstances", tag: tagSystem,
-		summary: "Processes that work, or worked in the last week, and what they hold",
-		details: "Those that left campaigns behind first.",
+		summary: "Instances of the last week and the leases they hold",
+		details: "Instances that died holding leases come first.",
 		answers: gives[items[instanceView]]("the instances"),
 	})
 	s.apiGet("/about", tell(s, s.readAbout), endpoint{
 		id: "getAbout", tag: tagSystem,
 		summary: "This process, its databases and its configuration, without secrets",
-		answers: gives[about]("how it is set up, and what looking has cost since it started"),
+		answers: gives[about]("its configuration, and the console's overhead since it started"),
 	})
 	s.apiGet("/openapi.json", s.apiDocument, endpoint{
 		id: "getDocument", tag: tagSystem,
@@ -69,7 +69,7 @@ func (s *server) routeSystemAPI() {
 func (s *server) routeRowsAPI() {
 	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
 		id: "listRows", tag: tagRows,
-		summary: "Rows: events still owed to the projections",
+		summary: "Rows: events not yet applied to the projections",
 		query:   queryOf(rowsQuery{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
@@ -77,7 +77,7 @@ func (s *server) routeRowsAPI() {
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 		body:    mayTake[requeueDeadBody](),
-		answers: gives[outbox.Requeued]("done, and audited"),
+		answers: gives[outbox.Requeued]("done and audited"),
 	})
 	s.apiAct(outbox.ActRetryMany, actByBody(s, asksOfRows[requeueBody](s), s.Store.RetryFailed), endpoint{
 		id: "retryRows", tag: tagRows,
@@ -87,7 +87,7 @@ func (s *server) routeRowsAPI() {
 	})
 	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
 		id: "getRow", tag: tagRows,
-		summary: "One row with its event, its attempts and the acts on it",
+		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
 	})
 	addAct(s, outbox.ActRequeue, s.asksOfRow(s.decodeConfirmed), onRow(s.Store.RequeueRow), endpoint{
@@ -102,15 +102,15 @@ func (s *server) routeRowsAPI() {
 	})
 	addAct(s, outbox.ActDeadLetter, s.asksOfRow(s.decodeOrder), onRow(s.Store.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
-		summary: "A failing head becomes dead and is not tried again until it is requeued",
+		summary: "A failing head becomes dead and is not retried until it is requeued",
 		body:    mayTake[actBody](),
 	})
 	s.apiGet("/rows/{campaign}/{seq}/dry-run", tell(s, s.readDryRun), endpoint{
 		id: "dryRunRow", tag: tagRows,
-		summary:  "What applying a row's event would do, with the events before it and some after it",
-		details:  "The rows that would change, or the error. It is tried on copies; nothing changes.",
+		summary:  "Dry run: what applying a row's event would change, with the events before it and some after it",
+		details:  "The rows that would change, or the error. Runs on copies; nothing changes.",
 		query:    queryOf(dryRunQuery{}),
-		answers:  gives[outbox.DryRun]("what would happen"),
+		answers:  gives[outbox.DryRun]("the outcome"),
 		refusals: []refusal{refusedDryRun},
 	})
 	s.apiView(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{
@@ -143,23 +143,23 @@ func (s *server) routeCampaignsAPI() {
 	})
 	addAct(s, outbox.ActPause, s.asksOfCampaign(), s.viewed(s.Store.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
-		summary: "No worker takes the campaign until it is resumed",
+		summary: "Pause a campaign: no worker applies its events until it is resumed",
 		body:    mayTake[actBody](),
 	})
 	addAct(s, outbox.ActResume, s.asksOfCampaign(), s.viewed(s.Store.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
-		summary: "Workers may take the campaign again",
+		summary: "Resume a campaign",
 		body:    mayTake[actBody](),
 	})
 	addAct(s, outbox.ActReplay, s.asksOfCampaign(), s.Store.ReplayCampaign, endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
-		summary: "Every unapplied event of the campaign gets its row back",
+		summary: "Enqueue every unapplied event of the campaign again",
 		body:    mayTake[actBody](),
 	})
 	s.apiGet("/campaigns/{campaign}/history", reply(s, campaignParam, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
-		summary:  "How far behind a campaign was at the minutes of the last hour",
-		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind by more than a minute, and among the hundred furthest behind"),
+		summary:  "How far behind a campaign was, per minute, over the last hour",
+		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was more than a minute behind and among the hundred furthest behind"),
 		refusals: []refusal{refusedLate},
 	})
 	s.apiView(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
@@ -174,7 +174,7 @@ func (s *server) routeCampaignsAPI() {
 func (s *server) routeEventsAPI() {
 	addAct(s, outbox.ActSkip, s.asksOfRow(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
-		summary: "The head, failed or dead, is passed over and never applied; what waits behind it is released",
+		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
 		body:    takes[skipBody](),
 	})
 	s.apiGet("/campaigns/{campaign}/events", tell(s, s.readEvents), endpoint{
@@ -186,11 +186,11 @@ func (s *server) routeEventsAPI() {
 	s.apiAct(outbox.ActAppend, s.apiAppend, endpoint{
 		id: "appendEvents", tag: tagEvents,
 		summary: "Append one event, or a batch, all or nothing",
-		details: "A batch has at most 10,000 events, or what --max-events-per-append says, and twice as many tags in all; a body has at most 16 MiB. The first event that is refused is named, and none after it is looked at. Large bodies share memory: where there is no room in time the answer is 503 with Retry-After.",
+		details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After.",
 		query:   queryOf(waitQuery{}).only("wait", "timeout"),
 		body:    takes[newEventBody]().or(takes[batchBody]()),
 		answers: []apiAnswer{
-			givesEither[appendAnswer, batchAnswer](http.StatusOK, "all of it was there already"),
+			givesEither[appendAnswer, batchAnswer](http.StatusOK, "every event was already there"),
 			givesEither[appendAnswer, batchAnswer](http.StatusCreated, "appended"),
 		},
 		refusals: []refusal{refusedAppend, refusedWaiting, refusedRoom, refusedLate},
@@ -202,39 +202,39 @@ func (s *server) routeEventsAPI() {
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/history", reply(s, rowParam, ofRow(s.Store.EventHistory)), endpoint{
 		id: "getEventHistory", tag: tagEvents,
-		summary: "What an event went through: appended, each failed attempt, acts on it, and when and by whom it was applied",
-		details: "As far as --keep-history and --keep-audit keep it.",
+		summary: "The history of an event: appended, failed attempts, actions, and when and by which worker it was applied",
+		details: "As far back as --keep-history and --keep-audit allow.",
 		answers: gives[outbox.EventHistory]("the steps, the oldest first"),
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload, endpoint{
 		id: "getEventPayload", tag: tagEvents,
 		summary:  "The payload of an event as a file",
-		details:  "Exactly as it is stored, but for values that look like secrets.",
+		details:  "Exactly as stored, except values that look like secrets.",
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
 	addAct(s, outbox.ActUnskip, s.asksOfRow(s.decodeOrder), onRow(s.Store.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
-		summary: "A skip is taken back, as long as no later event has been applied",
+		summary: "Undo a skip, as long as no later event has been applied",
 		details: "The event is applied like any other.",
 		body:    mayTake[actBody](),
 	})
 	s.apiAct(outbox.ActReveal, s.apiReveal, endpoint{
 		id: "revealEvent", tag: tagEvents,
-		summary: "The event with nothing hidden: an act of an admin, which is audited and needs a reason",
-		details: "Every reading leaves a record of its own.",
+		summary: "The event without redaction: an audited action of an admin that requires a reason",
+		details: "Every read is audited.",
 		body:    takes[actBody](),
 		answers: gives[outbox.Event]("the event as it is stored"),
 	})
 	s.apiGet("/campaigns/{campaign}/skips", tell(s, s.readSkips), endpoint{
 		id: "listSkips", tag: tagEvents,
-		summary: "The ledger of skipped events, newest first, with those that were taken back",
+		summary: "Skipped events, newest first, including undone skips",
 		query:   queryOf(paging{}),
 		answers: gives[outbox.Page[outbox.Skip]]("a page of skips"),
 	})
 	s.apiGet("/journal", tell(s, s.readJournal), endpoint{
 		id: "getJournal", tag: tagEvents,
-		summary: "The journal's last position, to be taken before reading what a conditional append is decided by",
+		summary: "The journal's last position, to be read before the events that a conditional append depends on",
 		details: "No event appears at or below it any more.",
 		answers: gives[journalView]("the journal"),
 	})
@@ -244,24 +244,24 @@ func (s *server) routeEventsAPI() {
 func (s *server) routeFailuresAPI() {
 	s.apiGet("/failures/groups", tell(s, s.readFailureGroups), endpoint{
 		id: "listFailureGroups", tag: tagFailures,
-		summary: "The errors that failed and dead rows have in common, by fingerprint",
+		summary: "Failed and dead rows grouped by error fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
 	addAct(s, outbox.ActNoteErrors, s.asksOfNote(), s.noteGroup, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
-		summary: "Pin a note to an error that rows have in common",
+		summary: "Annotate an error",
 		body:    takes[noteBody](),
-		answers: gives[noted]("the note as it is now"),
+		answers: gives[noted]("the current note"),
 	})
 	s.apiGet("/failures", reply(s, anyFailureFilter, s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
-		summary: "The events that projections could not follow, newest first",
+		summary: "Events that quarantined projections, newest first",
 		query:   queryOf(failuresQuery{}),
 		answers: gives[outbox.Page[outbox.ProjectionFailure]]("a page of failures"),
 	})
 	s.apiGet("/failures/{failure}", reply(s, failureParam, s.Store.ReadModel().Failure), endpoint{
 		id: "getFailure", tag: tagFailures,
-		summary: "One event that a projection could not follow",
+		summary: "One projection failure",
 		answers: gives[outbox.ProjectionFailure]("the failure"),
 	})
 }
@@ -270,7 +270,7 @@ func (s *server) routeFailuresAPI() {
 func (s *server) routeAuditAPI() {
 	s.apiGet("/audit", reply(s, actFilter, s.viewActs), endpoint{
 		id: "listActs", tag: tagAudit,
-		summary: "What operators did and were refused, newest first unless reversed",
+		summary: "The audit log: actions done and refused, newest first unless reversed",
 		query:   queryOf(auditQuery{}),
 		answers: gives[auditAnswer]("a page of acts"),
 	})
@@ -286,13 +286,13 @@ func (s *server) routeAuditAPI() {
 func (s *server) routeTokensAPI() {
 	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(tellAll(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,
-		summary: "Tokens of machines, the valid ones first; for admins",
+		summary: "API tokens, valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),
 	})
 	addAct(s, outbox.ActTokenRevoke, s.asksOfToken(), s.Tokens.RevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,
-		summary: "Make a token worthless at once; for admins",
+		summary: "Revoke a token at once; for admins",
 		body:    mayTake[actBody](),
-		answers: gives[outbox.Token]("the token as it is now"),
+		answers: gives[outbox.Token]("the token"),
 	})
 }

@@ -16,7 +16,7 @@ func (s *server) routeOperationsAPI() {
 	})
 	s.apiAct(outbox.ActOperationStart, s.apiStartOperation, endpoint{
 		id: "startOperation", tag: tagOperations,
-		summary: "Requeue dead rows as an operation: frozen, in waves, watched",
+		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
 		body:    takes[operationBody](),
 		answers: starts[outbox.Operation](),
 	})
@@ -28,23 +28,23 @@ func (s *server) routeOperationsAPI() {
 	})
 	s.apiGet("/operations/{operation}", reply(s, operationParam, s.Operations.Get), endpoint{
 		id: "getOperation", tag: tagOperations,
-		summary: "One operation, its groups, what it waits for, and what else failed meanwhile",
+		summary: "One operation: its groups, what it is waiting for, and other failures since it started",
 		answers: gives[outbox.OperationDetail]("the operation"),
 	})
 	s.apiGet("/operations/{operation}/rows", tell(s, s.readOperationRows), endpoint{
 		id: "listOperationRows", tag: tagOperations,
-		summary: "What became of each row of an operation",
+		summary: "The result of each row of an operation",
 		query:   queryOf(operationRowsQuery{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
 	addAct(s, outbox.ActOperationCancel, s.asksOfOperation(), asSeen(s.Operations.Cancel), endpoint{
 		id: "cancelOperation", tag: tagOperations,
-		summary: "End an operation: rows it has not touched stay dead, those under way go on",
+		summary: "Cancel an operation: rows not attempted stay dead, rows in progress continue",
 		body:    mayTake[operationActBody](),
 	})
 	addAct(s, outbox.ActOperationAcknowledge, s.asksOfOperation(), asSeen(s.Operations.Acknowledge), endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
-		summary: "Note that somebody has seen how an operation ended",
+		summary: "Acknowledge the outcome of an operation",
 		body:    mayTake[operationActBody](),
 	})
 }
@@ -59,34 +59,34 @@ func (s *server) routeRunsAPI() {
 	})
 	s.apiAct(outbox.ActRunStart, s.apiStartRun, endpoint{
 		id: "startRun", tag: tagRuns,
-		summary: "Start a replay, a verify or a rebuild; 409 names the run in the way",
+		summary: "Start a replay, verify or rebuild; 409 names the blocking run",
 		body:    takes[runBody](),
 		answers: starts[outbox.Run](),
 	})
 	s.apiGet("/runs/{run}", reply(s, runParam, s.Runs.Get), endpoint{
 		id: "getRun", tag: tagRuns,
-		summary: "One run: how far it is and what came of it",
+		summary: "One run: its progress and outcome",
 		answers: gives[outbox.Run]("the run"),
 	})
 	addAct(s, outbox.ActRunCancel, s.asksOfRun(), s.Runs.Cancel, endpoint{
 		id: "cancelRun", tag: tagRuns,
-		summary: "End a run: what it has done stays, everything else is as it was",
+		summary: "Cancel a run: finished campaigns stay done, the others are unchanged",
 		body:    mayTake[runActBody](),
 	})
 	addAct(s, outbox.ActRunResume, s.asksOfRun(), s.resumeRun, endpoint{
 		id: "resumeRun", tag: tagRuns,
-		summary: "Let an interrupted or failed run go on where it stopped",
+		summary: "Resume an interrupted or failed run where it stopped",
 		body:    mayTake[runActBody](),
 	})
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
-		summary: "What became of each campaign of a run, without samples of rows",
+		summary: "The result of each campaign of a run, without sample rows",
 		query:   queryOf(resultsQuery{}),
 		answers: gives[outbox.Page[outbox.RunResult]]("a page of results"),
 	})
 	s.apiGet("/runs/{run}/results/{campaign}", tell(s, s.readRunResult), endpoint{
 		id: "getRunResult", tag: tagRuns,
-		summary: "What became of one campaign of a run, with samples of the rows that differ",
+		summary: "The result of one campaign of a run, with sample rows that differ",
 		answers: gives[outbox.RunResult]("the result"),
 	})
 	s.apiGet("/runs/{run}/log", tell(s, s.readRunLog), endpoint{
@@ -97,7 +97,7 @@ func (s *server) routeRunsAPI() {
 	})
 	s.apiGet("/campaigns/{campaign}/verifications", reply(s, campaignParam, s.readVerifications), endpoint{
 		id: "listVerifications", tag: tagRuns,
-		summary: "When each projection of a campaign was last compared with its journal",
+		summary: "When each projection of a campaign was last verified",
 		answers: gives[verifications]("the verifications"),
 	})
 }
@@ -116,21 +116,21 @@ func (s *server) routeProjectionsAPI() {
 	})
 	s.apiGet("/projections/{name}/cursors", tell(s, s.readProjectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,
-		summary: "The campaigns that a projection does not follow, by id",
+		summary: "Campaigns where a projection is not live, by id",
 		query:   queryOf(cursorsQuery{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
 	addAct(s, outbox.ActProjectionPause, s.asksOfHold(), s.pauseProjection, endpoint{
 		id: "pauseProjection", tag: tagProjections,
-		summary: "Stop a projection for a campaign, or for all; the others go on",
+		summary: "Pause a projection for a campaign or for all; the others keep going",
 		body:    mayTake[holdBody](),
-		answers: gives[outbox.ProjectionHold]("what came of it"),
+		answers: gives[outbox.ProjectionHold]("the outcome"),
 	})
 	addAct(s, outbox.ActProjectionResume, s.asksOfHold(), s.resumeProjection, endpoint{
 		id: "resumeProjection", tag: tagProjections,
-		summary: "Let a paused projection go on; where events were applied meanwhile it is behind until a replay",
+		summary: "Resume a paused projection; where it missed events, it is behind until a replay",
 		body:    mayTake[holdBody](),
-		answers: gives[outbox.ProjectionHold]("what came of it"),
+		answers: gives[outbox.ProjectionHold]("the outcome"),
 	})
 }
 
@@ -138,7 +138,7 @@ func (s *server) routeProjectionsAPI() {
 func (s *server) routePublishersAPI() {
 	s.apiGet("/publishers", tellAll(s, s.Publishers.Publishers), endpoint{
 		id: "listPublishers", tag: tagPublishers,
-		summary: "All publishers in the order of their names with their lags, at most a second old",
+		summary: "All publishers by name, with their lag, at most a second old",
 		answers: gives[items[outbox.Publisher]]("the publishers"),
 	})
 	s.apiGet("/publishers/{topic}/{publisher}", reply(s, pairParam, s.Publishers.Publisher), endpoint{
@@ -148,41 +148,41 @@ func (s *server) routePublishersAPI() {
 	})
 	s.apiGet("/publishers/{topic}/{publisher}/history", tell(s, s.readPublisherHistory), endpoint{
 		id: "getPublisherHistory", tag: tagPublishers,
-		summary: "How a publisher stood and went over the last hour or day",
+		summary: "The history of a publisher over the last hour or day",
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.PublisherHistory]("the history; steps before the first sample have no point"),
 	})
 	addAct(s, outbox.ActPublisherPause, s.asksOfPublisher(), s.Publishers.Pause, endpoint{
 		id: "pausePublisher", tag: tagPublishers,
-		summary: "Stop a publisher until it is resumed; a batch in flight ends first",
+		summary: "Pause a publisher; a batch in flight finishes first",
 		body:    mayTake[publisherBody](),
 	})
 	addAct(s, outbox.ActPublisherResume, s.asksOfPublisher(), s.Publishers.Resume, endpoint{
 		id: "resumePublisher", tag: tagPublishers,
-		summary: "Let a publisher that is paused or has failed go on at once, with no errors counted",
+		summary: "Resume a paused or failed publisher at once, with its errors cleared",
 		body:    mayTake[publisherBody](),
 	})
 	addAct(s, outbox.ActPublisherReset, s.asksOfPublisher(), s.Publishers.Reset, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
-		summary: "Forget a publisher's errors; a pause stays",
+		summary: "Clear a publisher's errors; a pause stays",
 		body:    mayTake[publisherBody](),
 	})
 	addAct(s, outbox.ActPublisherSkip, s.asksOfPublisherSkip(), s.skipPublisherEvent, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
-		summary: "Pass over the event that a publisher cannot deliver",
+		summary: "Skip the event that a publisher cannot deliver",
 		body:    takes[publisherSkipBody](),
 	})
 	addAct(s, outbox.ActPublisherTest, s.asksOfPublisher(), s.testPublisher, endpoint{
 		id: "testPublisher", tag: tagPublishers,
-		summary: "Send a made-up event to a publisher's destination",
+		summary: "Send a test event to a publisher's destination",
 		body:    mayTake[publisherBody](),
-		answers: gives[outbox.TestDelivery]("what came of it, also when it was not delivered"),
+		answers: gives[outbox.TestDelivery]("the outcome, also when it was not delivered"),
 	})
 	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActPublisherSeek},
 		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the act's role itself, unless it only asks what would be
 			id: "seekPublisher", tag: tagPublishers,
-			summary: "Let a publisher go on elsewhere in the journal, repeating or skipping events",
+			summary: "Move a publisher's position (reset its offset), repeating or skipping events",
 			body:    takes[seekBody](),
-			answers: gives[outbox.Seek]("done, and audited; of a dry run what would be done"),
+			answers: gives[outbox.Seek]("done and audited; for a dry run, what would be done"),
 		})
 }

@@ -48,7 +48,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	if to := a.Header.Get("Location"); to != target {
 		t.Errorf("it is followed at %q, want %q", to, target)
 	}
-	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("run %d is in the way: a verify of projection campaigns of all campaigns", run.ID))
+	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("blocked by run %d: a verify of projection campaigns of all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
 	_, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
@@ -66,7 +66,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	s.finishRun(l, outbox.RunFailed, "it broke")
 	s.get("/api/v1/runs?status=failed&kind=verify&campaign=c-2").want(t, 200, `"error":"it broke"`, `"verdict":"drift"`)
 	s.get("/api/v1/runs?kind=rebuild").want(t, 200, `"items":[]`)
-	s.post(target+"/cancel", `{}`).want(t, 409, "is failed already")
+	s.post(target+"/cancel", `{}`).want(t, 409, "is already failed")
 	s.post(target+"/resume", `{"reason":"mended"}`).want(t, 200, `"status":"queued"`, `"failed":0`)
 	s.get("/api/v1/audit?action=run_start").want(t, 200, `"reason":"looks odd"`)
 	s.get("/api/v1/audit?action=run_cancel").want(t, 200, `"reason":"enough"`)
@@ -102,11 +102,11 @@ func TestRunAPI_saysWhatIsWrong(t *testing.T) {
 	}{
 		{"POST", "/runs", ``, 422, "kind is required"},
 		{"POST", "/runs", `{"kind":"mend"}`, 422, "use replay, verify or rebuild"},
-		{"POST", "/runs", `{"kind":"verify"}`, 422, "say which campaigns"},
+		{"POST", "/runs", `{"kind":"verify"}`, 422, "name the campaigns"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","campaign_ids":["c-1"]}`, 422, "not both"},
-		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","all_campaigns":true}`, 422, "one of the two"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","all_campaigns":true}`, 422, "name campaigns or choose all, not both"},
 		{"POST", "/runs", `{"kind":"verify","campaign_ids":[""]}`, 422, "is required"},
-		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-9"}`, 404, "unknown"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-9"}`, 404, `there is no campaign \"c-9\"`},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","until_seq":2}`, 422, "has 1 events"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","rate":-1}`, 422, "must be 0 or more"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","projections":["roster"]}`, 422, "use one of: campaigns"},
@@ -118,10 +118,10 @@ func TestRunAPI_saysWhatIsWrong(t *testing.T) {
 		{"GET", "/runs/7/results?outcome=good", ``, 422, "use match, drift, replayed, failed or not_compared"},
 		{"GET", "/runs/7/log", ``, 404, "there is no run 7"},
 		{"GET", "/runs?status=ended", ``, 422, "use queued"},
-		{"GET", "/runs?cursor=x", ``, 422, "not one of ours"},
+		{"GET", "/runs?cursor=x", ``, 422, "not valid for this list"},
 		{"POST", "/runs/7/cancel", `{}`, 404, "there is no run 7"},
 		{"POST", "/runs/7/resume", `{}`, 404, "there is no run 7"},
-		{"GET", "/campaigns/c-9/verifications", ``, 404, "unknown"},
+		{"GET", "/campaigns/c-9/verifications", ``, 404, `there is no campaign \"c-9\"`},
 	} {
 		a := s.do(c.method, "/api/v1"+c.target, c.body, header("Content-Type", "application/json"))
 		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
@@ -137,5 +137,5 @@ func TestRunAPI_takesAsManyCampaignsAsARunNames(t *testing.T) {
 	for i := range outbox.MaxRunCampaigns {
 		ids = append(ids, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)
 	}
-	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(ids, ",")+`]}`).want(t, 404, "unknown")
+	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(ids, ",")+`]}`).want(t, 404, "there is no campaign")
 }

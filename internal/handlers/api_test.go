@@ -18,12 +18,12 @@ func TestAppend_answersWithSeqAndPosition(t *testing.T) {
 	one := `{"event_id":"e-1","event_type":"campaign.created","payload":{"big":12345678901234567890123}}`
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 201, `"campaign_id":"c-1"`, `"seq":1`, `"position":1`, `"existed":false`)
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 200, `"seq":1`, `"existed":true`)
-	s.post("/api/v1/campaigns/c-1/events", strings.Replace(one, "big", "bug", 1)).want(t, 409, "other content")
+	s.post("/api/v1/campaigns/c-1/events", strings.Replace(one, "big", "bug", 1)).want(t, 409, "already exists at seq 1 with different content")
 	s.get("/api/v1/campaigns/c-1/events/1").want(t, 200, `"payload":{"big":12345678901234567890123}`)
 
 	batch := `{"expected_seq":1,"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{}}]}`
 	s.post("/api/v1/campaigns/c-1/events", batch).want(t, 201, `"events":[{`, `"seq":2`, `"seq":3`)
-	s.post("/api/v1/campaigns/c-1/events", batch).want(t, 409, "stands at seq 3")
+	s.post("/api/v1/campaigns/c-1/events", batch).want(t, 409, "is at seq 3")
 	s.get("/api/v1/campaigns/c-1/events?after_seq=1&limit=1").want(t, 200, `"seq":2`, `"next_cursor":"2"`).lacks(t, `"seq":3`)
 	s.get("/api/v1/campaigns/c-1/events?cursor=2").want(t, 200, `"seq":3`, `"next_cursor":null`)
 }
@@ -51,7 +51,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"a seq that is none", `{"expected_seq":"x","events":[]}`, 422, []string{`"expected_seq":"expected_seq cannot be a string"`}},
 		{"the first of two bad events", `{"events":[{"event_type":"a"},{"wat":1}]}`, 422, []string{`"events[0].payload"`}},
 		{"a batch that ends early", `{"events":[{"event_type":"a","payload":{}}`, 422, []string{"ends too early"}},
-		{"text after a batch", `{"events":[]} {}`, 422, []string{"text after the JSON object"}},
+		{"text after a batch", `{"events":[]} {}`, 422, []string{"data after the JSON object"}},
 		{"an event longer than any", `{"events":[{"event_type":"` + strings.Repeat("x", 3*outbox.DefaultMaxPayload+64<<10) + `"}]}`, 413, []string{"event 1 of the batch", "longer than any may be", "262144 for its payload"}},
 		{"no JSON", `hello`, 422, []string{"not JSON"}},
 		{"JSON, but no object", `"text"`, 422, []string{"object"}},
@@ -83,7 +83,7 @@ func TestAppend_waitsForTheProjections(t *testing.T) {
 	if p := decodeAs[problem](t, late); p.Status != 504 {
 		t.Errorf("problem has status %d", p.Status)
 	}
-	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet event 1")
+	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet at event 1")
 	s.work()
 	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
 
@@ -136,12 +136,12 @@ func TestActs_requeueRetryPauseResumeReplay(t *testing.T) {
 	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"r"}`).want(t, 409, "failed, not dead")
 	s.post("/api/v1/rows/c-1/2/retry", `{"reason":"r","expected":{"status":"failed","attempt_count":1}}`).want(t, 200, `"status":"failed"`)
 	s.work()
-	s.post("/api/v1/rows/c-1/2/requeue", `{"expected":{"attempt_count":1}}`).want(t, 409, "has changed since you looked")
+	s.post("/api/v1/rows/c-1/2/requeue", `{"expected":{"attempt_count":1}}`).want(t, 409, "has changed since this page was loaded")
 	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"seat freed","expected":{"status":"dead","attempt_count":2,"head_seq":2}}`).
 		want(t, 200, `"status":"pending"`, `"attempt_count":0`)
 	s.get("/api/v1/audit?campaign=c-1&action=requeue").want(t, 200, `"reason":"seat freed"`, `"via":"api"`, `"actor":"local"`, `"from":"127.0.0.1"`)
 	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"hold"}`).want(t, 200, `"state":"paused"`, `"reason":"hold"`)
-	s.post("/api/v1/campaigns/c-1/pause", `{}`).want(t, 409, "paused already")
+	s.post("/api/v1/campaigns/c-1/pause", `{}`).want(t, 409, "is already paused")
 	s.post("/api/v1/campaigns/c-1/resume", ``).want(t, 200, `"paused":null`)
 	s.post("/api/v1/campaigns/c-1/replay", `{}`).want(t, 200, `"inserted":0`)
 	s.post("/api/v1/gaps/repair", `{}`).want(t, 200, `"campaigns":0`)
@@ -192,7 +192,7 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 		"/api/v1/campaigns?sort=size":                                 `use id, lag or age`,
 		"/api/v1/campaigns?state=x":                                   `"state":`,
 		"/api/v1/campaigns/c-1?min_seq=-1":                            `"min_seq":"min_seq must be 0 or more"`,
-		"/api/v1/campaigns/c-1?timeout=soon":                          `"timeout":"timeout \"soon\" is no duration; write it like 500ms or 2s"`,
+		"/api/v1/campaigns/c-1?timeout=soon":                          `"timeout":"timeout \"soon\" is not a duration; write it like 500ms or 2s"`,
 		"/api/v1/campaigns/c-1?timeout=1h":                            `timeout must be at most 30s`,
 		"/api/v1/rows/c-1/zero":                                       `"seq":"seq must be a whole number from 1, not \"zero\""`,
 		"/api/v1/rows/c-1/0":                                          `"seq":`,
@@ -202,7 +202,7 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 		"/api/v1/rows?campaign=%ff":                                   `"campaign":`,
 		"/api/v1/rows?cursor=_wAw":                                    `"cursor":`, // \xff, \0, 0
 		"/api/v1/campaigns?cursor=MAD_":                               `"cursor":`, // 0, \0, \xff
-		"/api/v1/campaigns/a%00":                                      `"campaign":"campaign in the address is not well escaped UTF-8, or contains a NUL character"`,
+		"/api/v1/campaigns/a%00":                                      `"campaign":"campaign in the URL is not valid UTF-8, or contains a NUL character"`,
 		"/api/v1/rows/%ff/1":                                          `"campaign":`,
 		"/api/v1/projections/%00":                                     `"name":`,
 		"/api/v1/campaigns/c-1/events?after_seq=99999999999999999999": `"after_seq":`,

@@ -163,7 +163,7 @@ func (p *appendParser) batch() error {
 		return p.explain(err)
 	}
 	if rest := p.body[p.dec.InputOffset():]; len(rest) > 0 {
-		return outbox.Invalid("", "there is text after the JSON object")
+		return outbox.Invalid("", "there is data after the JSON object")
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (p *appendParser) longEvent(is string) error {
 // explain says what is wrong with a body that could not be read on.
 func (p *appendParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
-		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
+		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes besides its events", p.maxBeside())}
 	}
 	return notJSON(err)
 }
@@ -299,7 +299,7 @@ func parseEvent(campaign string, raw []byte) (outbox.Event, error) {
 		event.CampaignID = campaign
 	}
 	if event.CampaignID != campaign {
-		return event, outbox.Invalid("campaign_id", "campaign_id is %q, but the address says %q; leave it out, or make them agree", event.CampaignID, campaign)
+		return event, outbox.Invalid("campaign_id", "campaign_id is %q, but the URL says %q; omit it, or make them agree", event.CampaignID, campaign)
 	}
 	return event, nil
 }

@@ -34,7 +34,7 @@ func (k *appendKeys) enter(r *http.Request) (leave func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.under[key] {
-		return nil, outbox.Conflict("an append with this Idempotency-Key is under way; ask again in a moment to learn what it came to")
+		return nil, outbox.Conflict("an append with this Idempotency-Key is in progress; retry in a moment to get its result")
 	}
 	if k.under == nil {
 		k.under = map[appendKey]bool{}

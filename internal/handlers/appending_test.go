@@ -62,7 +62,7 @@ func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	if first.Header.Get("Idempotency-Replayed") != "" || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the answers say %v and %v", first.Header, again.Header)
 	}
-	under("k-1", `{"event_type":"b","payload":{}}`).want(t, 422, `"Idempotency-Key":`, "used for another append", "take a new key")
+	under("k-1", `{"event_type":"b","payload":{}}`).want(t, 422, `"Idempotency-Key":`, "used for another append", "use a new key")
 	under("k-1", `{"events":[{"event_type":"b","payload":{}}]}`).want(t, 422, `"Idempotency-Key":`)
 	under("k-2", `{"events":[{"event_type":"b","payload":{}},{"event_type":"b","payload":{}}]}`).want(t, 201, `"seq":2`, `"seq":3`)
 	under("k-3", `{"event_type":"a"}`).want(t, 422)
@@ -70,9 +70,9 @@ func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	under(strings.Repeat("k", 201), one).want(t, 422, "the limit is 200")
 
 	s.srv.appendKeys.under[appendKey{paced{outbox.AuthLocal, "local"}, "k-4"}] = true
-	under("k-4", one).want(t, 409, "is under way")
+	under("k-4", one).want(t, 409, "is in progress")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`)
 	if n := len(s.srv.appendKeys.under); n != 1 {
-		t.Errorf("%d keys are under way, want the one of this test", n)
+		t.Errorf("%d keys are in progress, want the one of this test", n)
 	}
 }

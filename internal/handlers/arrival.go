@@ -79,7 +79,7 @@ func advisePrefix(a outbox.Arrival) string {
 	case h.Times == 0 || err == nil && told == "":
 		return ""
 	case h.Times > 1:
-		return prefixHeader + " is there more than once: let the proxy replace it instead of adding to it"
+		return prefixHeader + " appears more than once: let the proxy replace it instead of adding to it"
 	case err != nil:
 		return fmt.Sprintf("%s is %q, which %v: let the proxy send the path it strips, such as /ops", prefixHeader, h.Value, err)
 	case a.Trusted && told == a.Address.Base:
@@ -106,11 +106,11 @@ func advisePublicOrigin(a outbox.Arrival) string {
 	inside, insideErr := Origin(a.Address.Scheme + "://" + a.Address.Host)
 	switch {
 	case host.Times > 1:
-		return "X-Forwarded-Host is there more than once: let the proxy replace it instead of adding to it"
+		return "X-Forwarded-Host appears more than once: let the proxy replace it instead of adding to it"
 	case err != nil || insideErr != nil || outside == a.Address.PublicOrigin || host.Times+proto.Times == 0:
 		return ""
 	case a.Address.PublicOrigin != "":
-		return fmt.Sprintf("the proxy was asked for %s, and --public-origin says %s: set it to %s if that is where the pages are", outside, a.Address.PublicOrigin, outside)
+		return fmt.Sprintf("the browser requested %s, and --public-origin is %s: set it to %s if that is where the pages are", outside, a.Address.PublicOrigin, outside)
 	case outside == inside:
 		return ""
 	case name == a.Address.Host || sameHost(name, a.Address.Host):
@@ -137,11 +137,11 @@ func adviseIdentity(a outbox.Arrival) string {
 	case a.Me.Auth == outbox.AuthJWT || a.Me.Auth == outbox.AuthProxyHeader:
 		return ""
 	case a.Me.Auth == outbox.AuthLocal && assertion >= 0:
-		return fmt.Sprintf("the signed assertion in %s is not read, and everybody is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)
+		return fmt.Sprintf("the signed assertion in %s is ignored, and every user is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)
 	case a.Me.Auth == outbox.AuthLocal:
-		return fmt.Sprintf("the identity headers (%s) are not read, and everybody is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, trustFlag(a.Peer))
+		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, trustFlag(a.Peer))
 	case !a.Trusted:
-		return fmt.Sprintf("the identity headers (%s) arrive from an untrusted peer: add %s if %s is the proxy, otherwise somebody makes them up", list, trustFlag(a.Peer), a.Peer)
+		return fmt.Sprintf("the identity headers (%s) come from an untrusted peer: add %s if %s is the proxy, otherwise they are forged", list, trustFlag(a.Peer), a.Peer)
 	}
 	return ""
 }

@@ -76,7 +76,7 @@ func (b *bodies) enter(ctx context.Context, size int64) (leave func(), err error
 }
 
 func noRoom() error {
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "other large appends are under way; nothing was appended, try again in a moment"}
+	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "other large appends are in progress; nothing was appended, try again in a moment"}
 }
 
 // readOn reads the rest of a body into what is there of it, as long as it

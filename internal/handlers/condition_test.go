@@ -24,12 +24,12 @@ func TestAppend_underACondition(t *testing.T) {
 
 	again := strings.Replace(take("8", 0), "e-8-0", "e-other", 1)
 	a := s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"event_in_the_way":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
-		`"detail":"event 3 (seat.taken, campaign \"c-1\" seq 3) is in the way: it came after position 0 and is of item 2 of the condition; read on from there and decide again"`)
+		`"detail":"conflicting event 3 (seat.taken, campaign \"c-1\" seq 3): it came after position 0 and matches item 2 of the condition; read on from there and decide again"`)
 	if p := decodeAs[problem](t, a); p.EventInTheWay == nil || *p.EventInTheWay != (outbox.EventRef{Position: 3, CampaignID: "c-1", Seq: 3, EventType: "seat.taken"}) {
 		t.Errorf("problem is %+v", p)
 	}
 	both := `{"expected_seq":%d,"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{"tags":{"seat":"9"}}]}}`
-	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 2)).want(t, 409, "stands at seq 3")
+	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 2)).want(t, 409, "is at seq 3")
 	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 3)).want(t, 201)
 	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_type":"a","payload":{}}],"condition":null}`).want(t, 201)
 }
@@ -40,11 +40,11 @@ func TestAppend_saysWhatIsWrongWithACondition(t *testing.T) {
 	for condition, texts := range map[string][]string{
 		`{}`:                              {`"condition.items":`, "at least one item"},
 		`{"items":[]}`:                    {`"condition.items":`},
-		`{"items":[{}]}`:                  {`"condition.items[0]":`, "selects nothing"},
+		`{"items":[{}]}`:                  {`"condition.items[0]":`, "matches nothing"},
 		`{"items":[{"tags":{"seat":1}}]}`: {`"condition.items.tags":`, "cannot be a number"},
 		`{"items":[{"event_types":"a"}]}`: {`"condition.items.event_types":`, "cannot be a string"},
 		`{"items":[{"types":["a"]}]}`:     {`"condition":`, `unknown field \"types\"`},
-		`{"items":[{"event_types":["a.*"]}],"after_position":0}`: {`"condition.items[0].event_types":`, "spells event types out"},
+		`{"items":[{"event_types":["a.*"]}],"after_position":0}`: {`"condition.items[0].event_types":`, "takes exact event types"},
 		`{"items":[{"event_types":["a"]}],"after_position":-1}`:  {`"condition.after_position":`, "0 or more"},
 		`[]`: {`"condition":`, "not a array"},
 		`{"items":[` + strings.Repeat(`{"event_types":["a"]},`, 100) + `{"event_types":["a"]}]}`: {`"condition.items":`, "at most 100 items"},

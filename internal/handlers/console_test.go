@@ -17,7 +17,7 @@ import (
 func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
+	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 failed with the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
 }
 
 func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
@@ -42,14 +42,14 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
 	to := s.submit("/failures/groups/note", url.Values{"fingerprint": {fingerprint}, "note": {"see <b>ticket</b>"}}.Encode()).
 		want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Changed the note on an error", "1 dead").lacks(t, "<b>ticket")
+	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Note saved", "1 dead").lacks(t, "<b>ticket")
 	s.get("/failures?fingerprint=other").want(t, 200, "No row is failed or dead with this error any more").lacks(t, "ticket")
 	body := `{"fingerprint":` + string(must(jsonText(fingerprint))) + `,"note":""}`
 	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
 	s.get("/failures").want(t, 200).lacks(t, "ticket")
 	s.post("/api/v1/failures/groups/note", `{"note":"x"}`).want(t, 422, "fingerprint is required")
 	s.post("/api/v1/failures/groups/note", `{"fingerprint":"never seen","note":"x"}`).want(t, 404, "no row failed with the fingerprint")
-	s.get("/audit?action=note_errors").want(t, 200, "Changed the note on an error")
+	s.get("/audit?action=note_errors").want(t, 200, "Note saved")
 }
 
 func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
@@ -62,7 +62,7 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s.get("/api/v1/history").want(t, 200, `"span":"hour"`, `"pending":2`, `"step_seconds":60`)
 	s.get("/api/v1/history?span=day").want(t, 200, `"span":"day"`)
 	s.get("/api/v1/history?span=year").want(t, 422, "use hour or day")
-	s.get("/").want(t, 200, "Rows waiting over the last 60 min: now 2, at most 2", "07:00 UTC · 2 pending", `href="/?span=day"`)
+	s.get("/").want(t, 200, "Rows waiting over the last 60 min: now 2, peak 2", "07:00 UTC · 2 pending", `href="/?span=day"`)
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"items":[]`)
 	s.get("/api/v1/campaigns/none/history").want(t, 404)
 }
@@ -73,7 +73,7 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/campaigns/c-1").want(t, 200, "Events behind over the last hour: at most 3", "3 events behind, the oldest for 10 min")
+	s.get("/campaigns/c-1").want(t, 200, "Events behind over the last hour: peak 3", "3 events behind, the oldest for 10 min")
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, "over the last hour")
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"lag_events":3`)
 }
@@ -179,7 +179,7 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	if len(another) > 0 && another[2] == found[2] {
 		t.Error("two pages give the same key")
 	}
-	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last act: requeue by local")
+	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last action: requeue by local")
 }
 
 // twice sends the form of that name, as the page has it, two times, and wants one
@@ -257,7 +257,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	if again := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost; again.Requests != after.Requests+1 {
 		t.Errorf("%d requests counted, want %d", again.Requests, after.Requests+1)
 	}
-	s.get("/about").want(t, 200, "What looking has cost", "Configuration", "--mode", "00003_console.sql", "builtin:campaigns")
+	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00003_console.sql", "builtin:campaigns")
 }
 
 func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {

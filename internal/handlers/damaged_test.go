@@ -37,7 +37,7 @@ func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSiteOn(t, pair)
-	const says = "a part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook says how to get out of it, under “A database is damaged”"
+	const says = "part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook explains how to recover, under “A database is damaged”"
 	for _, at := range []string{"/", "/campaigns"} {
 		s.get(at).want(t, 500, says[1:], `href="/docs/operating`)
 	}

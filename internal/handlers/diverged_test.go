@@ -44,15 +44,15 @@ func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
 	for _, at := range []string{"/", "/campaigns", "/campaigns/c-1", "/runs/new?kind=rebuild&campaigns=c-1", "/runs/new?kind=rebuild&all=1", "/api/v1/campaigns/c-1", "/api/v1/campaigns"} {
 		body := s.get(at).body
 		body = body[max(0, strings.Index(body, "<main")):]
-		right, rebuild := strings.Index(body, "put the right"), strings.Index(body, "only if")
+		right, rebuild := strings.Index(body, "restore the right"), strings.Index(body, "only if")
 		if rebuild < 0 {
-			rebuild = strings.Index(body, "Only if")
+			rebuild = strings.Index(body, "Rebuild only if")
 		}
 		if only := strings.Index(body, "Rebuild only if it is lost"); rebuild < 0 || only >= 0 && only < rebuild {
 			rebuild = only
 		}
 		if right < 0 || rebuild < right || !strings.Contains(body, "--journal-db") {
-			t.Errorf("%s says at %d to put the right journal back and at %d to rebuild", at, right, rebuild)
+			t.Errorf("%s says at %d to restore the right journal and at %d to rebuild", at, right, rebuild)
 		}
 	}
 	s.get("/campaigns/c-1").want(t, 200, `data-testid="right-journal-first"`)

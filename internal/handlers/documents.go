@@ -34,7 +34,7 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 		return "", "", err
 	}
 	if s.Redact.HidesPayloads() {
-		return "", "", &outbox.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal those of one event on its page, which is audited"}
+		return "", "", &outbox.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal one event on its page, which is audited"}
 	}
 	hidden, paths := s.Redact.JSON(json.RawMessage(text))
 	if paths != nil {
@@ -46,13 +46,13 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 // payloadAnswers are how payload answers.
 var payloadAnswers = []apiAnswer{
 	{status: http.StatusOK, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[map[string]any]()}},
-		text: "the payload; its ETag is the event's hash, with -redacted behind it where something is hidden, and ranges of it can be asked for"},
+		text: "the payload; its ETag is the event's hash, with the suffix -redacted if anything is hidden; range requests are supported"},
 	{status: http.StatusPartialContent, content: map[string][]reflect.Type{mediaJSON: nil},
-		text: "the range of it that was asked for, which need not be JSON by itself"},
-	{status: http.StatusNotModified, text: "the event is the one whose hash If-None-Match names"},
+		text: "the requested range, which need not be valid JSON by itself"},
+	{status: http.StatusNotModified, text: "not modified: If-None-Match names the event's hash"},
 }
 
-// payload answers with the payload of an event exactly as it is stored, as a
+// payload answers with the payload of an event exactly as stored, as a
 // file to keep. It is the same for pages and the API.
 func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)

@@ -40,7 +40,7 @@ func TestTree_showsWhatIsStoredAndNothingElse(t *testing.T) {
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;/bdi&gt;&lt;img", `\u202egnp.exe`, "<bdi", "مرحبا", "… 12,346 more characters")
 	a.lacks(t, "<script>alert", "<img", "\u202e")
 	if n := strings.Count(a.body, ">&#34;twice&#34;<"); n != 2 {
-		t.Errorf("the key that is there twice is shown %d times", n)
+		t.Errorf("the key that appears twice is shown %d times", n)
 	}
 	if !regexp.MustCompile(`(?s)big.*huge.*zero.*long.*twice.*turned.*arabic`).MatchString(a.body) {
 		t.Error("the keys are not in the order in which they are stored")
@@ -202,7 +202,7 @@ func TestRowPage_showsAttemptsAndNeighbours(t *testing.T) {
 	s.seed("c-1", "a", poison, "b", "c", "d", "e", "f", "g", "h")
 	s.work()
 	s.get("/rows/c-1/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "· the same error", "seat &#34;7&#34; is &lt;taken&gt;",
-		`href="/rows/c-1/3"`, `href="/rows/c-1/7"`, "2 more rows", "nobody holds it", `href="/campaigns/c-1/events/1"`, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb report --json --campaign=c-1",
+		`href="/rows/c-1/3"`, `href="/rows/c-1/7"`, "2 more rows", "no lease", `href="/campaigns/c-1/events/1"`, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb report --json --campaign=c-1",
 		`data-copy="the curl command"`).lacks(t, `href="/rows/c-1/8"`)
 	d := decodeAs[struct {
 		Previous int64        `json:"previous_seq"`
@@ -255,10 +255,10 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_id":"e-1","event_type":"a","payload":{}},`+
 		`{"event_type":"`+poison+`","payload":{},"correlation_id":"e-1","causation_id":"elsewhere"},{"event_type":"c","payload":{}}]}`).want(t, 201)
 	s.work()
-	s.get("/campaigns/c-1/events/1").want(t, 200, "It was applied: the projections of its campaign have every event up to 1.").lacks(t, "Its row")
-	s.get("/campaigns/c-1/events/2").want(t, 200, "It is the head of its campaign", `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Its row", "Event hash", "Chain hash").
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied: the projections of its campaign have every event up to 1.").lacks(t, "Its row")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "The head of its campaign", `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Its row", "Event hash", "Chain hash").
 		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
-	s.get("/campaigns/c-1/events/3").want(t, 200, "It is not applied yet: it waits behind event 2")
+	s.get("/campaigns/c-1/events/3").want(t, 200, "Not applied yet: it is waiting behind event 2")
 }
 
 func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
@@ -282,7 +282,7 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	s.seed("c-2", poison)
 	s.pass()
 	const never = "an never succeed with this version of the projection"
-	s.get("/rows/c-1/1").want(t, 200, "It c"+never, "so it was not tried again", "projection&#32;<code>campaigns</code>", "· c"+never)
+	s.get("/rows/c-1/1").want(t, 200, "It c"+never, "so it was not retried", "projection&#32;<code>campaigns</code>", "· c"+never)
 	s.get("/rows/c-2/1").want(t, 200).lacks(t, never)
 	s.get("/failures").want(t, 200, "It c"+never)
 	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"hope":"none"`, "It c"+never)

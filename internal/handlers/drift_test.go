@@ -38,11 +38,11 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.comes("/api/v1/summary", `drifted":2`)
 	s.comes("/", `2 campaigns have drifted`)
 	s.get("/").want(t, 200, `h-bad`, `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`, `data-testid="drifted"`).lacks(t, "campaigns are current")
-	s.get("/campaigns/c-1").want(t, 200, "s-drifted", "drifted", "The rows of 2 projections differ from the journal, as last verified", `#a-projection-is-wrong`)
+	s.get("/campaigns/c-1").want(t, 200, "s-drifted", "drifted", "The rows of 2 projections differed from the journal at the last verification", `#a-projection-is-wrong`)
 	s.get("/campaigns?state=drifted").want(t, 200, `data-testid="campaign-c-1"`, `data-testid="campaign-c-3"`).lacks(t, `data-testid="campaign-c-2"`)
 	s.get("/campaigns?state=drifted&sort=lag").want(t, 200, `data-testid="campaign-c-1"`)
 	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`)
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"state":"drifted"`, `"why":"The rows of 2 projections differ from the journal, as last verified; a rebuild fixes them"`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"state":"drifted"`, `"why":"The rows of 2 projections differed from the journal at the last verification; a rebuild fixes them"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
 
 	m := metrics.New(s.store.Summary)
@@ -62,7 +62,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s.seed("c-2", "a")
 	s.work()
 	m := metrics.New(s.store.Summary)
-	const reason = "event 2 is not the one that was appended: its content no longer matches its hash"
+	const reason = "event 2 has changed since it was appended: its content no longer matches its hash"
 	note := func(v outbox.Verification) {
 		t.Helper()
 		v.CampaignID, v.Projection, v.Seq = "c-1", "campaigns", 2
@@ -106,14 +106,14 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	}
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":2`, `"open_failures":4`)
 	for _, page := range []string{"/projections/campaigns", "/projections"} {
-		s.get(page).want(t, 200, "It holds up 2 campaigns: events fail in it.", "s-dead", "blocking").lacks(t, "It follows every campaign.")
+		s.get(page).want(t, 200, "Blocks 2 campaigns: events fail in it.", "s-dead", "blocking").lacks(t, "Live in every campaign.")
 	}
-	s.get("/projections/campaigns").want(t, 200, "None goes on without it.").lacks(t, "It has passed every event")
+	s.get("/projections/campaigns").want(t, 200, "No campaign continues without it.").lacks(t, "It has passed every event")
 	// What it is set aside for goes on without it, and is not held up.
 	s.quarantine()
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
-	s.get("/projections/campaigns").want(t, 200, "It holds up 1 campaign: an event fails in it.", "1 campaign goes on without it.", "Last applied</th>")
+	s.get("/projections/campaigns").want(t, 200, "Blocks 1 campaign: an event fails in it.", "1 campaign goes on without it.", "Last applied</th>")
 }
 
 // comes waits until a page says something: all who ask share what was read up

@@ -24,7 +24,7 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 		v.Next = *q.Next
 	}
 	if s.DryRun == nil {
-		return v, outbox.NotFound("this server cannot try events")
+		return v, outbox.NotFound("this server cannot run dry runs")
 	}
 	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)

@@ -142,14 +142,14 @@ func givesEither[A, B any](status int, text string) apiAnswer {
 
 // givesFile is the answer with all items of a list, as exports have them.
 func givesFile[T any]() []apiAnswer {
-	return []apiAnswer{{status: http.StatusOK, text: "all of them, streamed as a file; a connection that ends early means that it is not whole",
+	return []apiAnswer{{status: http.StatusOK, text: "all of them, streamed as a file; a connection that ends early means an incomplete file",
 		content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[[]T]()}, mediaCSV: {reflect.TypeFor[string]()}}}}
 }
 
 // starts is the answer 202 with what was started, which can be followed where
 // the header Location says.
 func starts[T any]() []apiAnswer {
-	a := givesAt[T](http.StatusAccepted, "started, and audited")
+	a := givesAt[T](http.StatusAccepted, "started and audited")
 	a.located = true
 	return []apiAnswer{a}
 }
@@ -163,13 +163,13 @@ type refusal struct {
 
 // What some routes refuse beside what all of their kind do.
 var (
-	refusedHidden  = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, or: read-only, or asked for by another site's page, or of a role that may not"}
-	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the state does not allow it, or is not the one expected, or an append with this Idempotency-Key is under way"}
-	refusedDryRun  = refusal{"NotTried", http.StatusConflict, "the event is applied already, or the campaign cannot be tried"}
+	refusedHidden  = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, is read-only, the request is cross-origin, or the role may not do this"}
+	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the current state does not allow it or is not the expected one, or an append with this Idempotency-Key is in progress"}
+	refusedDryRun  = refusal{"NotTried", http.StatusConflict, "the event is already applied, or the campaign cannot be dry-run"}
 	refusedRange   = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
-	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests of one identity wait for the projections; Retry-After says when to come back"}
-	refusedRoom    = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or away, or there is no room for another large append; try again"}
-	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "what was waited for did not come in time"}
+	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for the projections; Retry-After says when to retry"}
+	refusedRoom    = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or unavailable, or there is no room for another large append; try again"}
+	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )
 
 // checkQuery refuses what a request to the API asks for and does not get: a
@@ -181,16 +181,16 @@ func (t route) checkQuery(r *http.Request) error {
 	}
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return outbox.Invalid("", "the address is not well formed behind the ?: write name=value, with & between parameters and %% escapes in values")
+		return outbox.Invalid("", "the query string is malformed: write name=value, with & between parameters and %% escapes in values")
 	}
 	known := t.api.query.names()
 	wrong := map[string]string{}
 	for name, values := range given {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			wrong[name] = fmt.Sprintf("%q is not a query parameter of this address, which takes none", name)
+			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL, which takes none", name)
 		case !slices.Contains(known, name):
-			wrong[name] = fmt.Sprintf("%q is not a query parameter of this address; it takes %s", name, outbox.OrList(known))
+			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL; it takes %s", name, outbox.OrList(known))
 		case len(values) > 1:
 			wrong[name] = name + " is given more than once"
 		}

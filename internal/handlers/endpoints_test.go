@@ -18,11 +18,11 @@ func TestAPI_refusesParametersThatItDoesNotTake(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	for target, texts := range map[string][]string{
-		"/api/v1/rows?statsu=dead":              {`"errors":{"statsu":`, `not a query parameter of this address; it takes status, campaign, `},
+		"/api/v1/rows?statsu=dead":              {`"errors":{"statsu":`, `not a query parameter of this URL; it takes status, campaign, `},
 		"/api/v1/rows?status=dead&x=1&y=2":      {`"x":`, `"y":`},
 		"/api/v1/rows?status=dead&status=dead":  {`"status":"status is given more than once"`},
-		"/api/v1/rows?status=dead;limit=1":      {"not well formed"},
-		"/api/v1/rows?status=%zz":               {"not well formed"},
+		"/api/v1/rows?status=dead;limit=1":      {"the query string is malformed"},
+		"/api/v1/rows?status=%zz":               {"the query string is malformed"},
 		"/api/v1/summary?status=":               {"takes none"},
 		"/api/v1/campaigns/c-1?wait=applied":    {`"wait":`, "min_seq or timeout"},
 		"/api/v1/export/rows?format=csv&size=1": {`"size":`},

@@ -165,8 +165,8 @@ func newServer(c Config) *server {
 	}
 	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
-		reading: newRoom(documentReaders, "reading documents"), trying: newRoom(dryRunsAtATime, "trying events"),
-		bodies: newBodies(), previewing: newRoom(previewsAtATime, "asking what acts would do"), exporting: newRoom(exportsAtATime, "taking lists away")}
+		reading: newRoom(documentReaders, "reading large documents"), trying: newRoom(dryRunsAtATime, "running dry runs"),
+		bodies: newBodies(), previewing: newRoom(previewsAtATime, "previewing actions"), exporting: newRoom(exportsAtATime, "exporting lists")}
 	for _, span := range outbox.Spans {
 		c := new(overviewCache)
 		s.overviews[span] = c
@@ -286,7 +286,7 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) notFound(_ http.ResponseWriter, r *http.Request) error {
-	return outbox.NotFound("there is nothing at this address%s", s.unstripped(r))
+	return outbox.NotFound("there is nothing at this URL%s", s.unstripped(r))
 }
 
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {

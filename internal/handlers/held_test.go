@@ -13,10 +13,10 @@ func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
-	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing: every campaign and every projection may run")
+	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing is paused or disabled")
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
 	s.get("/").want(t, 200, "Projection campaigns is paused for 1 campaign.", `data-testid="paused-campaigns"`, `href="/projections/campaigns?state=paused"`, "for 1 campaign").
-		lacks(t, "Nothing: every campaign", "All 2 campaigns are current.")
+		lacks(t, "Nothing is paused or disabled", "All 2 campaigns are current.")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":1,`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_paused_projections{scope=\"all\"} 0\n", "\noutboxweb_paused_projections{scope=\"campaign\"} 1\n")
 
@@ -37,7 +37,7 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.quarantine()
 	s.comes("/", "Projection campaigns is quarantined for 1 campaign")
 	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined").
-		lacks(t, "Nothing: every campaign", "All 2 campaigns are current.")
+		lacks(t, "Nothing is paused or disabled", "All 2 campaigns are current.")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 }
@@ -67,7 +67,7 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	verify := decodeAs[outbox.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
 	to := s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303).Header.Get("Location")
 	waits := fmt.Sprintf("waits for the end of run %d", verify.ID)
-	linked := fmt.Sprintf(`waits for the end of <a href="/runs/%[1]d">run %[1]d</a>`, verify.ID)
+	linked := fmt.Sprintf(`waits for <a href="/runs/%[1]d">run %[1]d</a> to end`, verify.ID)
 	standing := "but projection campaigns is 2 events behind"
 	s.get(to).want(t, 200, waits)
 	s.get("/projections/campaigns").want(t, 200, "Where it is behind,", linked)
@@ -79,16 +79,16 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 
 	s.submit(fmt.Sprintf("/runs/%d/cancel", verify.ID), "").want(t, 303)
 	replay := must(s.runs.Active(context.Background()))[0]
-	catches := fmt.Sprintf("; run %d catches it up", replay.ID)
+	catches := fmt.Sprintf("; run %d is catching it up", replay.ID)
 	s.get("/campaigns/c-1").want(t, 200, standing+catches)
 	s.get("/").want(t, 200, "is behind in 1 campaign"+catches)
 	s.submit(fmt.Sprintf("/runs/%d/cancel", replay.ID), "").want(t, 303)
-	s.get("/campaigns/c-1").want(t, 200, standing+", and no run catches it up")
-	s.get("/").want(t, 200, "is behind in 1 campaign, and no run catches it up")
+	s.get("/campaigns/c-1").want(t, 200, standing+", and no run is catching it up")
+	s.get("/").want(t, 200, "is behind in 1 campaign, and no run is catching it up")
 
 	// Nobody replays it at the end of a run that began after that.
 	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202)
-	s.get("/campaigns/c-1").want(t, 200, standing+", and no run catches it up")
+	s.get("/campaigns/c-1").want(t, 200, standing+", and no run is catching it up")
 }
 
 // The journal is told of without the projections.
@@ -99,7 +99,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	if _, err := dbtest.Open(t, s.pair.Projections).Exec(`drop table projection_versions`); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/").want(t, 200, "Whether a projection is paused or quarantined cannot be read just now.").lacks(t, "every projection may run")
+	s.get("/").want(t, 200, "Paused and quarantined projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{", "outboxweb_quarantined_projections ")
 }

@@ -51,7 +51,7 @@ func died(t *testing.T) *site {
 func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 	t.Parallel()
 	s := died(t)
-	why := `silent for 12 s; its 2 campaigns become claimable by others in 17 s (07:00:30 UTC)`
+	why := `silent for 12 s; its 2 campaigns become claimable in 17 s (07:00:30 UTC)`
 	got := s.get("/api/v1/instances").want(t, 200, `"next_cursor":null`,
 		`{"items":[{"id":"dead","host":"host-dead","pid":77,"version":"v1","mode":"outbox_apply_only","campaigns":["*"],"stopped_at":null,"applied_total":44200`,
 		`"started_at":"2026-11-21T07:00:00Z","last_seen":"2026-11-21T07:00:00Z","heartbeat_seconds":2,"clock_ahead_seconds":0,"state":"silent","why":"`+why+`"`,
@@ -72,12 +72,12 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 	t.Parallel()
 	s := died(t)
 	a := s.get("/instances").want(t, 200,
-		"2 instances running, 1 silent: its 2 campaigns become claimable by others in 17 s (07:00:30 UTC).",
+		"2 instances running, 1 silent: its 2 campaigns become claimable in 17 s (07:00:30 UTC).",
 		"Versions differ, as during a rolling restart: v1 (1), v2 (1).",
 		`id="instance-dead"`, `data-testid="instance-dead"`, "!</span> silent", "✓</span> running",
 		"process 77 on host-dead", "version v1, outbox_apply_only", "Silent for 12 s; its 2 campaigns become claimable",
 		`<details open><summary>Silent`, `href="/campaigns/c-1"><code>c-1</code>`, "events 1–3, epoch 1", `href="/campaigns/c%2F2"`, "event 1, epoch 1",
-		"Running; holds nothing.", "44,200", "1,234/s", `title="It promised a heartbeat every 2 s"`)
+		"Running; holds nothing.", "44,200", "1,234/s", `title="Heartbeat every 2 s"`)
 	if dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`); dead > running {
 		t.Error("who left campaigns behind does not come first")
 	}
@@ -99,7 +99,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 		if err != nil || fragment != "instance-"+id {
 			t.Errorf("the owner %q leads to %q, %v", id, found[1], err)
 		}
-		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown, since it left no record of itself", "No instance is running, 1 silent: its campaign becomes claimable")
+		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "No instance is running, 1 silent: its campaign becomes claimable")
 		s.get("/api/v1/instances").want(t, 200, `"started_at":null,"last_seen":null,"heartbeat_seconds":0,"clock_ahead_seconds":0,"state":"silent"`)
 	}
 }
@@ -109,5 +109,5 @@ func TestInstances_ofNobodySayThatNoneHasStarted(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	s.get("/instances").want(t, 200, "No worker has started yet.").lacks(t, "<table")
-	s.get("/campaigns/c-1").want(t, 200, "nobody holds it").lacks(t, "/instances#")
+	s.get("/campaigns/c-1").want(t, 200, "no lease").lacks(t, "/instances#")
 }

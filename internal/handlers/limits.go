@@ -85,7 +85,7 @@ func (s *server) limitHead(next http.Handler) http.Handler {
 		}
 		switch {
 		case len(r.RequestURI) > maxAddress:
-			s.fail(w, r, &outbox.Refusal{Err: errAddress, Detail: fmt.Sprintf("the address is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
+			s.fail(w, r, &outbox.Refusal{Err: errAddress, Detail: fmt.Sprintf("the URL is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
 		case headers > maxHeaders:
 			s.fail(w, r, &outbox.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has %d headers; the limit is %d", headers, maxHeaders)})
 		default:
@@ -124,7 +124,7 @@ func (m room) enter(ctx context.Context, wait time.Duration) (leave func(), err 
 	case m.places <- struct{}{}:
 		return func() { <-m.places }, nil
 	case <-ctx.Done():
-		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are " + m.others + " just now; try again in a moment"}
+		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are " + m.others + " at the moment; try again in a moment"}
 	}
 }
 
@@ -228,29 +228,29 @@ func (s *server) checkPace(w http.ResponseWriter, r *http.Request, t route) erro
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	return &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
-		"too many acts at once by %s: this server takes %g a second of one; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
+		"too many actions by %s: this server accepts %g per second per identity; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
 }
 
 // limits are what /about tells of what this server takes.
 func (s *server) limits() []templates.Limit {
 	acts := "no limit"
 	if s.ActRate > 0 {
-		acts = fmt.Sprintf("%g a second, %d at once", s.ActRate, s.acting.burst)
+		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.burst)
 	}
 	return []templates.Limit{
-		{Name: "Address of a request", Value: fmt.Sprintf("%d KiB", maxAddress>>10)},
-		{Name: "Header of a request", Value: fmt.Sprintf("%d KiB, %d headers", maxHeader>>10, maxHeaders)},
+		{Name: "URL of a request", Value: fmt.Sprintf("%d KiB", maxAddress>>10)},
+		{Name: "Headers of a request", Value: fmt.Sprintf("%d KiB, %d headers", maxHeader>>10, maxHeaders)},
 		{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
 		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in all", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
 		{Name: "Appends of more than " + fmt.Sprintf("%d KiB", smallBody>>10), Value: fmt.Sprintf("%d MiB of them at a time; %d others wait for %s; each sends %d MiB in %s", bodyRoom>>20, bodiesWaiting, roomWait, bodyStep>>20, bodyPace)},
 		{Name: "Body that selects rows or campaigns", Value: fmt.Sprintf("%d MiB", maxSelectionBody>>20)},
-		{Name: "Body of another act", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
-		{Name: "Time for sending the header", Value: defaultPatience.Header.String()},
-		{Name: "Time for sending a request", Value: defaultPatience.Read.String()},
-		{Name: "Time for working on a request", Value: requestTime.String()},
-		{Name: "Time for taking an answer", Value: fmt.Sprintf("%s; %s for each page of an export", defaultPatience.Write, exportPatience)},
+		{Name: "Body of another action", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
+		{Name: "Time to send the headers", Value: defaultPatience.Header.String()},
+		{Name: "Time to send a request", Value: defaultPatience.Read.String()},
+		{Name: "Time to process a request", Value: requestTime.String()},
+		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; %s for each page of an export", defaultPatience.Write, exportPatience)},
 		{Name: "Time between requests on a connection", Value: defaultPatience.Idle.String()},
-		{Name: "Acts of one identity", Value: acts},
+		{Name: "Actions per identity", Value: acts},
 		{Name: "At a time", Value: fmt.Sprintf("%d pages of exports, %d previews, %d dry runs, %d documents; others wait for %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, roomWait)},
 		{Name: "Items in a page of a list", Value: fmt.Sprintf("%d, at most %d", outbox.DefaultPage, outbox.MaxPage)},
 		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},

@@ -133,7 +133,7 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 		case r.target == "/metrics":
 			says("401 Unauthorized: ", "(request "+a.Header.Get("X-Request-Id")+")")
 		default:
-			says(a.Header.Get("X-Request-Id"), "Not identified")
+			says(a.Header.Get("X-Request-Id"), "Sign-in required")
 			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "zoe", "10.0.0.0")
 		}
 	case !who.role.Includes(r.least()):

@@ -238,14 +238,16 @@ func quoteRaw(s string) string {
 }
 
 // stable is an answer without what two sites that were asked the same may
-// answer differently: ids made by chance, hashes and positions. Whole exports go
-// through it, for which a regular expression takes minutes.
+// answer differently: ids made by chance, hashes, positions and the time of a
+// page's data. Whole exports go through it, for which a regular expression takes minutes.
 func stable(text string) string {
 	var b strings.Builder
 	from := 0
 	for at := 0; at < len(text); {
 		n := 0
 		switch run := hexRun(text[at:]); {
+		case strings.HasPrefix(text[at:], "data-as-of "):
+			n = max(0, strings.Index(text[at:], "</time>"))
 		case run == 64:
 			n = run
 		case run == 8 && isUUID(text[at:]):

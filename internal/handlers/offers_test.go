@@ -184,7 +184,7 @@ func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 			if got := g.offers(page, a.body); len(got) > 0 {
 				t.Errorf("%s offers a %s %v", page, role, slices.Sorted(maps.Keys(got)))
 			}
-			if offering[page] && !strings.Contains(a.body, "This server is read-only: it shows and changes nothing.") {
+			if offering[page] && !strings.Contains(a.body, "This server is read-only.") {
 				t.Errorf("%s does not tell a %s why it offers nothing", page, role)
 			}
 		}

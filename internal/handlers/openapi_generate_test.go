@@ -90,7 +90,7 @@ func apiTags() (tags openapi3.Tags) {
 		text string
 	}{
 		{tagSystem, "The state of the whole system, its processes and its setup"},
-		{tagRows, "Events still owed to the projections"},
+		{tagRows, "Events not yet applied to the projections"},
 		{tagCampaigns, "The ordering scopes, and how far their projections are"},
 		{tagEvents, "The journal: reading it, appending to it, and events that are passed over"},
 		{tagFailures, "What went wrong, by what it has in common, and where projections could not follow"},
@@ -98,8 +98,8 @@ func apiTags() (tags openapi3.Tags) {
 		{tagRuns, "Replays, rebuilds and verifies"},
 		{tagProjections, "The read models"},
 		{tagPublishers, "Where events go beside the projections"},
-		{tagAudit, "What operators did and were refused"},
-		{tagTokens, "What machines show to be let in"},
+		{tagAudit, "The audit log: actions done and refused"},
+		{tagTokens, "API tokens authenticate"},
 	} {
 		tags = append(tags, &openapi3.Tag{Name: string(tag.name), Description: tag.text})
 	}
@@ -239,18 +239,18 @@ func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 // What all routes of a kind refuse.
 var (
 	refusedPrefix    = refusal{"BadPrefix", http.StatusBadRequest, "a trusted proxy sent a malformed X-Forwarded-Prefix"}
-	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "it is not known who asks, or what says so cannot be trusted"}
-	refusedForbidden = refusal{"Forbidden", http.StatusForbidden, "read-only, or asked for by another site's page, or of a role that may not"}
-	refusedMissing   = refusal{"NotFound", http.StatusNotFound, "there is no such thing"}
+	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "not authenticated, or the credentials cannot be trusted"}
+	refusedForbidden = refusal{"Forbidden", http.StatusForbidden, "the server is read-only, the request is cross-origin, or the role may not do this"}
+	refusedMissing   = refusal{"NotFound", http.StatusNotFound, "not found"}
 	refusedSlow      = refusal{"Slow", http.StatusRequestTimeout, "the body took too long to arrive"}
-	refusedState     = refusal{"Conflict", http.StatusConflict, "the state does not allow it, or is not the one expected"}
+	refusedState     = refusal{"Conflict", http.StatusConflict, "the current state does not allow it, or is not the expected one"}
 	refusedSize      = refusal{"TooLarge", http.StatusRequestEntityTooLarge, "over a limit"}
 	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json"}
-	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not one of ours"}
-	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is wrong; errors names the fields"}
-	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many acts of one identity; Retry-After says when to go on"}
-	refusedInternal  = refusal{"Internal", http.StatusInternalServerError, "an internal error, known by its request id"}
-	refusedBusy      = refusal{"Busy", http.StatusServiceUnavailable, "the database is busy or away; try again"}
+	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not allowed"}
+	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is invalid; errors lists the fields"}
+	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many actions by one identity; Retry-After says when to retry"}
+	refusedInternal  = refusal{"Internal", http.StatusInternalServerError, "an internal error, identified by its request id"}
+	refusedBusy      = refusal{"Busy", http.StatusServiceUnavailable, "the database is busy or unavailable; try again"}
 	refusedFull      = refusal{"Full", http.StatusInsufficientStorage, "the disk of the database is full; nothing was changed"}
 )
 

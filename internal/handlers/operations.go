@@ -81,7 +81,7 @@ type operationForm struct {
 func (f operationForm) order() (outbox.OperationOrder, error) {
 	b := operationBody{Canary: f.Canary == "yes", ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
 	if len(f.Rows) == 0 && f.Chosen != "" {
-		return outbox.OperationOrder{}, outbox.Invalid("rows", "no row is ticked; go back and tick the dead rows to requeue, or requeue all that match")
+		return outbox.OperationOrder{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
 	if len(f.Rows) == 0 {
 		b.Filter = &selectionBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}

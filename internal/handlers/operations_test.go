@@ -91,7 +91,7 @@ func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
 		{"POST", "/operations", `{"filter":{"status":"dead"}}`, 422, "unknown field"},
 		{"POST", "/operations", `{"kind":"rebuild","filter":{}}`, 422, `is unknown; use requeue`},
 		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1","seq":1}]}`, 409, "nothing to requeue"},
-		{"POST", "/operations/preview", `{"filter":{"campaign_id":"c-99"}}`, 404, "unknown"},
+		{"POST", "/operations/preview", `{"filter":{"campaign_id":"c-99"}}`, 404, `there is no campaign \"c-99\"`},
 		{"GET", "/operations/0", ``, 422, "whole number from 1"},
 		{"GET", "/operations/7", ``, 404, "there is no operation 7"},
 		{"GET", "/operations/7/rows", ``, 404, "there is no operation 7"},
@@ -172,7 +172,7 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 		t.Errorf("the form sends rows %q", rows)
 	}
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
-	s.get("/operations/1").want(t, 200, "rows named one by one", "behind them; 1 not dead or taken already")
+	s.get("/operations/1").want(t, 200, "selected rows", "behind them; 1 not dead or taken already")
 	s.get("/operations/new?rows=c-2").want(t, 422, "CAMPAIGN/SEQ")
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }
@@ -187,7 +187,7 @@ func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
 	if hidden == nil {
 		t.Fatal("the form of the list says nothing but what is ticked")
 	}
-	s.get("/operations/new?"+hidden[1]+"="+hidden[2]).want(t, 422, "No row is ticked")
+	s.get("/operations/new?"+hidden[1]+"="+hidden[2]).want(t, 422, "No row is selected")
 	s.get("/operations/new?"+hidden[1]+"="+hidden[2]+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
 }
 
@@ -233,7 +233,7 @@ func TestRequeue_wantsThePhraseWhereItReleasesMany(t *testing.T) {
 func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).blocked(2)
-	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 that match are taken").lacks(t, `href="/campaigns/c-2"`)
+	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 match is included").lacks(t, `href="/campaigns/c-2"`)
 	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
 	db := dbtest.Open(t, s.pair.Journal)
 	if _, err := db.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
@@ -242,7 +242,7 @@ select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation); err != n
 		t.Fatal(err)
 	}
 	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
-	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 that match are taken", `name="limit" value="20000"`)
+	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 matches are included", `name="limit" value="20000"`)
 }
 
 func TestForm_keyIsJudged(t *testing.T) {

@@ -35,7 +35,7 @@ func Origin(text string) (string, error) {
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if !nameable(host) || strings.HasSuffix(u.Host, ":") || port != "" && !isPort(port) {
-		return "", outbox.Invalid("", "%s names no host that a browser can ask", quoted(text))
+		return "", outbox.Invalid("", "%s does not name a host", quoted(text))
 	}
 	origin := u.Scheme + "://" + bracketed(host)
 	if port == "" || port == ownPorts[u.Scheme] {
@@ -135,7 +135,7 @@ func (s *server) systemPath(r *http.Request) string {
 func unknownHost(hostport string) string {
 	host, _ := splitHost(hostport)
 	if !nameable(host) {
-		return fmt.Sprintf("this server does not answer for the host %s; ask for it by a name that it knows", quoted(hostport))
+		return fmt.Sprintf("this server does not answer for the host %s; use one of its own host names", quoted(hostport))
 	}
 	return fmt.Sprintf("this server does not answer for the host %s; if it should, start outboxweb with --host %s or, when a proxy offers it to browsers under that name, "+
 		"with --public-origin https://%s", quoted(hostport), host, bracketed(host))
@@ -208,7 +208,7 @@ func (s *server) origin(r *http.Request) string {
 func (s *server) fromHere(r *http.Request) error {
 	for _, name := range []string{"Origin", "Sec-Fetch-Site"} {
 		if n := len(r.Header.Values(name)); n > 1 {
-			return foreign("the header %s is there %d times, and browsers send it once; nothing was changed", name, n)
+			return foreign("the header %s appears %d times, and browsers send it once; nothing was changed", name, n)
 		}
 	}
 	if s.crossOrigin.Check(r) == nil {
@@ -218,7 +218,7 @@ func (s *server) fromHere(r *http.Request) error {
 	switch {
 	case origin == "null":
 		return foreign(`the header Origin is "null", but this server expects %s: a privacy setting of the browser, the Referrer-Policy no-referrer, or a sandboxed frame `+
-			"keeps it from saying which page asked; nothing was changed", s.expected(r))
+			"hides which page sent the request; nothing was changed", s.expected(r))
 	case site != "":
 		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", quoted(site), siteMeans(site), quoted(origin))
 	}
@@ -233,9 +233,9 @@ func foreign(format string, args ...any) error {
 func siteMeans(site string) string {
 	switch site {
 	case "cross-site":
-		return "the browser says that a page of another site asked for this"
+		return "the browser reports that a page of another site sent this"
 	case "same-site":
-		return "the browser says that a page of another host or scheme of the same site asked for this"
+		return "the browser reports that a page of another host or scheme of the same site sent this"
 	}
 	return "no browser sends that"
 }

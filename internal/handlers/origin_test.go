@@ -59,13 +59,13 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 			[]string{`expects "https://ops.example" (from --public-origin) or "http://127.0.0.1:8080" (from the Host header)`, "--public-origin https://old.example"}, ""},
 		{"the other scheme of the public origin", public, []func(*http.Request){header("Origin", "http://ops.example")}, []string{`Origin is "http://ops.example"`}, ""},
 		{"cross-site", s, []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example")},
-			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser says that a page of another site asked for this (Origin "https://evil.example")`}, "--public-origin"},
+			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser reports that a page of another site sent this (Origin "https://evil.example")`}, "--public-origin"},
 		{"same-site", s, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, []string{"of another host or scheme of the same site"}, "--public-origin"},
 		{"made up", s, []func(*http.Request){header("Sec-Fetch-Site", "same-origin, cross-site")}, []string{"no browser sends that"}, "--public-origin"},
 		{"null", s, []func(*http.Request){header("Origin", "null")}, []string{`the header Origin is "null"`, "Referrer-Policy no-referrer", "sandboxed frame"}, "--public-origin"},
 		{"null in a frame", s, []func(*http.Request){header("Origin", "null"), header("Sec-Fetch-Site", "cross-site")}, []string{`the header Origin is "null"`}, "--public-origin"},
-		{"Origin twice", s, []func(*http.Request){twice("Origin", "http://127.0.0.1:8080")}, []string{"the header Origin is there 2 times"}, ""},
-		{"Sec-Fetch-Site twice", s, []func(*http.Request){twice("Sec-Fetch-Site", "same-origin")}, []string{"the header Sec-Fetch-Site is there 2 times"}, ""},
+		{"Origin twice", s, []func(*http.Request){twice("Origin", "http://127.0.0.1:8080")}, []string{"the header Origin appears 2 times"}, ""},
+		{"Sec-Fetch-Site twice", s, []func(*http.Request){twice("Sec-Fetch-Site", "same-origin")}, []string{"the header Sec-Fetch-Site appears 2 times"}, ""},
 		{"odd bytes", s, []func(*http.Request){header("Origin", "https://é<script>\x01")}, []string{`\u00e9<script>\x01`}, "--public-origin"},
 		{"long", s, []func(*http.Request){header("Origin", "x"+strings.Repeat("y", 5000))}, []string{"y\" (cut)"}, strings.Repeat("y", 200)},
 	} {
@@ -183,7 +183,7 @@ func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
 	}
 	s.get("/api/v1/summary", host("Evil.example:80")).want(t, 421, "--host evil.example", "--public-origin https://evil.example")
 	s.get("/api/v1/summary", host("[2001:db8::2]")).want(t, 421, "--host 2001:db8::2", "--public-origin https://[2001:db8::2]")
-	s.get("/api/v1/summary", host("<b>")).want(t, 421, "ask for it by a name that it knows").lacks(t, "--host")
+	s.get("/api/v1/summary", host("<b>")).want(t, 421, "use one of its own host names").lacks(t, "--host")
 }
 
 // TestHost_ofTheRequestTargetCounts speaks to a real server: a target in

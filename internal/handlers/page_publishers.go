@@ -76,7 +76,7 @@ type seekQuery struct {
 func (q seekQuery) body() (b seekBody, err error) {
 	switch q.To {
 	case "":
-		return b, outbox.Invalid("to", "choose where the publisher shall go on")
+		return b, outbox.Invalid("to", "choose a new position")
 	case "position":
 		n, err := strconv.ParseInt(strings.TrimSpace(q.Position), 10, 64)
 		if err != nil {
@@ -85,7 +85,7 @@ func (q seekQuery) body() (b seekBody, err error) {
 		b.Position = &n
 	case "time":
 		if b.Time = strings.TrimSpace(q.Time); b.Time == "" {
-			return b, outbox.Invalid("time", "say from when on, such as 2026-11-21T07:30:00Z")
+			return b, outbox.Invalid("time", "give a time, such as 2026-11-21T07:30:00Z")
 		}
 	default:
 		b.To = q.To

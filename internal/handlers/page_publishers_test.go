@@ -30,7 +30,7 @@ func (s *site) submitted(path string, form url.Values) answer {
 func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.get("/publishers").want(t, 200, "No publisher was ever configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
+	s.get("/publishers").want(t, 200, "No publishers configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
 	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
 	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
 	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
@@ -62,7 +62,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 		t.Errorf("those in trouble do not come first: %v", order)
 	}
 	s.get("/").want(t, 200, `data-testid="publishers"`, "1 of 3 publishers has failed.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
-	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; it is tried again now.", "The destination refuses this event", `href="/campaigns/c-1/events/3"`,
+	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; retrying now.", "The destination rejects this event", `href="/campaigns/c-1/events/3"`,
 		"second line", "Events for which all of this holds:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
 	s.get("/publishers/a/well?span=day").want(t, 200, "Up to date", "Every event of the journal.", "last 24 h", `data-testid="publisher-pause"`).
 		lacks(t, `data-testid="publisher-resume"`, `data-testid="publisher-reset"`, `data-testid="publisher-skip"`, `id="error"`, "/operating#")
@@ -77,7 +77,7 @@ func TestPublisherPages_act(t *testing.T) {
 	s.withPublisher(1)
 	s.submitted(archivePage+"/pause", url.Values{"reason": {"a fire"}}).want(t, 200, "Paused publisher scenes/archive.", "a fire", "Paused by local 0 s ago: a fire.", `data-testid="publisher-resume"`).
 		lacks(t, `data-testid="publisher-pause"`)
-	s.submit(archivePage+"/pause", "").want(t, 409, "paused already", `href="`+archivePage+`">Look again</a>`)
+	s.submit(archivePage+"/pause", "").want(t, 409, "is already paused", `href="`+archivePage+`">Refresh</a>`)
 	s.submitted(archivePage+"/resume", nil).want(t, 200, "Resumed publisher scenes/archive")
 	s.publisherFails(2, "destination")
 	s.get(archivePage).want(t, 200, "no event is at fault", "type <strong>skip anyway</strong>", "Failed after 10 errors")
@@ -86,7 +86,7 @@ func TestPublisherPages_act(t *testing.T) {
 	s.submit(archivePage+"/skip", url.Values{"position": {"3"}, "reason": {"x"}, "confirm": {"skip anyway"}}.Encode()).want(t, 409, "position 2 is")
 	s.submit(archivePage+"/skip", "").want(t, 422, "Position is required")
 	skip.Set("confirm", "skip anyway")
-	s.submitted(archivePage+"/skip", skip).want(t, 200, "passes over event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
+	s.submitted(archivePage+"/skip", skip).want(t, 200, "skips event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
 	s.publisherFails(3, "event")
 	s.submitted(archivePage+"/reset", url.Values{"reason": {"mended"}}).want(t, 200, "Reset publisher scenes/archive")
 	s.get("/audit").want(t, 200, `<a href="`+archivePage+`">publisher scenes/archive</a>`)
@@ -110,8 +110,8 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	s.submitted(archivePage+"/test", nil).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
 	without := newSite(t)
 	without.withPublisher(0)
-	without.get(archivePage).want(t, 200, "from a server that has this publisher in its configuration").lacks(t, `data-testid="publisher-test"`)
-	without.submit(archivePage+"/test", "").want(t, 409, "does not have publisher scenes/archive in its configuration")
+	without.get(archivePage).want(t, 200, "send the test from a server that has it").lacks(t, `data-testid="publisher-test"`)
+	without.submit(archivePage+"/test", "").want(t, 409, "Publisher scenes/archive is not in this server&#39;s configuration")
 }
 
 func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
@@ -119,11 +119,11 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
-	s.get(seekPath).want(t, 200, "Where to go on", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
-	s.get(seekPath+"?to=beginning").want(t, 200, "goes back from position 1 to position 0", "1 event of its topic is delivered once more", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
+	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
+	s.get(seekPath+"?to=beginning").want(t, 200, "goes back from position 1 to position 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
 		lacks(t, `data-testid="seek-phrase"`, "(required)")
 	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position 3", "(required)")
-	s.get(seekPath+"?to=position&position=1").want(t, 200, "It is at position 1 already").lacks(t, `data-testid="seek"`)
+	s.get(seekPath+"?to=position&position=1").want(t, 200, "It is already at position 1").lacks(t, `data-testid="seek"`)
 	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
 	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "goes back from position 1 to position 0", "--time 2026-11-21T07:00:00Z")
 	for query, want := range map[string]string{
@@ -133,7 +133,7 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 		"to=time&time=gestern":     `value="gestern"`,
 		"to=time":                  `value="time" required="" checked=""`,
 	} {
-		s.get(seekPath+"?"+query).want(t, 422, want, `aria-invalid="true"`, "Where to go on").lacks(t, `data-testid="seek-preview"`)
+		s.get(seekPath+"?"+query).want(t, 422, want, `aria-invalid="true"`, "New position").lacks(t, `data-testid="seek-preview"`)
 	}
 	s.get(seekPath+"?to=end").want(t, 422, "head, beginning, position or time")
 }
@@ -153,8 +153,8 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 	s.submit(seekPath, form.Encode()).want(t, 422, `role="alert"`, `value="skip 120 events"`, `aria-describedby="refusal"`)
 	form.Set("reason", "x")
 	form.Set("expected_skips", "0")
-	s.submit(seekPath, form.Encode()).want(t, 409, `role="alert"`, "has changed since you looked", "Seek and skip 120 events<")
-	s.submit(seekPath, "reason=x").want(t, 422, "Choose where the publisher shall go on")
+	s.submit(seekPath, form.Encode()).want(t, 409, `role="alert"`, "has changed since this page was loaded", "Seek and skip 120 events<")
+	s.submit(seekPath, "reason=x").want(t, 422, "Choose a new position")
 	s.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
 	if p := decodeAs[outbox.Publisher](t, s.get(archivePath)); p.Position != 1 {
 		t.Errorf("a refused seek moved the position to %d", p.Position)
@@ -162,10 +162,10 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 
 	form.Set("expected_skips", "120")
 	for range 2 { // sent twice, done once
-		s.submitted(seekPath, form).want(t, 200, "goes on after position 121 instead of 1: 120 events skipped")
+		s.submitted(seekPath, form).want(t, 200, "continues after position 121 instead of 1: 120 events skipped")
 	}
-	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "goes on after position 1 instead of 121: 120 events repeated")
-	s.submit(seekPath, "to=position&position=1").want(t, 409, "is at position 1 already")
+	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "continues after position 1 instead of 121: 120 events repeated")
+	s.submit(seekPath, "to=position&position=1").want(t, 409, "is already at position 1")
 	if acts := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
 		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))
 	}

@@ -51,10 +51,10 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c/1", "a", "b")
-	s.get("/runs").want(t, 200, "No run was started yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
-	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Show what it would do").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
+	s.get("/runs").want(t, 200, "No runs yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
+	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Preview").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
 	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projection=campaigns&rate=50&reason=looks+odd").want(t, 200,
-		"It folds 1 campaign and 2 events of the journal, for 1 projection, and replaces the live rows", "Events go on being applied", "never a half",
+		"It replays 1 campaign and 2 events of the journal, for 1 projection, and replaces the live rows", "Events keep being applied", "never a mix",
 		`value="rebuild" checked`, `value="campaigns" checked`, `value="50"`, `value="looks odd"`, "outboxweb runs start rebuild --campaign=c/1 --projection=campaigns --rate=50", `data-testid="run-start">Start rebuild`)
 	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
 	for range 2 {
@@ -62,7 +62,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 		if !strings.HasPrefix(to, "/runs/1?act=") {
 			t.Errorf("the form leads to %q", to)
 		}
-		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns of campaign c/1.", "looks odd", "50 events/s", "Waits for a process")
+		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns of campaign c/1.", "looks odd", "50 events/s", "Queued: waiting for a worker")
 	}
 	s.get("/api/v1/runs").lacks(t, `"id":2`)
 	s.get("/audit").want(t, 200, `<a href="/runs/1">run 1</a>`)
@@ -73,13 +73,13 @@ func TestRunPages_nameTheRunInTheWay(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	page := s.get("/runs/new?kind=rebuild&campaign=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is in the way`)
+	page := s.get("/runs/new?kind=rebuild&campaign=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`)
 	if key := startKey(page); key != "" {
-		t.Error("a run that is in the way does not keep the button away")
+		t.Error("a run that is blocking does not keep the button away")
 	}
-	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Run 1 is in the way", `data-testid="in-the-way" href="/runs/1"`)
+	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Blocked by run 1", `data-testid="in-the-way" href="/runs/1"`)
 	s.submit("/runs", "kind=rebuild&campaign=&campaigns=c-1&reason=mine", header("Referer", "http://127.0.0.1:8080/runs/new?kind=verify&campaign=c-1")).
-		want(t, 409, "Run 1 is in the way", `value="mine"`, `value="rebuild" required="" checked=""`, `>c-1</textarea>`)
+		want(t, 409, "Run 1</a> is blocking", `value="mine"`, `value="rebuild" required="" checked=""`, `>c-1</textarea>`)
 }
 
 func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
@@ -87,8 +87,8 @@ func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	for query, says := range map[string]string{
-		"kind=verify&campaign=nobody":              "unknown",
-		"kind=verify&campaign=c-1&all=1":           "give one of the two",
+		"kind=verify&campaign=nobody":              `here is no campaign "nobody"`,
+		"kind=verify&campaign=c-1&all=1":           "ame campaigns or choose all, not both",
 		"kind=rebuild&campaign=c-1&until=1":        "ntil_seq is for a verify run",
 		"kind=verify&campaign=c-1&projection=nope": "is not loaded",
 	} {
@@ -101,7 +101,7 @@ func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
 	s.get("/runs/new?kind=mend").want(t, 422)
 	s.get("/runs/x").want(t, 422)
 	s.get("/runs/7").want(t, 404, "There is no run 7")
-	s.submit("/runs", "kind=verify").want(t, 422, "Say which campaigns")
+	s.submit("/runs", "kind=verify").want(t, 422, "Name the campaigns, or choose all")
 }
 
 func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
@@ -109,7 +109,7 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	s := newSite(t)
 	odd := " two  words "
 	s.seed(odd, "a")
-	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 campaign and 1 event", "does not fit a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
+	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 campaign and 1 event", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
 	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
 	if run := decodeAs[outbox.Run](t, s.get("/api/v1/runs/1")); run.CampaignID != odd {
 		t.Errorf("the run is over %q", run.CampaignID)
@@ -124,33 +124,33 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.seed("c-3", "a")
 	s.startRun(`{"kind":"verify","all_campaigns":true,"reason":"looks odd"}`)
 	l := s.claimRun()
-	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be folded: <b>\u202eboom", Events: 1}
+	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50 %" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
-		"test-1", "✕ failed 1", "≠ drift 1", "Look at these first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
+		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")
 	}
-	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Look at these first")
+	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Needs attention first")
 	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)
 	s.get("/runs").want(t, 200, `data-testid="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
 	s.get("/runs?kind=rebuild").want(t, 200, "No run matches")
 	s.get("/runs?status=running&campaign=c-3").want(t, 200, `data-testid="run-1"`, `<input type="hidden" name="status" value="running"`)
-	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign does not show what the journal says", `href="/runs/1/results/c%2F1"`)
+	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed from the journal at the last verification", `href="/runs/1/results/c%2F1"`)
 
 	to := s.submit("/runs/1/cancel", "reason=enough").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Cancelled run 1: it ends as soon as", "local has cancelled it").lacks(t, `data-testid="run-cancel"`)
+	s.get(to).want(t, 200, "Cancelled run 1: it ends as soon as", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
 	s.finishRun(l, outbox.RunFailed, "it <broke>")
-	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 campaign that is done stay done", `data-testid="run-rebuild">Rebuild 1 campaign that differs…`,
+	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 campaign that differs…`,
 		`href="/runs/new?campaign=c%2F1&amp;kind=rebuild&amp;projection=campaigns"`)
 	to = s.submit("/runs/1/resume", "reason=mended").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed run 1", "queued")
 	l = s.claimRun()
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
-	s.get("/runs/1").want(t, 200, "completed", "In 1 of 3 campaigns the live rows are not those of the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
+	s.get("/runs/1").want(t, 200, "completed", "Drift in 1 of 3 campaigns: the live rows differ from the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
 	s.get("/").want(t, 200, `data-testid="drifted"`).lacks(t, `data-testid="active-runs"`)
 }
 
@@ -165,11 +165,11 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
-	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign are those of the journal. 1 campaign was not compared in full", "‖ not compared in full 1", `data-testid="first-c/1"`,
+	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign are those of the journal. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
 	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
-	s.get("/runs/1/results/c%2F1").want(t, 200, "Nothing differs, but not all events were compared.", "Not compared: events 2 to 3. It was paused when the run came to it.")
-	s.get("/runs").want(t, 200, "1 not compared in full")
+	s.get("/runs/1/results/c%2F1").want(t, 200, "No differences, but not all events were compared.", "Not compared: events 2 to 3. It was paused when the run got to it.")
+	s.get("/runs").want(t, 200, "1 not fully compared")
 	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`, `"not_compared":1`)
 	s.get("/api/v1/runs/1/results/c%2F1").want(t, 200, `"outcome":"not_compared"`, `"left_out":"paused"`)
 }
@@ -192,9 +192,9 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{result}})
 	s.finishRun(l, outbox.RunCompleted, "")
-	page := s.get("/runs/1/results/c%2F1").want(t, 200, "The live rows are not those of the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
+	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row added, 25 changed, 1 removed", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
-		"and 35,906 more bytes", "not there", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
+		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	if n := strings.Count(page.body, `data-testid="row-change"`); n != 3 {
 		t.Errorf("%d rows are compared, want 3", n)
 	}

@@ -34,7 +34,7 @@ func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
 	a := s.get("/").want(t, 200,
 		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
 		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
-		"1 of 2 campaigns is blocked by a dead head.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/rows/c-1/2"`, `href="/rows?status=dead"`)
+		"1 of 2 campaigns is blocked by a permanently failed event.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/rows/c-1/2"`, `href="/rows?status=dead"`)
 	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
 }
 
@@ -77,7 +77,7 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 	s.get("/rows/c-1/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows that wait behind it are released")
 	to := landing(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>")))
 	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;").lacks(t, "<i>freed")
-	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since you looked: status is pending, not dead")
+	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since this page was loaded: status is pending, not dead")
 
 	s.work()
 	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `data-testid="row-c-1-2"`)
@@ -111,7 +111,7 @@ func TestRow_thatIsGoneSaysItWasApplied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
 	s.get("/rows/c-1/1").want(t, 200, "Event 1 was applied, so its row is gone.", `href="/campaigns/c-1/events/1"`)
-	s.get("/api/v1/rows/c-1/1").want(t, 404, "it is applied")
+	s.get("/api/v1/rows/c-1/1").want(t, 404, "it is already applied")
 }
 
 func TestPayloads_keepEveryDigitAndAreEscaped(t *testing.T) {
@@ -150,7 +150,7 @@ func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
 	if !strings.HasPrefix(to, "/ops/outbox/campaigns/c-1?act=") {
 		t.Errorf("redirected to %q", to)
 	}
-	s.get("/rows").want(t, 404, "the pages are below /ops/outbox/")
+	s.get("/rows").want(t, 404, "the pages are under /ops/outbox/")
 	if got := s.get("/ops/outbox").want(t, http.StatusMovedPermanently).Header.Get("Location"); got != "/ops/outbox/" {
 		t.Errorf("redirected to %q", got)
 	}
@@ -213,14 +213,14 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 		t.Helper()
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
-	s.get(to).want(t, 200, `class="flash"`).lacks(t, "failed again since")
+	s.get(to).want(t, 200, `class="flash"`).lacks(t, "since failed again")
 	if since := poll("/rows/c-1/1", act); since != "" {
 		t.Errorf("a poll says %q at once", since)
 	}
 	s.clock = s.clock.Add(time.Minute)
 	s.work()
-	s.get(to).want(t, 200, `class="flash warn"`, "It has failed again since.")
-	if since := poll("/rows/c-1/1", act); since != "It has failed again since." {
+	s.get(to).want(t, 200, `class="flash warn"`, "It has since failed again.")
+	if since := poll("/rows/c-1/1", act); since != "It has since failed again." {
 		t.Errorf("a poll says %q", since)
 	}
 
@@ -228,7 +228,7 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	s.get(to).want(t, 200, `class="flash"`)
 	s.clock = s.clock.Add(time.Second)
 	s.post("/api/v1/campaigns/c-1/resume", `{}`).want(t, 200)
-	s.get(to).want(t, 200, `class="flash warn"`, "Something else was done about it since.")
+	s.get(to).want(t, 200, `class="flash warn"`, "It has been changed since.")
 	for _, act := range []string{"0", "99", "x", "1"} {
 		poll("/", act)
 	}
@@ -243,12 +243,12 @@ func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
 	s.get("/rows/c-1/1").want(t, 200, `data-testid="dead-letter"`, `action="/rows/c-1/1/dead-letter"`, "1 row behind it waits until then", "outboxweb dead-letter --reason")
 	s.get("/rows/c-1/2").want(t, 200).lacks(t, `data-testid="dead-letter"`)
 	s.post("/api/v1/rows/c-1/2/dead-letter", `{}`).want(t, 409, "is not the head of its campaign")
-	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since you looked")
+	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since this page was loaded")
 	to := s.submit("/rows/c-1/1/dead-letter", "expected_status=failed&expected_attempt_count=1&reason=waits").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Dead-lettered event 1 of campaign c-1: it is not tried again until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
+	s.get(to).want(t, 200, "Dead-lettered event 1 of campaign c-1: it is not retried until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
 	s.get("/audit?action=dead_letter").want(t, 200, "Dead-lettered event 1", "waits")
 	s.get("/api/v1/summary").want(t, 200, `"dead":1`, `"blocked":1`)
-	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "is dead already")
+	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "is already dead")
 	s.post("/api/v1/rows/c-1/1/requeue", `{}`).want(t, 200, `"status":"pending"`)
 	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "has not failed")
 }

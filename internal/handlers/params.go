@@ -167,7 +167,7 @@ func fillValue(v reflect.Value, text string) string {
 	case v.Type() == durationType:
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return fmt.Sprintf("%q is no duration; write it like 500ms or 2s", text)
+			return fmt.Sprintf("%q is not a duration; write it like 500ms or 2s", text)
 		}
 		v.SetInt(int64(d))
 	case v.CanInt():
@@ -222,7 +222,7 @@ func bodyError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &outbox.Refusal{Err: errSlow, Detail: "the body took too long to arrive; nothing was changed"}
 	}
-	return outbox.Invalid("", "the body could not be read: it ended early or is not well formed")
+	return outbox.Invalid("", "the body could not be read: it ended early or is malformed")
 }
 
 // strictJSON decodes one JSON object with no unknown fields.
@@ -232,7 +232,7 @@ func strictJSON(body []byte, into any) error {
 	err := dec.Decode(into)
 	if err == nil {
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return outbox.Invalid("", "there is text after the JSON object")
+			return outbox.Invalid("", "there is data after the JSON object")
 		}
 		return nil
 	}
@@ -286,7 +286,7 @@ func fieldNames(t reflect.Type) []string {
 func param(r *http.Request, name string) (string, error) {
 	text, err := url.PathUnescape(chi.URLParam(r, name))
 	if err != nil || !isText(text) {
-		return "", outbox.Invalid(name, "%s in the address is not well escaped UTF-8, or contains a NUL character", name)
+		return "", outbox.Invalid(name, "%s in the URL is not valid UTF-8, or contains a NUL character", name)
 	}
 	return text, nil
 }

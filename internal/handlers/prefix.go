@@ -55,7 +55,7 @@ func (s *server) prefixOf(r *http.Request) (string, error) {
 		return "", nil
 	}
 	if len(told) > 1 {
-		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is there more than once; let the proxy replace it instead of adding to it"}
+		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " appears more than once; let the proxy replace it instead of adding to it"}
 	}
 	if err := CheckPath(told[0]); err != nil {
 		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
@@ -105,7 +105,7 @@ func (s *server) stripBase(next http.Handler) http.Handler {
 		case below && strings.HasPrefix(rest, "/"):
 			path = rest
 		case s.systemPath(r) == "":
-			s.fail(w, r, outbox.NotFound("there is nothing at this address; the pages are below %s", s.linksOf(r).Overview()))
+			s.fail(w, r, outbox.NotFound("there is nothing at this URL; the pages are under %s", s.linksOf(r).Overview()))
 			return
 		}
 		chi.RouteContext(r.Context()).RoutePath = path

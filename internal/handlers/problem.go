@@ -21,7 +21,7 @@ import (
 
 // What HTTP itself can be wrong about.
 var (
-	errMethod    = errors.New("this address does not take that method")
+	errMethod    = errors.New("this URL does not support that method")
 	errHost      = errors.New("misdirected request")
 	errOrigin    = errors.New("cross-origin request")
 	errPrefix    = errors.New("malformed prefix")
@@ -94,7 +94,7 @@ func explain(err error) (p problem, internal bool) {
 	}
 	if p.Status == 0 {
 		p = problem{Type: "urn:outboxweb:internal", Status: http.StatusInternalServerError,
-			Detail: "something went wrong here; the server's log has it under this request id"}
+			Detail: "internal error; see the server's log for this request id"}
 		internal = true
 	}
 	p.Title = http.StatusText(p.Status)
@@ -124,11 +124,11 @@ func personText(err error) string {
 	case errors.As(err, &refusal):
 		return refusal.Error()
 	case errors.Is(err, outbox.ErrFull):
-		return "the disk of the database is full, so nothing was changed; make room there and try again"
+		return "the disk of the database is full; nothing was changed. Free up space and try again"
 	case errors.Is(err, outbox.ErrDamaged):
-		return "a part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook says how to get out of it, under “A database is damaged”"
+		return "part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook explains how to recover, under “A database is damaged”"
 	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
-		return "the database is busy or cannot be reached just now; try again in a moment"
+		return "the database is busy or unavailable; try again in a moment"
 	}
 	return err.Error()
 }
@@ -152,7 +152,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if p.Status == http.StatusServiceUnavailable {
 		if me(r).Auth != "" { // what nobody knows who asks for the gate logs, so that it does not fill the disk
-			s.Logger.Warn("request put off", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
+			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 		}
 		w.Header().Set("Retry-After", "1")
 	}

@@ -40,7 +40,7 @@ func TestProjection_isPausedAndResumedThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.post("/api/v1/projections/nothing/pause", `{}`).want(t, 404, "nothing")
-	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"nobody"}`).want(t, 404, "unknown")
+	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"nobody"}`).want(t, 404, "there is no campaign \\\"nobody\\\"")
 	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
 	s.post("/api/v1/projections/campaigns/resume", `{}`).want(t, 409, "not paused for all")
 	hold := decodeAs[outbox.ProjectionHold](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
@@ -80,14 +80,14 @@ func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
 func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
-	s.get("/projections").want(t, 200, "It follows every campaign.", `action="/projections/campaigns/pause"`)
-	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No operator has acted here.").lacks(t, "not built by this version")
+	s.get("/projections").want(t, 200, "Live in every campaign.", `action="/projections/campaigns/pause"`)
+	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
 	s.get("/projections/nothing").want(t, 404)
 	s.quarantine()
 	s.get("/projections/campaigns?state=quarantined").want(t, 200, `data-testid="cursor-c-1"`, `href="/campaigns/c-1/events/2"`, "no &lt;seat&gt;")
 	s.get("/projections/campaigns?state=paused").want(t, 200, "It is paused in no campaign.").lacks(t, `data-testid="cursor-c-1"`)
-	s.get("/failures").want(t, 200, "Projections that could not follow", `href="/projections/campaigns"`, "no &lt;seat&gt;")
-	s.get("/failures?status=resolved").want(t, 200, "There is no such failure on record.")
+	s.get("/failures").want(t, 200, "Projection failures", `href="/projections/campaigns"`, "no &lt;seat&gt;")
+	s.get("/failures?status=resolved").want(t, 200, "No matching failures.")
 	s.get("/failures?projection=other").want(t, 200, "of <bdi>other</bdi> alone")
 	s.get("/campaigns/c-1").want(t, 200, "quarantined").lacks(t, `data-testid="pause-campaigns"`)
 
@@ -96,7 +96,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	to = s.submit("/projections/campaigns/pause", "reason=stop").want(t, 303).Header.Get("Location")
 	s.get(to).want(t, 200, "Paused projection campaigns for all campaigns.", "reason: stop", `data-testid="resume-campaigns"`)
 	s.get("/projections").want(t, 200, "Paused for all campaigns by local", `action="/projections/campaigns/resume"`)
-	s.get("/campaigns/c-2").want(t, 200, "resumed on its own page")
+	s.get("/campaigns/c-2").want(t, 200, "resume it on its own page")
 	to = s.submit("/projections/campaigns/resume", "").want(t, 303).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "projection_pause", "projection_resume")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
@@ -111,6 +111,6 @@ func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 		c.Projections = []outbox.ProjectionInfo{{Name: "patient", Version: "v1", OnFailure: "block", MaxAttempts: 3, EventTypes: []string{}, Tables: []string{}},
 			{Name: "usual", Version: "v1", OnFailure: "quarantine", EventTypes: []string{}, Tables: []string{}}}
 	})
-	s.get("/projections").want(t, 200, "after 3 failed attempts", "as --max-attempts says")
+	s.get("/projections").want(t, 200, "after 3 failed attempts", "after --max-attempts failed attempts")
 	s.get("/api/v1/projections").want(t, 200, `"max_attempts":3`, `"max_attempts":0`)
 }

@@ -238,14 +238,14 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	if !strings.Contains(string(e.Payload), `"password":"[redacted]"`) {
 		t.Errorf("the payload is %s", e.Payload)
 	}
-	s.get("/campaigns/c-1/events/2").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as it is stored but for what is hidden", `data-testid="reveal"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as stored, except redacted values", `data-testid="reveal"`)
 	s.get("/api/v1/campaigns/c-2/events/2").want(t, 200, `"redacted":[]`)
 	s.get("/api/v1/campaigns/c-1/events/2/payload").want(t, 200, `"apiKey":"[redacted]"`)
 	back, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.post("/api/v1/campaigns/c-1/events", string(back)).want(t, 422, "read with something hidden")
+	s.post("/api/v1/campaigns/c-1/events", string(back)).want(t, 422, "contains redacted values")
 	s.get("/api/v1/rows?q="+leak).want(t, 200, `"items":[]`, `"total":0`)
 }
 
@@ -294,8 +294,8 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 	for name, config := range map[string]redact.Config{"shown": {}, "hidden": {HidePayloads: true}} {
 		s, _ := leaky(t, config)
 		const page, api = "/campaigns/c-1/events/2/reveal", "/api/v1/campaigns/c-1/events/2/reveal"
-		s.submit(page, "reason=").want(t, 422, "why the event is revealed").leaks(t, name)
-		s.submit(page, "reason=the+call+of+eve").want(t, 200, leak, "at attempts.error", "Nothing is hidden here")
+		s.submit(page, "reason=").want(t, 422, "Revealing an event requires a reason").leaks(t, name)
+		s.submit(page, "reason=the+call+of+eve").want(t, 200, leak, "at attempts.error", "Nothing is redacted here")
 		a := s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, `"redacted":[]`, leak)
 		if a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
@@ -305,7 +305,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
-		s.get("/audit?action=reveal").want(t, 200, "Looked at what is hidden of event 2 of campaign c-1.")
+		s.get("/audit?action=reveal").want(t, 200, "Revealed redacted values of event 2 of campaign c-1.")
 	}
 }
 

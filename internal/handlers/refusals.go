@@ -71,7 +71,7 @@ func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 		return
 	}
 	if s.ReadOnly {
-		s.Logger.Info("act refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
+		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
 		return
 	}
 	refused := refusedAct(r, a.action)
@@ -79,7 +79,7 @@ func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also of who did not wait for the answer
 	defer cancel()
 	if _, err := s.Store.RecordRefusal(ctx, s.refusedOrder(r, a), refused); err != nil {
-		s.Logger.Warn("a refused act leaves no record", "action", a.action, "request_id", requestID(r), "err", err)
+		s.Logger.Warn("a refused action could not be recorded", "action", a.action, "request_id", requestID(r), "err", err)
 	}
 }
 

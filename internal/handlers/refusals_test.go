@@ -169,7 +169,7 @@ func TestAct_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	s.seed("c-1", "a")
 	s.withPublisher(0)
 	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
-	if n := len(s.allActs()); n != 0 || strings.Count(log.String(), "act refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
+	if n := len(s.allActs()); n != 0 || strings.Count(log.String(), "action refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
 		t.Errorf("a read-only server leaves %d records and logs:\n%s", n, log.String())
 	}
 	s = newSite(t)
@@ -206,7 +206,7 @@ func TestAuditPage_marksWhatWasRefused(t *testing.T) {
 	s.get("/audit").want(t, 200, "✕</span> refused", "✓</span> done", "There is no run 7.", `<a href="/runs/7">run 7</a>`, `<option value="resume">resume a campaign</option>`)
 	s.get("/audit?outcome=refused&action=resume").want(t, 200, `<option value="refused" selected>`, "is not paused").lacks(t, "Paused campaign", "There is no run 7.")
 	s.get("/audit?target=run+7").want(t, 200, `value="run 7"`, "There is no run 7.").lacks(t, "Paused campaign")
-	s.get("/audit?auth=token").want(t, 200, "No act matches")
+	s.get("/audit?auth=token").want(t, 200, "No action matches")
 	s.get("/audit?role=admin&outcome=done").want(t, 200, "Paused campaign").lacks(t, "There is no run 7.")
 	s.get("/audit?outcome=maybe").want(t, 422, "use done or refused")
 	s.get("/api/v1/audit?outcome=refused&target=run+7").want(t, 200, `"total":1`, `"removed_before":null`)
@@ -231,8 +231,8 @@ func TestPages_ofRunsOperationsAndEventsShowTheActsOnThem(t *testing.T) {
 	s.seed("c-1", "a")
 	run := s.startRun(`{"kind":"verify","campaign_id":"c-1"}`)
 	s.post("/api/v1/runs/"+fmt.Sprint(run.ID)+"/resume", `{"reason":"again"}`).want(t, 409)
-	s.get("/runs/"+fmt.Sprint(run.ID)).want(t, 200, "Started run", "✕</span> refused", "again", "All of them in the audit")
+	s.get("/runs/"+fmt.Sprint(run.ID)).want(t, 200, "Started run", "✕</span> refused", "again", "All in the audit log")
 	s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"why not"}`).want(t, 409)
-	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", "All of them in the audit")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", "All in the audit log")
 	s.get("/rows/c-1/1").want(t, 200, "✕</span> refused", "why not", `href="/audit?campaign=c-1&amp;seq=1"`)
 }

@@ -113,7 +113,7 @@ func TestRefusedForm_toldToScripts(t *testing.T) {
 	for range 2 {
 		s.submit("/campaigns/c-1/pause", "", byScript)
 	}
-	a := s.submit("/campaigns/c-1/pause", "reason=x", byScript).want(t, 200, `role="alert"`, "Too many acts").lacks(t, "<html")
+	a := s.submit("/campaigns/c-1/pause", "reason=x", byScript).want(t, 200, `role="alert"`, "Too many actions").lacks(t, "<html")
 	if a.Header.Get("Outboxweb-Status") != "429" || a.Header.Get("HX-Retarget") != "this" {
 		t.Errorf("it has the header %v", a.Header)
 	}

@@ -108,7 +108,7 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		if err == nil && act.FailedSince(d.Row) {
-			return "It has failed again since."
+			return "It has since failed again."
 		}
 	}
 	if act.CampaignID == "" && act.Target == "" {
@@ -119,7 +119,7 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 		return ""
 	}
 	if slices.ContainsFunc(latest.Items, act.SupersededBy) {
-		return "Something else was done about it since."
+		return "It has been changed since."
 	}
 	return ""
 }
@@ -130,7 +130,7 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
 	act, err := s.recorded(r)
 	if err != nil {
-		s.Logger.Warn("read the record of an act", "request_id", requestID(r), "err", err)
+		s.Logger.Warn("read the record of an action", "request_id", requestID(r), "err", err)
 	}
 	to = templates.WithAct(to, act)
 	w.Header().Set("Location", string(to))

@@ -21,7 +21,7 @@ import (
 // Limits on what a request may carry, in bytes.
 const (
 	maxActBody        = 64 << 10
-	maxSelectionBody  = 4 << 20 // 10,000 rows named one by one
+	maxSelectionBody  = 4 << 20 // 10,000 selected rows
 	maxAppendBody     = 16 << 20
 	maxIdempotencyKey = 200
 )
@@ -120,10 +120,10 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 func (s *server) form(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-			return &outbox.Refusal{Err: errOrigin, Detail: "a form must say where it comes from: the request has neither an Origin nor a Sec-Fetch-Site header. Scripts use the JSON API under " + string(s.linksOf(r).API().Base())}
+			return &outbox.Refusal{Err: errOrigin, Detail: "the request has neither an Origin nor a Sec-Fetch-Site header, so its origin cannot be checked. Scripts should use the JSON API under " + string(s.linksOf(r).API().Base())}
 		}
 		if !hasMediaType(r, "application/x-www-form-urlencoded") {
-			return &outbox.Refusal{Err: errMediaType, Detail: "a form is sent as application/x-www-form-urlencoded"}
+			return &outbox.Refusal{Err: errMediaType, Detail: "send forms as application/x-www-form-urlencoded"}
 		}
 		if err := s.refuseReadOnly(); err != nil {
 			return err

@@ -62,18 +62,18 @@ func TestSkip_throughFormsWithoutJavaScript(t *testing.T) {
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 
 	s.get("/rows/c-1/1").want(t, 200).lacks(t, `data-testid="skip"`)
-	s.get("/rows/c-1/2").want(t, 200, "Skip this event…", "never applied, to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
+	s.get("/rows/c-1/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
 	s.submit("/rows/c-1/2/skip", "reason=x&confirm=yes").want(t, 422, "skip c-1 2", `href="/rows/c-1/2"`)
 	to := landing(s.submit("/rows/c-1/2/skip", "expected_status=dead&expected_attempt_count=2&reason=gone&confirm=skip+c-1+2"))
 	s.get(to).want(t, 200, "Skipped event 2 of campaign c-1", "s-skipped", "the next free worker passes over it").lacks(t, `data-testid="skip"`)
 	s.pass()
 	s.get("/rows/c-1/2").want(t, 200, "Event 2 was skipped, so its row is gone.", "By local", "gone")
-	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "can still be taken back")
-	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, `data-testid="unskip"`, "passed over; nothing later is applied yet")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "can still be undone")
+	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, `data-testid="unskip"`, "skipped; nothing later is applied yet")
 	s.get("/campaigns").want(t, 200, `href="/campaigns/c-1#skipped"`)
 	s.get("/").want(t, 200, "1 event is skipped and never applied.", `data-testid="count-skips">1<`)
 	to = landing(s.submit("/campaigns/c-1/events/2/unskip", "return_to=campaign"))
-	s.get(to).want(t, 200, "Took back the skip of event 2", "taken back").lacks(t, `data-testid="unskip"`, "s-skipped")
+	s.get(to).want(t, 200, "Un-skipped event 2", "undone").lacks(t, `data-testid="unskip"`, "s-skipped")
 }
 
 func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
@@ -90,6 +90,6 @@ func TestSkip_isNotOfferedWhereItIsRefused(t *testing.T) {
 	s := newSite(t).trouble()
 	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
 	s.pass()
-	s.get("/campaigns/c-1").want(t, 200, "passed over, and later events are applied").lacks(t, `data-testid="unskip"`)
+	s.get("/campaigns/c-1").want(t, 200, "skipped, and later events are applied").lacks(t, `data-testid="unskip"`)
 	s.submit("/campaigns/c-1/events/2/unskip", "").want(t, 409, "can no longer be applied")
 }

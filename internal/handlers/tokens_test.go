@@ -77,7 +77,7 @@ func TestTokens_letMachinesInUntilTheyAreRevoked(t *testing.T) {
 func TestTokens_areRevokedByAFormWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := behindProxy(t)
-	s.get("/tokens", as("ana")).want(t, 200, "No token has been made yet")
+	s.get("/tokens", as("ana")).want(t, 200, "No API tokens yet")
 	text := s.token(outbox.RoleOperator, "<deploy>")
 	s.get("/tokens", as("ben")).want(t, 403, "needs the role admin; you are ben, an operator")
 	s.submit("/tokens/1/revoke", "reason=x", as("ben")).want(t, 403, "admin")
@@ -96,7 +96,7 @@ func TestTokens_areRevokedByAFormWithoutJavaScript(t *testing.T) {
 func TestRequests_ofNobodyKnown(t *testing.T) {
 	t.Parallel()
 	s := behindProxy(t)
-	if got := s.get("/rows").want(t, 401, "othing says who you are").Header.Get("WWW-Authenticate"); got != `Bearer realm="outboxweb"` {
+	if got := s.get("/rows").want(t, 401, "ot authenticated").Header.Get("WWW-Authenticate"); got != `Bearer realm="outboxweb"` {
 		t.Errorf("WWW-Authenticate is %q", got)
 	}
 	forged := header("Remote-User", "ana")

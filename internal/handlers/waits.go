@@ -32,10 +32,10 @@ func (w *waits) enter(answer http.ResponseWriter, r *http.Request) (leave func()
 	case w.of[who] >= waitsOfOne:
 		answer.Header().Set("Retry-After", "1")
 		return nil, &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
-			"%d requests of %s wait for the projections, which is the most of one identity; nothing was done, try again in a moment, or ask without waiting", waitsOfOne, who.name)}
+			"%d requests by %s are waiting for the projections, the limit per identity; nothing was done, try again in a moment, or do not wait", waitsOfOne, who.name)}
 	case w.total >= waitsAtATime:
 		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(
-			"%d requests wait for the projections, which is the most; nothing was done, try again in a moment, or ask without waiting", waitsAtATime)}
+			"%d requests are waiting for the projections, the limit; nothing was done, try again in a moment, or do not wait", waitsAtATime)}
 	}
 	if w.of == nil {
 		w.of = map[paced]int{}

@@ -35,7 +35,7 @@ func (l Loop) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := l.Step(ctx)
 		if err != nil && ctx.Err() == nil {
-			l.Logger.Error("worker step failed; it is tried again", "step", l.Name, "error", err)
+			l.Logger.Error("worker step failed; retrying", "step", l.Name, "error", err)
 		}
 		if more && err == nil {
 			continue

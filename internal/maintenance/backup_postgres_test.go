@@ -25,7 +25,7 @@ func TestPostgresBackup_restoresToASoundCopy(t *testing.T) {
 	f.Kill("dead")
 	f.AppendN("b", 4)
 	c := f.ClaimOne(one, 3)
-	f.MustApply(c, 2) // a wave is under way
+	f.MustApply(c, 2) // a wave is in progress
 	dir := filepath.Join(t.TempDir(), "backup")
 	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
 	})
 	fresh := dbtest.Fresh(t)
-	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is no backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
 	if left, _ := os.ReadDir(file); len(left) != 0 {
@@ -80,7 +80,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	}
 	other := storetest.OptionsFor(fresh)
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
-	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal and fits no other", "search_path=journal")
+	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
 	copies := t.TempDir()
 	if err := os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600); err != nil {
 		t.Fatal(err)

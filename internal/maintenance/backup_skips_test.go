@@ -45,7 +45,7 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 		}
 		r := openPair(t, dbtest.Files(restored), f.Clock)
 		if days.journal == old {
-			if c := r.MustCampaign("a"); !strings.Contains(c.Diverged, "the projections passed over event 2") {
+			if c := r.MustCampaign("a"); !strings.Contains(c.Diverged, "the projections skipped event 2") {
 				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
 			}
 			continue

@@ -79,10 +79,10 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
 	}
 	_, err := r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))
-	refused(t, err, outbox.ErrConflict, "is in the way")
+	refused(t, err, outbox.ErrConflict, "conflicting event")
 	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
 	_, err = r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))
-	refused(t, err, outbox.ErrConflict, "is in the way")
+	refused(t, err, outbox.ErrConflict, "conflicting event")
 	r.Drain()
 	r.AppendN("late", 1)
 	r.Fail("no such thing", "late")

@@ -38,7 +38,7 @@ func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := f.ClaimOne(one, 3)
-	f.MustApply(c, 2) // a wave is under way
+	f.MustApply(c, 2) // a wave is in progress
 	dir := filepath.Join(t.TempDir(), "backup")
 	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
 		t.Fatal(err)
@@ -130,9 +130,9 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Unchanged(func() {
-		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "exists already", "move it away")
+		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
 	})
-	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is no backup")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is not a backup")
 	// A write-ahead log left by the databases that were moved away would be
 	// replayed into the restored ones.
 	left := t.TempDir()

@@ -236,10 +236,10 @@ func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 		return err
 	}
 	if aside != w.SetAside {
-		f.add("set_aside", w.AppliedSeq, "the watermark says that %d projections are set aside; %d are", w.SetAside, aside)
+		f.add("set_aside", w.AppliedSeq, "the watermark counts %d quarantined or paused projections; there are %d", w.SetAside, aside)
 	}
 	if open != w.OpenFailures {
-		f.add("open_failures", w.AppliedSeq, "the watermark says that %d failures are open; %d are", w.OpenFailures, open)
+		f.add("open_failures", w.AppliedSeq, "the watermark counts %d open failures; there are %d", w.OpenFailures, open)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 	}
 	switch {
 	case w.AppliedSeq > f.events && f.events == 0:
-		f.add("watermark_bound", w.AppliedSeq, "the projections have a campaign the journal does not know")
+		f.add("watermark_bound", w.AppliedSeq, "the projections have a campaign that is not in the journal")
 	case w.AppliedSeq > f.events:
 		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", f.events)
 	}

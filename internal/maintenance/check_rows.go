@@ -44,7 +44,7 @@ func (r *recordings) end(updated time.Time) {
 func (r *recordings) judge(after time.Time) {
 	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
 	if r.before.Sub(after) <= clockSlack && (early || late) {
-		r.add("recorded_at", r.seq, "the event says that it was recorded at %s, but what was recorded before and after it is of %s to %s",
+		r.add("recorded_at", r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
 			r.now.Format(time.RFC3339), r.before.Format(time.RFC3339), after.Format(time.RFC3339))
 		return // the one before stays the measure of the next
 	}
@@ -104,11 +104,11 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
 	switch {
 	case !slices.Contains(outbox.Statuses, r.Status):
-		f.add("row_state", r.Seq, "the row says that it is %q, which no row is", r.Status)
+		f.add("row_state", r.Seq, "the row has the unknown status %q", r.Status)
 	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
 		f.add("row_state", r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
 	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
-		f.add("behind_head", r.Seq, "the row is processing although nobody may work on it")
+		f.add("behind_head", r.Seq, "the row is processing although no worker holds the campaign")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
 		// Where older projections were restored, the rows before it came back after it had failed.
 		f.add("behind_head", r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
@@ -132,7 +132,7 @@ func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
 	}
 	least, most := dueBetween(c)
 	if c.Due.Valid != (most > 0) || c.Due.Valid && (c.Due.Int64 < least || c.Due.Int64 > most) {
-		f.add("campaign_row", head.Seq, "the campaign's row says that it is due at %s; it is to be due at %s", moment(c.Due.Int64), moment(most))
+		f.add("campaign_row", head.Seq, "the campaign's row is due at %s; it should be due at %s", moment(c.Due.Int64), moment(most))
 	}
 }
 
@@ -178,7 +178,7 @@ func (t *tx) checkRowEvents(f *finding) error {
 		}
 		switch {
 		case event == 0:
-			f.add("row_event", seq, "the row is of no event of the journal")
+			f.add("row_event", seq, "the row belongs to no event in the journal")
 		case says != is:
 			f.add("row_event", seq, "the row says that its event is %s; it is %s", says, is)
 		default:
@@ -193,7 +193,7 @@ func (t *tx) checkRowEvents(f *finding) error {
 func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
-		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so that no worker can apply anything", w.FenceEpoch, c.LeaseEpoch)
+		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so no worker can apply events", w.FenceEpoch, c.LeaseEpoch)
 	case w.AppliedSeq > 0 && w.FenceEpoch <= 0:
 		f.add("epoch", 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
 	}
@@ -216,11 +216,11 @@ func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 		for _, x := range strays {
 			switch {
 			case x.events:
-				found("campaign_row", x.id, "the campaign has events and no row in campaigns; outboxweb gaps --repair gives it one")
+				found("campaign_row", x.id, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
 			case x.applied:
-				found("watermark_bound", x.id, "the projections have a campaign the journal does not know")
+				found("watermark_bound", x.id, "the projections have a campaign that is not in the journal")
 			default:
-				found("row_event", x.id, "there are rows of a campaign the journal does not know")
+				found("row_event", x.id, "there are rows of a campaign that is not in the journal")
 			}
 		}
 		return nil
@@ -271,7 +271,7 @@ func (s *Maintenance) checkKnown(ctx context.Context, table string, ids []string
 			detail := ""
 			switch {
 			case known[id] == nil:
-				detail = "table %s has rows of a campaign the journal does not know"
+				detail = "table %s has rows of a campaign that is not in the journal"
 			case !slices.Contains(engineTables, table):
 				detail = "table %s has rows of a campaign of which no event was applied"
 			default:

@@ -10,7 +10,7 @@ import (
 )
 
 // errNameless is a campaign of which not even the name can be read.
-var errNameless = errors.New("the table of campaigns cannot be read any further")
+var errNameless = errors.New("the campaigns table cannot be read beyond this point")
 
 // nameAfter is the next campaign after an id, whose row may not be readable.
 func (s *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {

@@ -48,9 +48,9 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 		harm func(*fixture)
 		say  string
 	}{
-		"applied although skipped":    {func(f *fixture) { f.ExecProjections(`delete from watermark_skips`) }, "event 2 is skipped, and the projections did not pass over it"},
-		"passed over without a skip":  {func(f *fixture) { f.Exec(`update skips set undone_at = 1`); f.Exec(`update campaigns set skips = 0`) }, "the projections passed over event 2"},
-		"passed over for another one": {func(f *fixture) { f.ExecProjections(`update watermark_skips set skip_id = 99`) }, "the projections passed over event 2"},
+		"applied although skipped":    {func(f *fixture) { f.ExecProjections(`delete from watermark_skips`) }, "event 2 is skipped, but the projections did not skip it"},
+		"passed over without a skip":  {func(f *fixture) { f.Exec(`update skips set undone_at = 1`); f.Exec(`update campaigns set skips = 0`) }, "the projections skipped event 2"},
+		"passed over for another one": {func(f *fixture) { f.ExecProjections(`update watermark_skips set skip_id = 99`) }, "the projections skipped event 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +76,7 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 	}
 }
 
-// A backup copies the projections first, and skips may be taken back before it
+// A backup copies the projections first, and skips may be undone before it
 // comes to the journal.
 func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
 	t.Parallel()

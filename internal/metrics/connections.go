@@ -21,8 +21,8 @@ func (m *Metrics) WatchConnections(list func() []outbox.Connections) {
 }
 
 var (
-	connectionsDesc = desc("connections", "Connections of this process to a database for transactions that write or read, by whether one is in use. Digests, migrations and being told of new work need a few more.",
+	connectionsDesc = desc("connections", "Connections of this process to a database for write and read transactions, by whether they are in use. Digests, migrations and notifications use a few more.",
 		"database", "use", "state")
-	mostConnectionsDesc    = desc("connections_limit", "How many of them there can be.", "database", "use")
-	waitingConnectionsDesc = desc("connections_waiting", "Transactions of this process that wait for one.", "database", "use")
+	mostConnectionsDesc    = desc("connections_limit", "Maximum number of those connections.", "database", "use")
+	waitingConnectionsDesc = desc("connections_waiting", "Transactions of this process waiting for a connection.", "database", "use")
 )

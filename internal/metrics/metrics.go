@@ -60,26 +60,26 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 	registry := prometheus.NewRegistry()
 	collect := registered{promauto.With(registry)}
 	m := &Metrics{
-		Appended:     collect.counter("appended_events_total", "Events appended to the journal by this process; those that were there already are not counted."),
-		AppendTime:   collect.histogram("append_seconds", "Time of one append that was not refused, of one event or many, with the wait for the commit.", shortBounds),
+		Appended:     collect.counter("appended_events_total", "Events appended to the journal by this process, without duplicates that were already there."),
+		AppendTime:   collect.histogram("append_seconds", "Duration of a successful append of one or more events, including the commit.", shortBounds),
 		AppliedAfter: collect.histogram("applied_after_seconds", "Time from the append of an event until it is applied, for each event that this process applied.", delayBounds),
 
 		Applied:            collect.counter("events_applied_total", "Events applied to the projections by this process."),
 		Failed:             collect.counter("apply_failures_total", "Attempts to apply an event that failed in this process."),
-		Fenced:             collect.counter("fenced_total", "Campaigns this process dropped because another worker had taken them over."),
-		Waves:              collect.counter("waves_total", "Waves this process has worked off."),
-		WaveSeconds:        collect.histogram("wave_seconds", "Time of one wave from claim to release.", shortBounds[1:]),
-		Stalled:            collect.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails at everything it tries to apply."}),
-		PublisherDelivered: collect.counters("publisher_delivered_total", "Events that destinations have acknowledged to this process, repeats included.", "topic", "publisher"),
-		PublisherErrors:    collect.counters("publisher_errors_total", "Deliveries of this process that failed, by whom the error blames: destination or event.", "topic", "publisher", "kind"),
-		PublisherReads:     collect.counter("publisher_reads_total", "Times this process has read the journal by position, for all its publishers together."),
-		PublisherSeconds:   collect.histograms("publisher_seconds", "Time of one delivery of a batch.", shortBounds, "topic", "publisher"),
-		PublisherLost:      collect.counters("publisher_leases_lost_total", "Leases of publishers that this process lost: they ran out, or another process or an operator took them over.", "topic", "publisher"),
-		IdentityRefused:    collect.counters("identity_refused_total", "Requests that were refused because it is not known who asks, or because that one has no role, by why.", "why"),
+		Fenced:             collect.counter("fenced_total", "Campaigns this process dropped because another worker had taken over the lease."),
+		Waves:              collect.counter("waves_total", "Waves completed by this process."),
+		WaveSeconds:        collect.histogram("wave_seconds", "Duration of a wave from claim to release.", shortBounds[1:]),
+		Stalled:            collect.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails to apply anything."}),
+		PublisherDelivered: collect.counters("publisher_delivered_total", "Events acknowledged by destinations to this process, including repeats.", "topic", "publisher"),
+		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination or event.", "topic", "publisher", "kind"),
+		PublisherReads:     collect.counter("publisher_reads_total", "Reads of the journal by position in this process, for all its publishers together."),
+		PublisherSeconds:   collect.histograms("publisher_seconds", "Duration of the delivery of a batch.", shortBounds, "topic", "publisher"),
+		PublisherLost:      collect.counters("publisher_leases_lost_total", "Publisher leases this process lost: expired, or taken over by another process or an operator.", "topic", "publisher"),
+		IdentityRefused:    collect.counters("identity_refused_total", "Requests refused because the user is not authenticated or has no role, by reason.", "why"),
 
 		registry: registry,
 		requests: collect.counters("http_requests_total", "HTTP requests answered, by route pattern and status code.", "route", "code"),
-		requestTimes: collect.histograms("http_request_seconds", "Time of one HTTP request until the client has taken its answer, by route pattern, method (GET, HEAD, POST or other) and class of the status, such as 2xx.",
+		requestTimes: collect.histograms("http_request_seconds", "Duration of an HTTP request until the response was sent, by route pattern, method (GET, HEAD, POST or other) and status class, such as 2xx.",
 			requestBounds, "route", "method", "status"),
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -110,7 +110,7 @@ func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]outbox.RunTally
 	}, runsDesc)
 }
 
-var runsDesc = desc("runs", "Replays, verifies and rebuilds by kind and status; those that have ended too.", "kind", "status")
+var runsDesc = desc("runs", "Runs (replay, verify, rebuild) by kind and status, including those that have ended.", "kind", "status")
 
 // WatchBehind adds the gauge of projections that are behind, which calls count at
 // each scrape; when it fails the gauge is left out of that scrape.
@@ -127,7 +127,7 @@ func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCoun
 	}, behindDesc)
 }
 
-var behindDesc = desc("behind_projections", "Projections, once for each campaign, that were resumed behind its journal, by their replay: none, so that somebody has to start one; waiting for the end of another run; active.", "replay")
+var behindDesc = desc("behind_projections", "Resumed projections that are behind, counted per campaign, by the state of their replay: none (start one), waiting for another run to end, active.", "replay")
 
 // registered makes collectors that are in the registry.
 type registered struct{ promauto.Factory }

@@ -25,13 +25,13 @@ func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publi
 
 var (
 	publisherLagDesc = desc("publisher_lag_events",
-		"Events of the topic after the publisher's position, as far as the journal was looked through; absent while that found none and there was more.", "topic", "publisher")
-	publisherAgeDesc      = desc("publisher_lag_seconds", "Age of the first of them, from its append; 0 when there is none.", "topic", "publisher")
-	publisherPositionDesc = desc("publisher_position", "How far the journal was scanned for the publisher.", "topic", "publisher")
-	publisherErrorsDesc   = desc("publisher_errors_in_a_row", "Errors since the last event that was delivered.", "topic", "publisher")
-	publisherLeasedDesc   = desc("publisher_leased", "1 while a process holds the publisher's lease and delivers, 0 while none does.", "topic", "publisher")
-	publisherLeaseDesc    = desc("publisher_lease_remaining_seconds", "How long that lease lasts yet; 0 when no process holds one, or it has run out.", "topic", "publisher")
-	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
+		"Events of the topic after the publisher's position, as far as the journal was scanned; absent while the scan is incomplete and has found none.", "topic", "publisher")
+	publisherAgeDesc      = desc("publisher_lag_seconds", "Age of the first event behind, since its append; 0 when there is none.", "topic", "publisher")
+	publisherPositionDesc = desc("publisher_position", "Journal position up to which events were scanned for the publisher.", "topic", "publisher")
+	publisherErrorsDesc   = desc("publisher_errors_in_a_row", "Errors since the last delivered event.", "topic", "publisher")
+	publisherLeasedDesc   = desc("publisher_leased", "1 while a process holds the publisher's lease, else 0.", "topic", "publisher")
+	publisherLeaseDesc    = desc("publisher_lease_remaining_seconds", "Remaining time of that lease; 0 when there is none or it has expired.", "topic", "publisher")
+	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's current status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
 )
 
 func tellPublisher(p outbox.Publisher, gauge gauge) {

@@ -12,10 +12,10 @@ import (
 // The gauges of the summary that have labels, or are not always there.
 var (
 	rowsDesc        = desc("rows", "Outbox rows by status.", "status")
-	heldDesc        = desc("paused_projections", "Projections that an operator has paused, by scope: all, for all campaigns; campaign, for some, once for each of them.", "scope")
-	quarantinedDesc = desc("quarantined_projections", "Projections, once for each campaign, that are set aside after a failure until a run catches them up; those paused for all campaigns are not counted.")
-	diskDesc        = desc("disk_full", "1 while a write to the database found no room, as far as this process knows.", "database")
-	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read, so that its series are missing.")
+	heldDesc        = desc("paused_projections", "Paused projections by scope: all campaigns, or campaign (counted per campaign).", "scope")
+	quarantinedDesc = desc("quarantined_projections", "Quarantined projections, counted per campaign; without those paused for all campaigns.")
+	diskDesc        = desc("disk_full", "1 while the disk of the database is full, as seen by this process.", "database")
+	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read and its series are missing.")
 )
 
 // summaryGauges are the others.
@@ -23,9 +23,9 @@ var summaryGauges = []struct {
 	desc *prometheus.Desc
 	of   func(*outbox.Summary) float64
 }{
-	{desc("oldest_row_age_seconds", "Age of the oldest event that is not applied, with a row or without, from its append; 0 when all are applied."),
+	{desc("oldest_row_age_seconds", "Age of the oldest unapplied event, since its append; 0 when all are applied."),
 		func(s *outbox.Summary) float64 { return s.Lag.MaxSeconds }},
-	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers try by themselves, from its append: in no blocked, paused or diverged campaign; 0 when there is none."),
+	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers retry by themselves (not in a blocked, paused or diverged campaign), since its append; 0 when there is none."),
 		func(s *outbox.Summary) float64 { return s.Lag.RetryableSeconds }},
 	{desc("lag_events", "Events in the journal that are not applied yet, over all campaigns."),
 		func(s *outbox.Summary) float64 { return float64(s.Lag.Events) }},
@@ -37,19 +37,19 @@ var summaryGauges = []struct {
 		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Diverged) }},
 	{desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified."),
 		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Drifted) }},
-	{desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not fold, such as one with an event that was changed or deleted."),
+	{desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not replay, for example because an event was changed or deleted."),
 		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Unverifiable) }},
 	{desc("paused_campaigns", "Campaigns that an operator has paused."),
 		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Paused) }},
-	{desc("skipped_events", "Events that are skipped: passed over and never applied."),
+	{desc("skipped_events", "Skipped events, which are never applied."),
 		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Skips) }},
-	{desc("operations_running", "Requeues of many rows that are under way."),
+	{desc("operations_running", "Operations in progress."),
 		func(s *outbox.Summary) float64 { return float64(s.Operations.Running) }},
-	{desc("operations_unacknowledged", "Requeues of many rows that have ended and that nobody has acknowledged."),
+	{desc("operations_unacknowledged", "Operations that have ended and are not acknowledged."),
 		func(s *outbox.Summary) float64 { return float64(s.Operations.Unacknowledged) }},
-	{desc("campaign_row_drift", "Campaigns that the self-check found not to match their outbox rows, and repaired, since start."),
+	{desc("campaign_row_drift", "Campaign rows corrected by the self-check since start."),
 		func(s *outbox.Summary) float64 { return float64(s.Drift) }},
-	{desc("worker_running", "1 when an instance with a worker has started and not stopped."),
+	{desc("worker_running", "1 while at least one instance with a worker is running."),
 		func(s *outbox.Summary) float64 { return truth(s.Worker.Running) }},
 }
 

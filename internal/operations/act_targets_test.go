@@ -31,7 +31,7 @@ func TestLastAct_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
 	storetest.NamesNoAct(t, err)
 	f.StepOperation(op.ID)
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
-	refused(t, err, outbox.ErrConflict, "last act: operation start by ana")
+	refused(t, err, outbox.ErrConflict, "last action: operation start by ana")
 }
 
 func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
@@ -46,5 +46,5 @@ func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
-	refused(t, err, outbox.ErrConflict, "last act: operation cancel by ana")
+	refused(t, err, outbox.ErrConflict, "last action: operation cancel by ana")
 }

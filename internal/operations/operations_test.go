@@ -53,13 +53,13 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	f.Killed("a", 2)
 	f.Unchanged(func() {
 		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: new(int64(3))})
-		refused(t, err, outbox.ErrConflict, "changed since you looked", "2 dead rows are selected now, not 3")
+		refused(t, err, outbox.ErrConflict, "changed since this page was loaded", "2 dead rows are selected now, not 3")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: new(int64(2))})
 		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
 		refused(t, err, outbox.ErrConflict, "nothing to requeue")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
-		refused(t, err, outbox.ErrNotFound, "unknown")
+		refused(t, err, outbox.ErrNotFound, `there is no campaign "unknown"`)
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
 		refused(t, err, outbox.ErrInvalid, "row 1 needs a campaign_id")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
@@ -142,7 +142,7 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
 	}
 	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
-	refused(t, err, outbox.ErrConflict, "not part of a running operation already")
+	refused(t, err, outbox.ErrConflict, "already in a running operation")
 }
 
 func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
@@ -343,7 +343,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	f.Fail("no such thing", "a-01")
 	f.StepOperation(op.ID)
 	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again meanwhile; last act: requeue by ben" {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again in the meantime; last action: requeue by ben" {
 		t.Errorf("skipped are %+v, %v", page.Items, err)
 	}
 	if r := f.MustRow("a-01", 1).Row; r.Status != outbox.Dead {
@@ -370,7 +370,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	}()
 	f.AwaitLockWaits(1)
 	if changed, err := other.Operations.StepOne(f.Ctx, op.ID); changed || err != nil {
-		t.Errorf("a second step while one is under way: %t, %v", changed, err)
+		t.Errorf("a second step while one is in progress: %t, %v", changed, err)
 	}
 	if _, err := holder.Exec(f.Ctx, `rollback`); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 		t.Errorf("the skipped row came to %s: %s", r.Status, r.Detail)
 	}
 	if r := rows[ids[2]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "unskip by ana") {
-		t.Errorf("the row whose skip was taken back came to %s: %s", r.Status, r.Detail)
+		t.Errorf("the row whose skip was undone came to %s: %s", r.Status, r.Detail)
 	}
 	f.WantMarks(ids[1] + " 1 1")
 	f.Sound()

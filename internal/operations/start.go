@@ -267,7 +267,7 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 	}
 	switch {
 	case len(changes) > 0:
-		return outbox.Conflict("the selection has changed since you looked: %s%s", strings.Join(changes, ", "), t.LastAct(order.Filter.CampaignID, 0, now))
+		return outbox.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAct(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}
@@ -275,7 +275,7 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 }
 
 func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
-	return outbox.Conflict("no dead row is selected that is not part of a running operation already, so there is nothing to requeue%s", t.LastAct(order.Filter.CampaignID, 0, now))
+	return outbox.Conflict("all matching dead rows are already in a running operation, or there are none: nothing to requeue%s", t.LastAct(order.Filter.CampaignID, 0, now))
 }
 
 const insertOperation = `
@@ -397,7 +397,7 @@ func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, 
 	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Status == outbox.OperationRunning:
-			return outbox.Conflict("operation %d is still running; it is acknowledged once it has ended", id)
+			return outbox.Conflict("operation %d is still running; acknowledge it once it has ended", id)
 		case op.AcknowledgedAt != nil:
 			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
 		}
@@ -416,7 +416,7 @@ func (s *Operations) changeOperation(ctx context.Context, o outbox.Order, action
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since you looked: it is %s, not %s%s", id, op.Status, seen, t.LastActOn(outbox.OperationTarget(id), now))
+			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActOn(outbox.OperationTarget(id), now))
 		}
 		a.Before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {

@@ -405,15 +405,15 @@ func (s *operationStep) noteTouched() error {
 // it where that is known.
 func (s *operationStep) whyChanged(r *nextRow) string {
 	row, found, err := s.Row(r.CampaignID, r.Seq)
-	was := "it was changed meanwhile"
+	was := "it was changed in the meantime"
 	switch {
 	case err != nil:
 	case !found:
-		was = "it was applied meanwhile"
+		was = "it was applied in the meantime"
 	case row.Status != outbox.Dead:
-		was = fmt.Sprintf("it was %s already", row.Status)
+		was = fmt.Sprintf("it was already %s", row.Status)
 	default:
-		was = "it was requeued and died again meanwhile"
+		was = "it was requeued and died again in the meantime"
 	}
 	return was + s.LastActSince(r.CampaignID, r.Seq, s.op.StartedAt)
 }

@@ -285,7 +285,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	for _, r := range resultRows(t, b, op.ID, outbox.ResultSkipped) {
 		details[r.CampaignID] = r.Detail
 	}
-	for campaign, want := range map[string]string{applied: "applied meanwhile; last act: requeue by ana", requeued: "requeue by ana", paused: "paused by ana"} {
+	for campaign, want := range map[string]string{applied: "applied in the meantime; last action: requeue by ana", requeued: "requeue by ana", paused: "paused by ana"} {
 		if !strings.Contains(details[campaign], want) {
 			t.Errorf("campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
 		}
@@ -402,7 +402,7 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	}
 	canary := resultRows(t, b, op.ID, outbox.ResultUnwatched)[0]
 	if r := b.MustRow(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {
-		t.Errorf("the row under way is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
+		t.Errorf("the row in progress is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
 	}
 	now.Advance(time.Hour)
 	b.MustBeSound(t)

@@ -69,9 +69,9 @@ var actions = []ActionInfo{
 	{ActResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget, nil},
 	{ActReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget, nil},
 	{ActRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget, nil},
-	{ActNoteErrors, RoleOperator, "Pin a note to an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
+	{ActNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
 	{ActSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget, bySkip},
-	{ActUnskip, RoleAdmin, "Take back a skip", "take back a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
+	{ActUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
 	{ActOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows, byRequeue},
 	{ActOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget, nil},
 	{ActOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
@@ -83,11 +83,11 @@ var actions = []ActionInfo{
 	{ActPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
 	{ActPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
 	{ActPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
-	{ActPublisherSeek, RoleAdmin, "Seek a publisher", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
-	{ActPublisherSkip, RoleAdmin, "Skip an event of a publisher", "skip an event of a publisher", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
+	{ActPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
+	{ActPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
 	{ActPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget, nil},
-	{ActReveal, RoleAdmin, "Reveal what is redacted", "show what is hidden", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
-	{ActTokenCreate, RoleAdmin, "Make a token", "create a token", "", ChangesTarget, nil},
+	{ActReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
+	{ActTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget, nil},
 	{ActTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
 	{ActAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
@@ -111,9 +111,9 @@ type CampaignAction struct {
 // campaignActions are in the order in which pages have them.
 var campaignActions = []CampaignAction{
 	{Action: ActReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
-	{Action: ActPause, Past: "Paused", does: always("keeps workers off it; events still queue up."), Hint: "why it has to stop",
+	{Action: ActPause, Past: "Paused", does: always("stops applying its events; new events keep queueing."), Hint: "why it must stop",
 		offered: func(c Campaign) bool { return c.Paused == nil }},
-	{Action: ActResume, Past: "Resumed", does: always("lets workers take it again."), Hint: "why it may go on", Primary: true,
+	{Action: ActResume, Past: "Resumed", does: always("lets workers apply its events again."), Hint: "why it can continue", Primary: true,
 		offered: func(c Campaign) bool { return c.Paused != nil }},
 }
 
@@ -121,9 +121,9 @@ func always(text string) func(Campaign) string { return func(Campaign) string { 
 
 func replayDoes(c Campaign) string {
 	if c.Gap() > 0 {
-		return "gives " + Count(c.Gap(), "event", "events") + " without a row its row back, due now."
+		return "gives " + Count(c.Gap(), "event", "events") + " without a row a new row, due now."
 	}
-	return "gives events without a row their row back; none is missing now."
+	return "enqueues events that have no row; none is missing now."
 }
 
 // Verb begins a sentence about the action, and is its button: "Pause".
@@ -132,7 +132,7 @@ func (a CampaignAction) Verb() string {
 	return verb
 }
 
-// Does goes on after the verb: "keeps workers off it; events still queue up."
+// Does goes on after the verb: "stops applying its events; new events keep queueing."
 func (a CampaignAction) Does(c Campaign) string {
 	if a.does == nil {
 		return "it."

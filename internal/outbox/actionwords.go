@@ -37,7 +37,7 @@ const groupsNamed = 20
 // change that.
 func (i Identity) Lacks(least Role) string {
 	if i.Auth == AuthToken {
-		return fmt.Sprintf("this needs the role %s; you are %s. Whoever runs this server can make a token with that role", least, i.whoAndRole())
+		return fmt.Sprintf("this needs the role %s; you are %s. Ask an administrator of this server for a token with that role", least, i.whoAndRole())
 	}
 	in := ", in no group"
 	if n := min(len(i.Groups), groupsNamed); n > 0 {
@@ -46,7 +46,7 @@ func (i Identity) Lacks(least Role) string {
 			in += fmt.Sprintf(" and %d more groups", more)
 		}
 	}
-	return fmt.Sprintf("this needs the role %s; you are %s%s. Whoever runs this server can give that role to you or to a group of yours", least, i.whoAndRole(), in)
+	return fmt.Sprintf("this needs the role %s; you are %s%s. Ask an administrator of this server to give you or one of your groups that role", least, i.whoAndRole(), in)
 }
 
 // needOf is the verb between n actions and the role that they need.

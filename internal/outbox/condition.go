@@ -50,10 +50,10 @@ func ParseCondition(text []byte) (c AppendCondition, err error) {
 		return c, explainCondition(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return c, Invalid("condition", "there is text after the condition")
+		return c, Invalid("condition", "there is data after the condition")
 	}
 	if hasHalfCharacter(text) {
-		return c, Invalid("condition", "the condition spells half a character (a \\ud800 to \\udfff without its other half), which no event can have")
+		return c, Invalid("condition", "the condition contains half a surrogate pair (a \\ud800 to \\udfff without its other half), which no event can have")
 	}
 	return c, c.Validate()
 }
@@ -78,9 +78,9 @@ func explainCondition(err error) error {
 func (c *AppendCondition) Validate() error {
 	switch {
 	case c.AfterPosition < 0:
-		return Invalid("condition.after_position", "after_position must be 0 or more: the last position that was seen before the append was decided")
+		return Invalid("condition.after_position", "after_position must be 0 or more: the last position read before deciding to append")
 	case len(c.Items) == 0:
-		return Invalid("condition.items", "a condition needs at least one item; without a condition leave all of it out")
+		return Invalid("condition.items", "a condition needs at least one item; omit the condition to append unconditionally")
 	case len(c.Items) > MaxConditionItems:
 		return Invalid("condition.items", "a condition has at most %d items, and this one has %d", MaxConditionItems, len(c.Items))
 	}
@@ -95,7 +95,7 @@ func (c *AppendCondition) Validate() error {
 func (i *ConditionItem) validate(field, name string) error {
 	switch {
 	case len(i.EventTypes)+len(i.Tags) == 0:
-		return Invalid(field, "%s selects nothing: give it event_types, tags or both", name)
+		return Invalid(field, "%s matches nothing: give it event_types, tags or both", name)
 	case len(i.EventTypes) > MaxConditionTypes:
 		return Invalid(field+".event_types", "%s has %d event types; the most are %d", name, len(i.EventTypes), MaxConditionTypes)
 	case len(i.Tags) > MaxConditionTags:
@@ -103,16 +103,16 @@ func (i *ConditionItem) validate(field, name string) error {
 	}
 	for _, eventType := range i.EventTypes {
 		if eventType == "" || strings.ContainsAny(eventType, " *") {
-			return Invalid(field+".event_types", "%s names the event type %q; a condition spells event types out, without spaces or *", name, eventType)
+			return Invalid(field+".event_types", "%s has the event type %q; a condition takes exact event types, without spaces or *", name, eventType)
 		}
 		if checkStored("event_type", eventType) != nil {
-			return Invalid(field+".event_types", "%s names the event type %q, which no event can have", name, eventType)
+			return Invalid(field+".event_types", "%s has the event type %q, which no event can have", name, eventType)
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(i.Tags)) {
 		value := i.Tags[tag]
 		if EnvelopeTag(tag) && (value == "" || checkStored(tag, value) != nil) {
-			return Invalid(field+".tags", "%s wants the tag %s to be %q, which the field of that name never is", name, tag, value)
+			return Invalid(field+".tags", "%s requires the tag %s to be %q, which that field can never be", name, tag, value)
 		}
 		if text := tag + value; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return Invalid(field+".tags", "%s has a tag %q with characters that no tag can have", name, tag)

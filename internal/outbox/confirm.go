@@ -90,7 +90,7 @@ var byRelease = &confirmation{
 		}
 		return fmt.Sprintf(releaseRows, r.Released)
 	},
-	does: func(r Reach) string { return fmt.Sprintf("this act releases %d rows", r.Released) },
+	does: func(r Reach) string { return fmt.Sprintf("this action releases %d rows", r.Released) },
 	grown: func(typed string, r Reach) bool {
 		var shown int64
 		_, err := fmt.Sscanf(typed, releaseRows, &shown)
@@ -121,7 +121,7 @@ var bySkip = &confirmation{
 var bySeek = &confirmation{
 	phrase: func(r Reach) string { return r.Seek.phrase() },
 	does: func(r Reach) string {
-		return fmt.Sprintf("this seek skips %s events, which are then never delivered", AtLeast(r.Seek.Skips, r.Seek.Capped))
+		return fmt.Sprintf("this skips %s; skipped events are never delivered", r.Seek.SkipsText())
 	},
 	grown: func(typed string, r Reach) bool {
 		shown := Seek{Capped: strings.Contains(typed, " over ")}
@@ -136,6 +136,15 @@ func (s Seek) phrase() string {
 		return ""
 	}
 	return fmt.Sprintf(s.phraseForm(), s.Skips)
+}
+
+// SkipsText writes how many events the seek skips: "1 event", "at least 5,000 events".
+func (s Seek) SkipsText() string {
+	text := Count(s.Skips, "event", "events")
+	if s.Capped {
+		return "at least " + text
+	}
+	return text
 }
 
 func (s Seek) phraseForm() string {
@@ -163,6 +172,6 @@ var byBlame = &confirmation{
 		return "skip anyway"
 	},
 	does: func(r Reach) string {
-		return fmt.Sprintf("the last error of publisher %s blames its destination and not the event: the next event would not get through either; mend the destination and resume the publisher instead", r.Pair)
+		return fmt.Sprintf("the last error of publisher %s came from its destination, not from the event: the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
 	},
 }

@@ -70,9 +70,9 @@ type EventLine struct {
 // The states of a cursor.
 const (
 	CursorLive        = "live"        // it follows the watermark
-	CursorQuarantined = "quarantined" // set aside for this campaign after a failure, until a run brings it back
-	CursorPaused      = "paused"      // set aside by an operator, for this campaign or for all
-	CursorBehind      = "behind"      // resumed, and waiting for a replay to bring it level
+	CursorQuarantined = "quarantined" // quarantined for this campaign after a failure, until a run catches it up
+	CursorPaused      = "paused"      // paused by an operator, for this campaign or for all
+	CursorBehind      = "behind"      // resumed, and waiting for a replay to catch it up
 )
 
 // Cursor is how far one projection is in one campaign.

@@ -12,13 +12,13 @@ var (
 	ErrNotFound = errors.New("not found")
 	ErrInvalid  = errors.New("invalid")          // the request itself is wrong
 	ErrTooLarge = errors.New("too large")        // over a configured size
-	ErrConflict = errors.New("conflict")         // the state does not allow it, or is not the one expected
-	ErrNotYet   = errors.New("not yet")          // what was waited for did not come in time
+	ErrConflict = errors.New("conflict")         // the current state does not allow it, or is not the expected one
+	ErrNotYet   = errors.New("not yet")          // the wait timed out
 	ErrReadOnly = errors.New("read-only")        // this process refuses every change
 	ErrSetup    = errors.New("cannot start")     // configuration, file or database that has to be mended first
 	ErrFull     = errors.New("the disk is full") // nothing was changed; the same call succeeds once there is room
-	ErrDamaged  = errors.New("a part of the database cannot be read")
-	ErrBusy     = errors.New("the database is busy or away") // contention, or a server that is not there; the same call may succeed later
+	ErrDamaged  = errors.New("part of the database cannot be read")
+	ErrBusy     = errors.New("the database is busy or unavailable") // contention, or a server that is not there; the same call may succeed later
 )
 
 // ErrMissingValue is an event without a value that a projection requires of it.

@@ -114,7 +114,7 @@ func ParseEvent(line []byte) (Event, error) {
 		return Event{}, explainJSON(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Event{}, Invalid("", "there is text after the JSON object; one event a line")
+		return Event{}, Invalid("", "there is data after the JSON object; write one event per line")
 	}
 	return e, nil
 }
@@ -171,7 +171,7 @@ func (e *Event) Normalize(maxPayload int) error {
 		return Invalid("campaign_id", "campaign_id is required")
 	}
 	if e.CampaignID == "." || e.CampaignID == ".." {
-		return Invalid("campaign_id", "campaign_id must not be %q, which no address can name", e.CampaignID)
+		return Invalid("campaign_id", "campaign_id must not be %q, which cannot be used in a URL", e.CampaignID)
 	}
 	if e.EventType == "" {
 		return Invalid("event_type", "event_type is required")
@@ -183,18 +183,18 @@ func (e *Event) Normalize(maxPayload int) error {
 		return Invalid("seq", "seq must be 1 or more; leave it out to have it assigned")
 	}
 	if len(e.Payload) == 0 {
-		return Invalid("payload", "payload is required; {} if there is nothing to say")
+		return Invalid("payload", "payload is required; use {} for an empty one")
 	}
 	if err := e.normalizeDocuments(maxPayload); err != nil {
 		return err
 	}
 	if len(e.Redacted) > 0 {
-		return Invalid("redacted", "this event was read with something hidden (%s), and is not the one that it was; append it as it truly is", strings.Join(e.Redacted, ", "))
+		return Invalid("redacted", "this event contains redacted values (%s); append the original", strings.Join(e.Redacted, ", "))
 	}
 	e.Skipped, e.Altered, e.Redacted = nil, false, nil // that is not for a writer to say
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
-		return Invalid("occurred_at", "occurred_at must lie in the years 1 to 9999, in UTC")
+		return Invalid("occurred_at", "occurred_at must be between the years 1 and 9999, in UTC")
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (e *Event) normalizeDocuments(maxPayload int) error {
 		return Invalid("tags", "tags must map names to strings")
 	}
 	if hasHalfCharacter(e.Tags) {
-		return Invalid("tags", "tags spell half a character (a \\ud800 to \\udfff without its other half), which nobody could look for")
+		return Invalid("tags", "tags contain half a surrogate pair (a \\ud800 to \\udfff without its other half), which cannot be searched for")
 	}
 	return nil
 }
@@ -416,7 +416,7 @@ func Inspect(events []Event) (sound int, reason string) {
 		e := &events[i]
 		switch {
 		case e.Skipped == nil && e.ContentHash() != e.EventHash:
-			return i, fmt.Sprintf("event %d is not the one that was appended: its content no longer matches its hash", e.Seq)
+			return i, fmt.Sprintf("event %d has changed since it was appended: its content no longer matches its hash", e.Seq)
 		case i > 0 && e.Seq == events[i-1].Seq+1 && NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
 			return i, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
 		}

@@ -204,8 +204,8 @@ func TestParseEvent_saysWhatIsWrong(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"campaign_id":"a"`:            "the JSON ends too early",
 		``:                              "the JSON ends too early",
-		`{"campaign_id":"a"} x`:         "text after the JSON object",
-		`{"campaign_id":"a"}{}`:         "text after the JSON object",
+		`{"campaign_id":"a"} x`:         "data after the JSON object",
+		`{"campaign_id":"a"}{}`:         "data after the JSON object",
 		`{campaign_id:"a"}`:             "not JSON at byte 2",
 		`[]`:                            "an event is a JSON object, not a array",
 		`"x"`:                           "an event is a JSON object, not a string",

@@ -105,17 +105,17 @@ func (g ErrorGroup) Verdict(now Running) (Hope, string) {
 	rows := g.Dead + g.Failed
 	switch {
 	case g.Attempts == 0:
-		return HopeUnknown, "No attempt of these rows is on record"
+		return HopeUnknown, "No attempts recorded for these rows"
 	case !tried:
-		return HopeSome, "Since the last failure " + now.changed(g.Tried[0]) + ": a retry shows whether that mends it"
+		return HopeSome, "Since the last failure " + now.changed(g.Tried[0]) + ": retry to see whether that fixes it"
 	case g.Alike < g.Attempts:
-		return HopeSome, fmt.Sprintf("%d of %d attempts ended in this error and the others in another one: it may pass, a retry can help", g.Alike, g.Attempts)
+		return HopeSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:
-		return HopeUnknown, "It was tried once only"
+		return HopeUnknown, "Only one attempt so far"
 	case g.Attempts == rows:
-		return HopeUnknown, fmt.Sprintf("%d of %d the same error on %s, each tried once", g.Alike, g.Attempts, g.ways())
+		return HopeUnknown, fmt.Sprintf("%d of %d failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.ways())
 	default:
-		return HopeNone, fmt.Sprintf("%d of %d the same error on %s: a retry will not help before the cause is mended", g.Alike, g.Attempts, g.ways())
+		return HopeNone, fmt.Sprintf("%d of %d failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.ways())
 	}
 }
 
@@ -126,7 +126,7 @@ func (g ErrorGroup) never(now Running, t Tried) string {
 	if last := g.Tried[0]; last.Build != now.Build {
 		says += "; since the last failure " + now.changed(last)
 	}
-	return says + ": a retry will not help before the projection is mended"
+	return says + ": retrying will fail again until the projection is fixed"
 }
 
 // projects reports whether the version of the projection that failed is the one

@@ -36,7 +36,7 @@ func (s Summary) Health(now time.Time) Health {
 		judgeJournal(s, add)
 	}
 	if n := s.Campaigns.Blocked; n > 0 {
-		add(LevelBad, "%s blocked by a dead head.", ofTotal(n, s.Campaigns.Total))
+		add(LevelBad, "%s blocked by a permanently failed event.", ofTotal(n, s.Campaigns.Total))
 	}
 	judgeRows(s, add)
 	if level, trouble := s.WorkerTrouble(now); trouble != "" {
@@ -54,7 +54,7 @@ func (s Summary) Health(now time.Time) Health {
 	}
 	judgeHeld(s.Held, add)
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
-		add(LevelBusy, "%s still to be applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
+		add(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
 		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
@@ -74,10 +74,10 @@ func (s Summary) Health(now time.Time) Health {
 // judgeRows tells of live rows that are not, or may not be, those of the journal.
 func judgeRows(s Summary, add func(level Level, format string, args ...any)) {
 	if n := s.Campaigns.Unverifiable; n > 0 {
-		add(LevelBad, "%s not be verified, so nobody knows whether the live rows are right.", Count(n, "campaign could", "campaigns could"))
+		add(LevelBad, "%s not be verified, so the live rows may be wrong.", Count(n, "campaign could", "campaigns could"))
 	}
 	if n := s.Campaigns.Drifted; n > 0 {
-		add(LevelBad, "%s drifted: live rows differ from the journal, as last verified.", Count(n, "campaign has", "campaigns have"))
+		add(LevelBad, "%s drifted: at the last verification, live rows differed from the journal.", Count(n, "campaign has", "campaigns have"))
 	}
 	for _, h := range QuarantinedAmong(s.Held) {
 		add(LevelBad, "Projection %s is quarantined for %s after a failure.", h.Projection, h.Campaigns(h.Quarantined))
@@ -127,11 +127,11 @@ func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
 // judgeDisks tells of databases that nothing can be written to.
 func judgeDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, d := range s.DisksFull {
-		meanwhile := "nothing is applied, and appended events wait"
+		meanwhile := "nothing is applied, and appended events queue up"
 		if d.Database == "journal" {
-			meanwhile = "appends and acts are refused with status 507, and nothing is applied"
+			meanwhile = "appends and actions are refused with status 507, and nothing is applied"
 		}
-		add(LevelBad, "The disk of the %s database has been full for %s: %s. Make room there; all goes on by itself then, without a restart.",
+		add(LevelBad, "The disk of the %s database has been full for %s: %s. Free up space; work resumes by itself, without a restart.",
 			d.Database, Age(now.Sub(d.Since)), meanwhile)
 	}
 }
@@ -157,7 +157,7 @@ func judgeInstances(all []InstanceState, now time.Time, add func(level Level, fo
 
 // judgeJournal tells of projections that have events that the journal does not.
 func judgeJournal(s Summary, add func(level Level, format string, args ...any)) {
-	const first = "Check --journal-db, and put the right journal back. If this is the right one, they were applied from another one meanwhile, or it has lost them. Only then rebuild: that removes what the projections have of those events."
+	const first = "Check --journal-db and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
 	n := s.Campaigns.Diverged
 	switch {
 	case s.Events == 0 && n == s.Campaigns.Total:
@@ -168,7 +168,7 @@ func judgeJournal(s Summary, add func(level Level, format string, args ...any)) 
 		add(LevelBad, "%s the journal: the projections have events that it does not have. %s", Count(n, "campaign contradicts", "campaigns contradict"), first)
 	}
 	if n > 0 {
-		add(LevelBad, "Nothing is applied to %s until then; what is appended waits.", Count(n, "campaign", "campaigns"))
+		add(LevelBad, "Until this is resolved, nothing is applied to %s; appended events queue up.", Count(n, "campaign", "campaigns"))
 	}
 }
 
@@ -192,7 +192,7 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 	switch {
 	case s.Mode == ModeInline && !s.Worker.Running:
 		if s.Counts.Total() > 0 {
-			return level, "No worker is running: what an append could not apply is not tried again."
+			return level, "No worker is running: events that failed on append are not retried."
 		}
 	case s.Mode == ModeShadow:
 		return LevelWarn, "The mode is shadow_only: rows are rehearsed, nothing is applied."
@@ -200,7 +200,7 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 		return level, "No worker is running: nothing is applied."
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter &&
 		s.OldestRetryable != nil && now.Sub(s.OldestRetryable.EnqueuedAt) > SilentAfter:
-		return LevelBad, fmt.Sprintf("Events wait, and no worker has been seen for %s.", Age(now.Sub(*s.Worker.LastSeen)))
+		return LevelBad, fmt.Sprintf("Events are waiting, and no worker has been seen for %s.", Age(now.Sub(*s.Worker.LastSeen)))
 	}
 	return LevelOK, ""
 }

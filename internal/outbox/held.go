@@ -32,7 +32,7 @@ func (e Explanation) Without(held []Cursor) Explanation {
 		texts = append(texts, "projection "+c.Projection+" "+c.Standing())
 	}
 	if more := len(held) - heldNamed; more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more do not follow", more))
+		texts = append(texts, Count(int64(more), "more is not live", "more are not live"))
 	}
 	text := strings.Join(texts, "; ")
 	if e.Why == everythingApplied {
@@ -95,7 +95,7 @@ func catchUp(run, blockedBy int64) string {
 	case blockedBy > 0:
 		return fmt.Sprintf(" and waits for the end of run %d", blockedBy)
 	case run > 0:
-		return fmt.Sprintf("; run %d catches it up", run)
+		return fmt.Sprintf("; run %d is catching it up", run)
 	}
-	return ", and no run catches it up"
+	return ", and no run is catching it up"
 }

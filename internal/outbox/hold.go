@@ -120,10 +120,10 @@ func (c Campaign) verifyText() string {
 	case c.Unverified != nil:
 		found = append(found, "C"+strings.TrimPrefix(c.Unverified.Failure(), "c"))
 	case c.Unverifiable > 0:
-		found = append(found, "The last verify could not fold the journal")
+		found = append(found, "The last verify could not replay the journal")
 	}
 	if c.Drifted > 0 {
-		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differ from the journal, as last verified; a rebuild fixes them")
+		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them")
 	}
 	return strings.Join(found, ". ")
 }
@@ -138,7 +138,7 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 	case HoldDiverged:
 		return c.whyDiverged()
 	case HoldDead:
-		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once its cause is mended%s",
+		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once the cause is fixed%s",
 			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()), c.heldBesides(now, around))
 	case HoldPaused:
 		return c.whyPaused(now)
@@ -149,10 +149,10 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; the self-check of a running worker repairs the gap within a minute", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
 	}
 	if hold == HoldLease && IsRun(c.Lease.Owner) {
-		return fmt.Sprintf("It is held by %s, and events are applied once that is done; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
+		return fmt.Sprintf("Leased by %s; events are applied once it has ended. If its process dies, the lease expires in %s", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
 	}
 	if hold == HoldLease {
-		return fmt.Sprintf("Worker %s holds it and is applying; claimable in %s if it dies", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
+		return fmt.Sprintf("Worker %s holds the lease and is applying; if it dies, the lease expires in %s", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
 	}
 	if around.Mode == ModeShadow {
 		return "The mode is shadow_only: rows are rehearsed and never applied"
@@ -164,7 +164,7 @@ func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
 		return c.whyUnqueued(now)
 	}
 	if hold == HoldBackoff {
-		return fmt.Sprintf("Event %d failed and is tried again in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
+		return fmt.Sprintf("Event %d failed and will be retried in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
 	}
 	return c.whyReady(now, around.Worker)
 }
@@ -195,9 +195,9 @@ func (c Campaign) whyDiverged() string {
 
 func (c Campaign) whyUnqueued(now time.Time) string {
 	if c.Unqueued {
-		return "Ready, but missing from the queue of due campaigns; the self-check of a running worker adds it within a minute"
+		return "Due, but missing from the queue; the self-check of a running worker fixes that within a minute"
 	}
-	return fmt.Sprintf("Ready, but a clock that was ahead queued it to start in %s; the self-check of a running worker corrects that within a minute", Age(c.DueAt.Sub(now)))
+	return fmt.Sprintf("Queued to start in %s because a clock was ahead; the self-check of a running worker corrects that within a minute", Age(c.DueAt.Sub(now)))
 }
 
 func (c Campaign) whyEmpty(mode Mode) string {
@@ -205,7 +205,7 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	case c.LagEvents() == 0:
 		return everythingApplied
 	case mode == ModeInline:
-		return fmt.Sprintf("%s appended and not applied yet: the append is applying, or its process died and replay repairs the gap", Count(c.LagEvents(), "event is", "events are"))
+		return fmt.Sprintf("%s appended but not applied yet: the append is still applying, or its process died and a replay repairs the gap", Count(c.LagEvents(), "event is", "events are"))
 	default:
 		return Count(c.Gap(), "event has neither been applied nor has a row", "events have neither been applied nor have a row") + "; the self-check of a running worker repairs the gap within a minute"
 	}
@@ -219,11 +219,11 @@ func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
 	switch {
 	case worker == nil:
 	case !worker.Running:
-		return "Ready, but no worker is running"
+		return "Due, but no worker is running"
 	case worker.LastSeen != nil && now.Sub(*worker.LastSeen) > SilentAfter && now.Sub(c.HeadNextAttempt) > SilentAfter:
-		return fmt.Sprintf("Ready, but no worker has been seen for %s", Age(now.Sub(*worker.LastSeen)))
+		return fmt.Sprintf("Due, but no worker has been seen for %s", Age(now.Sub(*worker.LastSeen)))
 	}
-	return "Ready: the next free worker takes it"
+	return "Due: waiting for a free worker"
 }
 
 func deadSince(t, now time.Time) string {

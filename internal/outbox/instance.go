@@ -158,7 +158,7 @@ func (i InstanceState) condition(now time.Time) string {
 	case state == InstanceStopped:
 		return "stopped " + Age(now.Sub(*i.StoppedAt)) + " ago"
 	case i.LastSeen.IsZero():
-		return "unknown, since it left no record of itself"
+		return "unknown: it left no record"
 	case state == InstanceRunning:
 		return "running"
 	default:
@@ -177,7 +177,7 @@ func (h Holding) fate(now time.Time, whose string) string {
 		its, becomes, are = whose+" campaign", "becomes", "is"
 	}
 	if h.Withheld == h.Campaigns {
-		return fmt.Sprintf("%s %s paused or diverged and cannot be taken by others", its, are)
+		return fmt.Sprintf("%s %s paused or diverged and cannot be claimed", its, are)
 	}
 	except := ""
 	if h.Withheld > 0 {
@@ -186,15 +186,15 @@ func (h Holding) fate(now time.Time, whose string) string {
 	last := fmt.Sprintf("in %s (%s)", Age(h.ClaimableBy.Sub(now)), h.ClaimableBy.UTC().Format("15:04:05 UTC"))
 	switch {
 	case h.ended(now) && h.Campaigns == 1:
-		return fmt.Sprintf("%s lease has ended, any worker may take %s", whose, its)
+		return fmt.Sprintf("%s lease has expired, any worker may claim %s", whose, its)
 	case h.ended(now):
-		return fmt.Sprintf("%s leases have ended, any worker may take %s%s", whose, its, except)
+		return fmt.Sprintf("%s leases have expired, any worker may claim %s%s", whose, its, except)
 	case !h.ClaimableFrom.After(now):
-		return fmt.Sprintf("some of %s %s claimable by others now, the last %s%s", its, are, last, except)
+		return fmt.Sprintf("some of %s %s claimable now, the last %s%s", its, are, last, except)
 	case h.ClaimableBy.Sub(*h.ClaimableFrom) < time.Second:
-		return fmt.Sprintf("%s %s claimable by others %s%s", its, becomes, last, except)
+		return fmt.Sprintf("%s %s claimable %s%s", its, becomes, last, except)
 	default:
-		return fmt.Sprintf("%s %s claimable by others, the first in %s, the last %s%s", its, becomes, Age(h.ClaimableFrom.Sub(now)), last, except)
+		return fmt.Sprintf("%s %s claimable, the first in %s, the last %s%s", its, becomes, Age(h.ClaimableFrom.Sub(now)), last, except)
 	}
 }
 
@@ -294,7 +294,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 		what string
 	}{
 		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle], "idle"},
-		{numbers[InstanceSilent], "silent"}, {stoppedLeavers, "stopped with work in hand"},
+		{numbers[InstanceSilent], "silent"}, {stoppedLeavers, "stopped while holding leases"},
 	} {
 		switch {
 		case p.n == 0:

@@ -39,34 +39,34 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		{quiet: 6 * s, beat: 2 * s, holds: holding(30*s, 30*s, 30*s, 30*s), state: InstanceRunning, why: "running; holds 4 campaigns"},
 		{quiet: 6*s + 1, beat: 2 * s, state: InstanceSilent, why: "silent for 6 s; holds nothing"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(18*s, 18*s, 18*s), state: InstanceSilent,
-			why: "silent for 12 s; its 3 campaigns become claimable by others in 18 s (14:03:22 UTC)"},
+			why: "silent for 12 s; its 3 campaigns become claimable in 18 s (14:03:22 UTC)"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(18 * s), state: InstanceSilent,
-			why: "silent for 12 s; its campaign becomes claimable by others in 18 s (14:03:22 UTC)"},
+			why: "silent for 12 s; its campaign becomes claimable in 18 s (14:03:22 UTC)"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(4*s, 18*s), state: InstanceSilent,
-			why: "silent for 12 s; its 2 campaigns become claimable by others, the first in 4 s, the last in 18 s (14:03:22 UTC)"},
+			why: "silent for 12 s; its 2 campaigns become claimable, the first in 4 s, the last in 18 s (14:03:22 UTC)"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(0, 18*s), state: InstanceSilent,
-			why: "silent for 12 s; some of its 2 campaigns are claimable by others now, the last in 18 s (14:03:22 UTC)"},
+			why: "silent for 12 s; some of its 2 campaigns are claimable now, the last in 18 s (14:03:22 UTC)"},
 		{quiet: 4 * m, beat: 2 * s, holds: holding(-3*m, -3*m), state: InstanceSilent,
-			why: "silent for 4 min; its leases have ended, any worker may take its 2 campaigns"},
+			why: "silent for 4 min; its leases have expired, any worker may claim its 2 campaigns"},
 		{quiet: 4 * m, beat: 2 * s, holds: holding(0), state: InstanceSilent,
-			why: "silent for 4 min; its lease has ended, any worker may take its campaign"},
+			why: "silent for 4 min; its lease has expired, any worker may claim its campaign"},
 		{quiet: 4 * m, beat: 2 * s, holds: paused(holding(-3*m, -3*m), -3*m), state: InstanceSilent,
-			why: "silent for 4 min; its leases have ended, any worker may take its 3 campaigns, except 1 paused or diverged"},
+			why: "silent for 4 min; its leases have expired, any worker may claim its 3 campaigns, except 1 paused or diverged"},
 		{quiet: 4 * m, beat: 2 * s, holds: paused(Holding{}, -3*m), state: InstanceSilent,
-			why: "silent for 4 min; its campaign is paused or diverged and cannot be taken by others"},
+			why: "silent for 4 min; its campaign is paused or diverged and cannot be claimed"},
 		{quiet: 1 * s, beat: 2 * s, holds: holding(-s), state: InstanceRunning,
-			why: "running; its lease has ended, any worker may take its campaign"},
+			why: "running; its lease has expired, any worker may claim its campaign"},
 
 		{quiet: 15 * s, state: InstanceRunning, why: "running; holds nothing"},
 		{quiet: 15*s + 1, state: InstanceIdle, why: "idle for 15 s; holds nothing"},
 		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "idle for 3 d; holds nothing"},
 		{quiet: 20 * s, holds: holding(10*s, 10*s), state: InstanceRunning, why: "running; holds 2 campaigns"},
 		{quiet: 4 * m, holds: holding(-3 * m), state: InstanceSilent,
-			why: "silent for 4 min; its lease has ended, any worker may take its campaign"},
+			why: "silent for 4 min; its lease has expired, any worker may claim its campaign"},
 
 		{quiet: 2 * m, beat: 2 * s, stopped: true, state: InstanceStopped, why: "stopped 2 min ago; holds nothing"},
 		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
-			why: "stopped 2 min ago; its lease has ended, any worker may take its campaign"},
+			why: "stopped 2 min ago; its lease has expired, any worker may claim its campaign"},
 	} {
 		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Holding: c.holds}
 		if c.stopped {
@@ -80,7 +80,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		}
 	}
 	unknown := InstanceState{ID: "i", Holding: holding(-time.Hour)}
-	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown, since it left no record of itself; its lease has ended, any worker may take its campaign" {
+	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown: it left no record; its lease has expired, any worker may claim its campaign" {
 		t.Errorf("one without a record is %s: %q", unknown.State(noon), got)
 	}
 }

@@ -38,7 +38,7 @@ type Switches struct {
 func (s Switches) Mode() (Mode, error) {
 	switch {
 	case !s.Outbox && (s.Worker || s.Shadow):
-		return "", Invalid("mode", "a worker or shadow worker needs the outbox: switch the outbox on, or both workers off")
+		return "", Invalid("mode", "a worker or shadow worker needs the outbox: enable the outbox, or disable both workers")
 	case !s.Outbox:
 		return ModeInline, nil
 	case s.Worker || !s.Shadow:

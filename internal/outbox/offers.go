@@ -51,17 +51,17 @@ func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 	r, c := d.Row, d.Campaign
 	switch {
 	case r.Status == Processing:
-		return "A worker holds it right now."
+		return "A worker is processing it."
 	case !r.IsHead && c.HeadSeq > 0:
 		return fmt.Sprintf("It waits behind event %d, the head of its campaign.", c.HeadSeq)
 	case r.Status == Pending && d.Event.Skipped != nil && c.Paused == nil:
-		return "It is skipped and needs no help: the next free worker passes over it."
+		return "Skipped: the next free worker passes over it."
 	case r.Status == Pending && c.Paused != nil:
 		return "Its campaign is paused; resume it there."
 	case r.Status == Pending && c.Explain(now, around).Hold == HoldUnserved:
-		return "It is due, but no running instance serves its campaign."
+		return "Due, but no running instance serves its campaign."
 	case r.Status == Pending:
-		return "It is due and needs no help: the next free worker takes it."
+		return "Due: waiting for a free worker."
 	}
 	return "Nothing needs doing."
 }

@@ -21,11 +21,11 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		{"failed head", Row{Status: Failed, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActRetry, ActDeadLetter, ActSkip}, ""},
 		{"head to be tried again", Row{Status: Pending, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActDeadLetter}, ""},
 		{"dead and skipped", Row{Status: Dead, IsHead: true}, Campaign{}, true, []Action{ActRequeue}, ""},
-		{"held", Row{Status: Processing, IsHead: true}, Campaign{}, false, nil, "A worker holds it right now."},
+		{"held", Row{Status: Processing, IsHead: true}, Campaign{}, false, nil, "A worker is processing it."},
 		{"behind", Row{Status: Pending}, Campaign{HeadSeq: 2}, false, nil, "It waits behind event 2, the head of its campaign."},
-		{"skipped", Row{Status: Pending, IsHead: true}, Campaign{}, true, nil, "It is skipped and needs no help: the next free worker passes over it."},
+		{"skipped", Row{Status: Pending, IsHead: true}, Campaign{}, true, nil, "Skipped: the next free worker passes over it."},
 		{"paused", Row{Status: Pending, IsHead: true}, Campaign{Paused: &Pause{}}, false, nil, "Its campaign is paused; resume it there."},
-		{"due", Row{Status: Pending, IsHead: true}, Campaign{HeadSeq: 1, HeadStatus: Pending}, false, nil, "It is due and needs no help: the next free worker takes it."},
+		{"due", Row{Status: Pending, IsHead: true}, Campaign{HeadSeq: 1, HeadStatus: Pending}, false, nil, "Due: waiting for a free worker."},
 		{"of no status", Row{IsHead: true}, Campaign{}, false, nil, "Nothing needs doing."},
 	} {
 		d := RowDetail{Row: c.row, Campaign: c.campaign}
@@ -47,7 +47,7 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 	}
 	unserved := RowDetail{Row: Row{Status: Pending, IsHead: true}, Campaign: Campaign{CampaignID: "a-1", HighWaterSeq: 1, HeadSeq: 1, HeadStatus: Pending, Counts: Counts{Pending: 1}}}
 	around := Surroundings{Mode: ModeOutbox, Worker: &WorkerSummary{Running: true, LastSeen: &noon, Campaigns: elsewhere}}
-	if got := unserved.WhyNoAction(noon, around); got != "It is due, but no running instance serves its campaign." {
+	if got := unserved.WhyNoAction(noon, around); got != "Due, but no running instance serves its campaign." {
 		t.Errorf("a row that no instance serves: %q", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestActions_followTheState(t *testing.T) {
 		}
 	}
 	if c := (Campaign{AppliedSeq: 3}); !c.MayUnskip(Skip{Seq: 3}) || c.MayUnskip(Skip{Seq: 2}) || c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}) {
-		t.Error("a skip may be taken back until a later event is applied, and once")
+		t.Error("a skip may be undone until a later event is applied, and once")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 	}
 	gap := Campaign{HighWaterSeq: 5, AppliedSeq: 2}
 	replay, _ := ActReplay.OnCampaign()
-	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay gives 3 events without a row its row back, due now." {
+	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay gives 3 events without a row a new row, due now." {
 		t.Errorf("a replay %q", got)
 	}
 }
@@ -113,7 +113,7 @@ func TestAct_stopsSayingHowThingsAre(t *testing.T) {
 		{"failed after it", act.FailedSince(Row{Status: Failed, UpdatedAt: noon.Add(1)}), true},
 		{"died after it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon.Add(1)}), true},
 		{"dead before it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon}), false},
-		{"under way", act.FailedSince(Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
+		{"in progress", act.FailedSince(Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
 		{"skipped after it", act.SupersededBy(Act{ID: 8, Seq: 3, Action: ActSkip}), true},
 		{"skipped before it", act.SupersededBy(Act{ID: 6, Seq: 3, Action: ActSkip}), false},
 		{"another row skipped", act.SupersededBy(Act{ID: 8, Seq: 4, Action: ActSkip}), false},

@@ -9,7 +9,7 @@ import (
 type OperationStatus string
 
 // The statuses of an operation. One that is not running has ended, and waits
-// until somebody acknowledges what came of it.
+// until somebody acknowledges the outcome.
 const (
 	OperationRunning   OperationStatus = "running"
 	OperationStopped   OperationStatus = "stopped"   // by itself: rows of a group failed again
@@ -198,16 +198,16 @@ func (d OperationDetail) Describe(working bool) string {
 	case d.Status == OperationDone:
 		return fmt.Sprintf("Ended: %d of %d rows are applied, %d skipped", t.Done, t.Chosen, t.Skipped)
 	case d.Status == OperationStopped:
-		return fmt.Sprintf("Stopped by itself: %s; failed again: %d, left as they were: %d", d.StopReason, t.FailedAgain, t.Left)
+		return fmt.Sprintf("Stopped: %s; failed again: %d, not attempted: %d", d.StopReason, t.FailedAgain, t.Left)
 	case d.Status == OperationCancelled:
-		return fmt.Sprintf("Cancelled by %s; left as they were: %d, under way: %d", d.CancelledBy, t.Left, t.Unwatched)
+		return fmt.Sprintf("Cancelled by %s; not attempted: %d, in progress: %d", d.CancelledBy, t.Left, t.Unwatched)
 	case !working:
-		return "No worker is running, so nothing moves; start one, or cancel"
+		return "No worker is running; start one, or cancel"
 	case len(d.Watched) > 0:
 		w := d.Watched[0]
 		return fmt.Sprintf("In %s, waiting for %s; event %d of campaign %s: %s", d.Phase(), Count(t.Requeued, "row", "rows"), w.Seq, w.CampaignID, w.Why)
 	default:
-		return fmt.Sprintf("In %s; the next rows are about to be requeued", d.Phase())
+		return fmt.Sprintf("In %s; about to requeue the next rows", d.Phase())
 	}
 }
 

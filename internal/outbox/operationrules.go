@@ -64,7 +64,7 @@ func (w Watched) End(blamed Row) (WatchEnd, bool) {
 				sameOrOther(w.Fingerprint, blamed.Fingerprint)),
 		}, true
 	case diedBefore:
-		return WatchEnd{Result: ResultUnwatched, Detail: fmt.Sprintf("event %d before it died; it waits behind that", w.HeadSeq)}, true
+		return WatchEnd{Result: ResultUnwatched, Detail: fmt.Sprintf("event %d before it died; it is blocked behind that", w.HeadSeq)}, true
 	}
 	return WatchEnd{}, false
 }
@@ -162,9 +162,9 @@ func (r RowKey) Immovable(campaign *Campaign, moving bool, now time.Time) string
 	case c.Diverged != "":
 		return "its campaign diverged: " + c.Diverged
 	case c.Paused != nil:
-		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not move", c.Paused.By, Age(now.Sub(c.Paused.At)))
+		return fmt.Sprintf("its campaign was paused by %s %s ago, so it would not be applied", c.Paused.By, Age(now.Sub(c.Paused.At)))
 	case !moving && c.HeadSeq < r.Seq && c.HeadStatus == Dead:
-		return fmt.Sprintf("event %d before it is dead, so it would not move", c.HeadSeq)
+		return fmt.Sprintf("event %d before it is dead, so it would not be applied", c.HeadSeq)
 	}
 	return ""
 }

@@ -22,7 +22,7 @@ func TestWatched_endsByHowFarItsCampaignIs(t *testing.T) {
 		blamed Row
 		want   WatchEnd
 	}{
-		{"under way", watched, 0, Row{}, WatchEnd{}},
+		{"in progress", watched, 0, Row{}, WatchEnd{}},
 		{"tried again", with(func(w *Watched) { w.HeadStatus = Failed }), 0, Row{}, WatchEnd{}},
 		{"applied, and what it released not yet", with(func(w *Watched) { w.Applied, w.HeadSeq = 6, 7 }), 0, Row{}, WatchEnd{}},
 		{"through", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 8, 0, "" }), 0, Row{}, WatchEnd{Result: ResultDone}},
@@ -34,7 +34,7 @@ func TestWatched_endsByHowFarItsCampaignIs(t *testing.T) {
 		{"one behind it failed otherwise", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 5, 6, Failed }), 6, other,
 			WatchEnd{ResultDone, "applied; event 6 behind it then failed: disk full", "", "event 5 of campaign c was applied, and event 6 behind it failed differently"}},
 		{"one before it died", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 2, 3, Dead }), 0, Row{},
-			WatchEnd{Result: ResultUnwatched, Detail: "event 3 before it died; it waits behind that"}},
+			WatchEnd{Result: ResultUnwatched, Detail: "event 3 before it died; it is blocked behind that"}},
 		{"one before it failed", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 2, 3, Failed }), 0, Row{}, WatchEnd{}},
 	} {
 		if got := c.w.Blames(); got != c.blames {
@@ -97,8 +97,8 @@ func TestRow_isImmovableWhereItWouldWaitOn(t *testing.T) {
 	}{
 		{nil, false, "its campaign is gone"},
 		{&Campaign{Diverged: "seq 4"}, false, "its campaign diverged: seq 4"},
-		{&Campaign{Paused: &Pause{By: "ana", At: noon.Add(-time.Minute)}}, false, "its campaign was paused by ana 1 min ago, so it would not move"},
-		{&Campaign{HeadSeq: 3, HeadStatus: Dead}, false, "event 3 before it is dead, so it would not move"},
+		{&Campaign{Paused: &Pause{By: "ana", At: noon.Add(-time.Minute)}}, false, "its campaign was paused by ana 1 min ago, so it would not be applied"},
+		{&Campaign{HeadSeq: 3, HeadStatus: Dead}, false, "event 3 before it is dead, so it would not be applied"},
 		{&Campaign{HeadSeq: 3, HeadStatus: Dead}, true, ""},
 		{&Campaign{HeadSeq: 3, HeadStatus: Failed}, false, ""},
 		{&Campaign{HeadSeq: 5, HeadStatus: Dead}, false, ""},

@@ -34,7 +34,7 @@ func CheckPairPart(field, name string) error {
 func ParsePairName(text string) (PairName, error) {
 	topic, publisher, found := strings.Cut(text, "/")
 	if !found {
-		return PairName{}, Invalid("pair", "%q names no pair; write TOPIC/PUBLISHER, such as scenes/archive", text)
+		return PairName{}, Invalid("pair", "%q is not a publisher; write TOPIC/PUBLISHER, such as scenes/archive", text)
 	}
 	n := PairName{Topic: topic, Publisher: publisher}
 	if err := CheckPairPart("topic", topic); err != nil {

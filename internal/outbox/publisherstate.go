@@ -65,21 +65,21 @@ func (p Publisher) Why(now time.Time) string {
 	case PublisherIsPaused:
 		return p.whyPaused(now)
 	case PublisherIsStopped:
-		return "Stopped: the destination says it is gone; resume the publisher when it is back"
+		return "Stopped: the destination is gone; resume the publisher when it is back"
 	case PublisherIsFailed:
 		return p.unlessHeld(now, fmt.Sprintf("Failed after %s in a row; %s", errorsInWords(p.ErrorCount), p.nextTry(now)))
 	case PublisherIsNotHeld:
 		return p.whyNotHeld(now)
 	case PublisherIsRetrying:
-		return p.unlessHeld(now, fmt.Sprintf("The last %s went wrong; %s", deliveries(p.ErrorCount), p.nextTry(now)))
+		return p.unlessHeld(now, fmt.Sprintf("The last %s failed; %s", deliveries(p.ErrorCount), p.nextTry(now)))
 	}
 	switch {
 	case !p.Held(now):
-		return "Nobody holds it just now; a server that has it in its configuration takes it within seconds"
+		return "No process holds it; a server that has it in its configuration takes over within seconds"
 	case p.LagUnknown():
-		return "Looking for events of its topic: there are none among the next ones of the journal"
+		return "Scanning for events of its topic: none among the next ones in the journal"
 	case p.LagEvents > 0:
-		return "Delivering what waits"
+		return "Delivering waiting events"
 	default:
 		return "Up to date: everything of its topic is delivered"
 	}
@@ -98,9 +98,9 @@ func (p Publisher) whyPaused(now time.Time) string {
 
 func (p Publisher) whyNotHeld(now time.Time) string {
 	if p.Lease == nil {
-		return "Nobody holds it: no running server has it in its configuration"
+		return "No process holds it: no running server has it in its configuration"
 	}
-	return fmt.Sprintf("Nobody holds it: the lease of %s ended %s ago, and no running server has it in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
+	return fmt.Sprintf("No process holds it: the lease of %s expired %s ago, and no running server has it in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
 }
 
 // unlessHeld adds to a sentence that speaks of a next try that there is nobody
@@ -109,14 +109,14 @@ func (p Publisher) unlessHeld(now time.Time, sentence string) string {
 	if p.Held(now) {
 		return sentence
 	}
-	return sentence + ", once a server holds it"
+	return sentence + ", once a server holds its lease"
 }
 
 func (p Publisher) nextTry(now time.Time) string {
 	if p.RetryAt == nil || !p.RetryAt.After(now) {
-		return "it is tried again now"
+		return "retrying now"
 	}
-	return "it is tried again in " + Age(p.RetryAt.Sub(now))
+	return "next attempt in " + Age(p.RetryAt.Sub(now))
 }
 
 func errorsInWords(n int) string {
@@ -162,10 +162,10 @@ func PublishersHealth(list []Publisher, now time.Time) Health {
 			h.Notes = append(h.Notes, Count(n, one, many))
 		}
 	}
-	add(LevelBad, n.stopped, "is stopped: its destination says it is gone.", "are stopped: their destinations say they are gone.")
+	add(LevelBad, n.stopped, "is stopped: its destination is gone.", "are stopped: their destinations are gone.")
 	add(LevelBad, n.failed, "has failed.", "have failed.")
 	add(LevelWarn, n.left, "is held by no running server while events wait.", "are held by no running server while events wait.")
-	add(LevelWarn, n.retrying, "had an error and tries again.", "had errors and try again.")
+	add(LevelWarn, n.retrying, "had an error and is retrying.", "had errors and are retrying.")
 	if h.Sentence == "" {
 		h.Sentence = publishersAreWell(total, n)
 	}
@@ -209,21 +209,21 @@ func publishersAreWell(total int64, numbers publisherCounts) string {
 	n, behind := numbers.active, numbers.behind
 	switch {
 	case n == 0 && total == 1:
-		return "The only publisher delivers nothing now."
+		return "The only publisher is not delivering."
 	case n == 0:
-		return fmt.Sprintf("None of %s delivers.", Count(total, "publisher", "publishers"))
+		return fmt.Sprintf("None of %s is delivering.", Count(total, "publisher", "publishers"))
 	case behind == 0 && total == 1:
 		return "The only publisher is up to date."
 	case total == 1:
-		return "The only publisher is delivering what waits."
+		return "The only publisher is delivering waiting events."
 	case behind == 0 && n == total:
 		return fmt.Sprintf("All %s publishers are up to date.", Number(total))
 	case behind == 0:
 		return ofPublishers(n, total, "is up to date.", "are up to date.")
 	case n == total:
-		return fmt.Sprintf("All %s publishers deliver; events wait for %s of them.", Number(total), Number(behind))
+		return fmt.Sprintf("All %s publishers are delivering; %s events waiting.", Number(total), Count(behind, "of them has", "of them have"))
 	default:
-		return ofPublishers(n, total, "delivers; events wait for it.", fmt.Sprintf("deliver; events wait for %s of them.", Number(behind)))
+		return ofPublishers(n, total, "is delivering; events are waiting for it.", fmt.Sprintf("are delivering; %s events waiting.", Count(behind, "of them has", "of them have")))
 	}
 }
 

@@ -118,7 +118,7 @@ func (d RowDetail) Hopeless(now Running) string {
 	if last := d.Attempts[0]; now.Versions[last.Projection] != last.ProjectionVersion {
 		return "It could never succeed with the version of projection " + last.Projection + " that it failed in, and that has changed since. Requeue the row to try it again."
 	}
-	return "It can never succeed with this version of the projection, so it was not tried again. Repair the projection, then requeue the row."
+	return "It can never succeed with this version of the projection, so it was not retried. Fix the projection, then requeue the row."
 }
 
 // RowFilter selects rows for a page. Zero fields select all.

@@ -183,21 +183,21 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 	}{
 		"current":           {outbox.Campaign{HighWaterSeq: 9, AppliedSeq: 9}, outbox.ModeOutbox, outbox.StateCurrent, "Everything is applied"},
 		"empty":             {outbox.Campaign{}, outbox.ModeOutbox, outbox.StateCurrent, "Everything is applied"},
-		"ready":             {pending, outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
-		"held":              {with(func(c *outbox.Campaign) { c.Lease = held }), outbox.ModeOutbox, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
-		"lease ran out":     {with(func(c *outbox.Campaign) { c.Lease = ran }), outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
+		"ready":             {pending, outbox.ModeOutbox, outbox.StateLagging, "Due: waiting for a free worker"},
+		"held":              {with(func(c *outbox.Campaign) { c.Lease = held }), outbox.ModeOutbox, outbox.StateLagging, "Worker w-1 holds the lease and is applying; if it dies, the lease expires in 20 s"},
+		"lease ran out":     {with(func(c *outbox.Campaign) { c.Lease = ran }), outbox.ModeOutbox, outbox.StateLagging, "Due: waiting for a free worker"},
 		"shadow":            {pending, outbox.ModeShadow, outbox.StateLagging, "The mode is shadow_only: rows are rehearsed and never applied"},
-		"never tried":       {with(func(c *outbox.Campaign) { c.HeadNextAttempt = noon.Add(time.Hour) }), outbox.ModeOutbox, outbox.StateLagging, "Ready: the next free worker takes it"},
-		"failed":            {failed, outbox.ModeOutbox, outbox.StateFailing, "Event 5 failed and is tried again in 8 s"},
-		"failed and due":    {func() outbox.Campaign { c := failed; c.HeadNextAttempt = noon; return c }(), outbox.ModeOutbox, outbox.StateFailing, "Ready: the next free worker takes it"},
-		"dead":              {dead, outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead and 4 rows wait behind it; requeue it once its cause is mended"},
+		"never tried":       {with(func(c *outbox.Campaign) { c.HeadNextAttempt = noon.Add(time.Hour) }), outbox.ModeOutbox, outbox.StateLagging, "Due: waiting for a free worker"},
+		"failed":            {failed, outbox.ModeOutbox, outbox.StateFailing, "Event 5 failed and will be retried in 8 s"},
+		"failed and due":    {func() outbox.Campaign { c := failed; c.HeadNextAttempt = noon; return c }(), outbox.ModeOutbox, outbox.StateFailing, "Due: waiting for a free worker"},
+		"dead":              {dead, outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead and 4 rows wait behind it; requeue it once the cause is fixed"},
 		"paused":            {with(func(c *outbox.Campaign) { c.Paused = pause }), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana 4 min ago: no reason given"},
 		"dead and paused":   {func() outbox.Campaign { c := dead; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StateBlocked, "Event 5 is dead"},
 		"failed and paused": {func() outbox.Campaign { c := failed; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana"},
 		"diverged":          {func() outbox.Campaign { c := dead; c.Diverged = "built elsewhere"; return c }(), outbox.ModeOutbox, outbox.StateDiverged, "Diverged: built elsewhere"},
 		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; the self-check"},
-		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended and not applied yet: the append is applying, or its process died and replay repairs the gap"},
-		"no rows, applied":  {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds it and is applying; claimable in 20 s if it dies"},
+		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended but not applied yet: the append is still applying, or its process died and a replay repairs the gap"},
+		"no rows, applied":  {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds the lease and is applying; if it dies, the lease expires in 20 s"},
 		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; the self-check"},
 	} {
 		if got := c.campaign.State(); got != c.state {
@@ -297,11 +297,11 @@ func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 		worker   *outbox.WorkerSummary
 		why      string
 	}{
-		{ready, nil, "Ready: the next free worker takes it"},
-		{ready, &outbox.WorkerSummary{}, "Ready, but no worker is running"},
-		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Ready, but no worker has been seen for 5 min"},
-		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &noon}, "Ready: the next free worker takes it"},
-		{fresh, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Ready: the next free worker takes it"},
+		{ready, nil, "Due: waiting for a free worker"},
+		{ready, &outbox.WorkerSummary{}, "Due, but no worker is running"},
+		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Due, but no worker has been seen for 5 min"},
+		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &noon}, "Due: waiting for a free worker"},
+		{fresh, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Due: waiting for a free worker"},
 	} {
 		if got := c.campaign.Why(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}); got != c.why {
 			t.Errorf("why is %q, want %q", got, c.why)

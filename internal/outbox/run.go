@@ -216,7 +216,7 @@ func (k RunKind) OutcomeName(outcome string) string {
 		return "differed before"
 	}
 	if outcome == OutcomeNotCompared {
-		return "not compared in full"
+		return "not fully compared"
 	}
 	return outcome
 }
@@ -401,7 +401,7 @@ func (r RunResult) Verifications(run Run) []Verification {
 	}
 	for _, p := range r.Projections {
 		if p.ErrorSeq > 0 && run.Kind != RunRebuild {
-			all = append(all, r.failed(run, p.Projection, p.ErrorSeq, fmt.Sprintf("event %d cannot be folded: %s", p.ErrorSeq, p.Error)))
+			all = append(all, r.failed(run, p.Projection, p.ErrorSeq, fmt.Sprintf("event %d cannot be replayed: %s", p.ErrorSeq, p.Error)))
 		}
 		unchanged := run.Kind == RunRebuild && p.Generation == 0 && r.Outcome == OutcomeFailed
 		if p.Error != "" || p.Verdict == "" || unchanged {
@@ -482,7 +482,7 @@ func (d DryRun) TablesText() string {
 	if len(d.OtherTables) > 1 {
 		them = "these tables"
 	}
-	return fmt.Sprintf("The database has %s in another form than the projection's file gives now, so that events may fail there that went through here. Drop %s, restart and rebuild",
+	return fmt.Sprintf("The database has %s in a different form from the projection's file, so events may fail there that were applied here. Drop %s, restart and rebuild",
 		strings.Join(d.OtherTables, ", "), them)
 }
 

@@ -18,13 +18,13 @@ const MaxPatterns = 100
 // ErrInvalid refusals of the field campaigns.
 func ParseScope(patterns []string) (Scope, error) {
 	if len(patterns) > MaxPatterns {
-		return Scope{}, Invalid("campaigns", "%d patterns are too many; at most %d can be given", len(patterns), MaxPatterns)
+		return Scope{}, Invalid("campaigns", "there are %d patterns; the limit is %d", len(patterns), MaxPatterns)
 	}
 	for _, p := range patterns {
 		begin := strings.TrimSuffix(p, "*")
 		switch err := checkStored("a campaign's id", begin); {
 		case p == "":
-			return Scope{}, Invalid("campaigns", "a pattern is empty; give the id of a campaign, or the beginning of ids with * behind it")
+			return Scope{}, Invalid("campaigns", "a pattern is empty; give a campaign id, or a prefix followed by *")
 		case strings.Contains(begin, "*"):
 			return Scope{}, Invalid("campaigns", "%q has a * before its end; a * can only be the last character", p)
 		case err != nil:

@@ -52,12 +52,12 @@ func (s Summary) OtherJournalText() string {
 	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that it does not have: " + lostJournal
 }
 
-const lostJournal = "check that --journal-db names the right database, and put the right journal back; if this is the right one, they were applied from another one meanwhile, or it has lost them: only then rebuild, as the runbook says under “Databases restored from different days”"
+const lostJournal = "check that --journal-db names the right database and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"
 
 // RightJournalFirst is what to do about a campaign that has diverged: a rebuild
 // made beside the wrong journal takes good rows away. It goes into sentences,
 // after a semicolon.
-const RightJournalFirst = "the journal may be the wrong one or an older copy: check --journal-db and put the right one back; only if that is lost, rebuild all projections of the campaign, which removes what they have of the lost events"
+const RightJournalFirst = "the journal may be the wrong one or an older copy: check --journal-db and restore the right one; only if that is lost, rebuild all projections of the campaign, which removes the lost events from them"
 
 // Surroundings are what every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
@@ -134,7 +134,7 @@ type HeldProjection struct {
 	Paused          *Pause `json:"paused"`           // who stopped it for all campaigns; nil when nobody did
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns for which it is paused one by one; 0 while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
-	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is set aside after a failure; 0 while it is paused for all
+	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is quarantined after a failure; 0 while it is paused for all
 	CountsCapped    bool   `json:"counts_capped"`    // there are more than the counts say
 	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 when there is none
 	BlockedByRun    int64  `json:"blocked_by_run"`   // the run at whose end a replay starts that catches it up; 0 when there is none

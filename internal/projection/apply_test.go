@@ -75,7 +75,7 @@ func TestApply_bindsValues(t *testing.T) {
 	}
 }
 
-// JSON may spell half a character; it becomes U+FFFD, and what stands behind it
+// JSON may contain half a surrogate pair; it becomes U+FFFD, and what stands behind it
 // is kept.
 func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 	t.Parallel()

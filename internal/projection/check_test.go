@@ -186,7 +186,7 @@ func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 		{"a function that reads into a variable", "-- schema @postgres\n" + bumps + runs, ""},
 		{"a function in quotes", "-- schema @postgres\ncreate function f() returns int language sql as 'delete from u where n = ''1'' returning n';\n", "this function " + theirs},
 		{"a function with parameters", "-- schema @postgres\ncreate function f(a int) returns int language sql as $$ select $1 + 1 $$;\n", ""},
-		{"a text", function("execute format('update %I set n = 1', 'u');"), "7: this function makes a statement from a text"},
+		{"a text", function("execute format('update %I set n = 1', 'u');"), "7: this function executes a statement from a string"},
 		{"more than rows", function("truncate u;"), "7: this function does more than change rows: truncate"},
 		{"another language", "-- schema @postgres\ncreate function f() returns int language plperl as $$ 1 $$;\n", `function "f" is written in plperl`},
 		{"a body that hides", "-- schema @postgres\ncreate function f() returns int language sql as e'select 1';\n", "write the body of this function between $$ and $$"},

@@ -179,7 +179,7 @@ func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
 	var terms, order, names []string
 	for _, name := range m.table.keyColumns() {
 		if !slices.Contains(there, name) && len(m.table.key) > 0 {
-			return nil, outbox.Conflict("the table has no column %q, which is part of the key in the projection's file; its rows cannot be compared, since the table would have to be made anew", name)
+			return nil, outbox.Conflict("the table has no column %q, which is part of the key in the projection's file; its rows cannot be compared, since the table would have to be rebuilt", name)
 		}
 		if !slices.Contains(there, name) {
 			continue

@@ -50,7 +50,7 @@ func (r *parser) addDigest(statements [][]token) error {
 	}
 	for _, d := range r.p.digests {
 		if d.name == r.digest.name {
-			return faultf(r.section.line, "this digest has the name of the one in line %d; give each a name of its own, as in -- digest NAME: select …", d.Line)
+			return faultf(r.section.line, "this digest has the same name as the one in line %d; give each its own name, as in -- digest NAME: select …", d.Line)
 		}
 		if d.name == "" || r.digest.name == "" {
 			return faultf(r.section.line, "of several digests each needs a name, as in -- digest NAME: select …")

@@ -157,7 +157,7 @@ func (l *lexer) comment() error {
 	case l.body:
 		l.skip(l.pos + len(rest))
 	case before != "" && strings.TrimSpace(before) == "" && indented.MatchString(rest):
-		return faultf(l.line, "a header or section begins at the start of its line, not behind blanks")
+		return faultf(l.line, "a header or section begins at the start of its line, not after spaces")
 	case before != "":
 		l.skip(l.pos + len(rest))
 	case digestHead.MatchString(rest):

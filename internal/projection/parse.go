@@ -166,7 +166,7 @@ func (r *parser) setTables(line int, list string) error {
 		case !tablePattern.MatchString(name):
 			return faultf(line, "%q cannot name a table; use lower-case letters, digits and _, separated by commas", name)
 		case reservedTable.MatchString(name):
-			return faultf(line, "the table name %q is kept for the engine; choose another", name)
+			return faultf(line, "the table name %q is reserved; choose another", name)
 		case slices.Contains(r.p.Tables, name):
 			return faultf(line, "table %q is listed twice", name)
 		}

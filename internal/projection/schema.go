@@ -205,7 +205,7 @@ func (p *Projection) warnings() []string {
 	drawn := p.Drawn()
 	for _, t := range p.tables {
 		for _, column := range drawn[t.name] {
-			found = append(found, fmt.Sprintf("%s:%d: column %q of table %q is numbered by the database, so that a fold of the same events makes other rows; take a value of the event, such as :seq, or leave it out of a -- digest",
+			found = append(found, fmt.Sprintf("%s:%d: column %q of table %q is numbered by the database, so replaying the same events makes different rows; use a value of the event, such as :seq, or leave it out of a -- digest",
 				p.file, t.line, column, t.name))
 		}
 	}

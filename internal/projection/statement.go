@@ -57,7 +57,7 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 			sql.WriteByte(' ')
 		}
 		if t.kind == punct && r.strayParameter(tokens, i) {
-			return Statement{}, nil, faultf(t.line, "%s begins a parameter of the database's own; name the value instead, such as :campaign_id or :payload.name", t.text)
+			return Statement{}, nil, faultf(t.line, "%s starts a database-specific parameter; name the value instead, such as :campaign_id or :payload.name", t.text)
 		}
 		if t.kind != binding {
 			sql.WriteString(r.spell(tokens, i))

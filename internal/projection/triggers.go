@@ -96,7 +96,7 @@ func (r *parser) checkWrites(kind string, tokens []token) error {
 		case begins && t.oneOf("truncate", "drop", "alter", "create", "copy", "grant"):
 			return faultf(t.line, "this %s does more than change rows: %s; a projection inserts, updates and deletes rows of its own tables", kind, t.text)
 		case kind == "function" && t.is("execute"):
-			return faultf(t.line, "this %s makes a statement from a text, so that what it changes cannot be checked; write the statement itself", kind)
+			return faultf(t.line, "this %s executes a statement from a string, so what it changes cannot be checked; write the statement itself", kind)
 		}
 	}
 	for _, t := range targets(withoutVariables(tokens)) {

@@ -76,7 +76,7 @@ func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publi
 func (s *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if p.status == outbox.PublisherPaused {
-			return outbox.Conflict("publisher %s is paused already, by %s since %s ago%s", name, p.pausedBy,
+			return outbox.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
 				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAct(name, now))
 		}
 		p.status = outbox.PublisherPaused
@@ -129,7 +129,7 @@ func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.Pa
 		}
 		came.Skip = event
 		if strings.TrimSpace(o.Reason) == "" {
-			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it needs a reason", event.Seq, event.CampaignID, name)
+			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it requires a reason", event.Seq, event.CampaignID, name)
 		}
 		if err := outbox.ActPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.errorKind}); err != nil {
 			return err
@@ -143,17 +143,17 @@ func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.Pa
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if p.errors == 0 || p.errorPosition <= p.position {
-		return nil, outbox.Conflict("no event is in the way of publisher %s: it has had no error since it last delivered one, or was moved or reset%s", p.PairName, t.lastAct(p.PairName, now))
+		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.PairName, t.lastAct(p.PairName, now))
 	}
 	event, err := t.eventRef(p.errorPosition)
 	if err == nil && event == nil {
-		err = fmt.Errorf("publisher %s could not deliver the event at position %d, and there is none", p.PairName, p.errorPosition)
+		err = fmt.Errorf("the last error of publisher %s is at position %d, where there is no event", p.PairName, p.errorPosition)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if position != p.errorPosition {
-		return nil, outbox.Conflict("the event at position %d is not in the way of publisher %s; the one at position %d is, which is event %d (%s) of campaign %q%s",
+		return nil, outbox.Conflict("the event at position %d is not blocking publisher %s; the one at position %d is: event %d (%s) of campaign %q%s",
 			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastAct(p.PairName, now))
 	}
 	return event, nil

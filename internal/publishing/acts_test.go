@@ -139,13 +139,13 @@ func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 	}
 	f.Clock.Advance(time.Minute)
 	_, err = f.progress.Pause(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "scenes/archive is paused already, by ana", "1 min ago", "last act: pause by ana")
+	refused(t, err, outbox.ErrConflict, "scenes/archive is already paused, by ana", "1 min ago", "last action: pause by ana")
 	if p, err = f.progress.Resume(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
 		t.Fatalf("resumed: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "worker-1" 3 paused ""`)
 	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "nothing to resume", "last act: resume by ana")
+	refused(t, err, outbox.ErrConflict, "nothing to resume", "last action: resume by ana")
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
@@ -254,11 +254,11 @@ func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 			t.Errorf("the repeat is %+v, %v", again, err)
 		}
 		_, err = f.progress.Seek(f.Ctx, o, archive, to(0), nil)
-		refused(t, err, outbox.ErrConflict, "with other content: publisher_seek of publisher scenes/archive")
+		refused(t, err, outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
 		_, err = f.progress.Seek(f.Ctx, o, other, to(1), nil)
-		refused(t, err, outbox.ErrConflict, "with other content")
+		refused(t, err, outbox.ErrConflict, "with different content")
 		_, err = f.progress.Pause(f.Ctx, o, archive)
-		refused(t, err, outbox.ErrConflict, "another act: publisher_seek of publisher scenes/archive")
+		refused(t, err, outbox.ErrConflict, "another action: publisher_seek of publisher scenes/archive")
 	})
 }
 
@@ -298,9 +298,9 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	f.heldBy(archive, "worker-1", 4)
 	f.Unchanged(func() {
 		_, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
-		refused(t, err, outbox.ErrConflict, "position 3 is not in the way", "position 2 is", `event 2 (scene.b) of campaign "c"`)
+		refused(t, err, outbox.ErrConflict, "position 3 is not blocking", "position 2 is", `event 2 (scene.b) of campaign "c"`)
 		_, err = f.progress.SkipEvent(f.Ctx, ana("  "), archive, 2)
-		if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
+		if r := refused(t, err, outbox.ErrInvalid, "requires a reason"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 	})
@@ -313,7 +313,7 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 		t.Errorf("the record has %s", after)
 	}
 	_, err = f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
-	refused(t, err, outbox.ErrConflict, "no event is in the way", "last act: skip by ana")
+	refused(t, err, outbox.ErrConflict, "no event is blocking", "last action: skip by ana")
 }
 
 func TestSkipEvent_doesNotMendADestination(t *testing.T) {
@@ -327,7 +327,7 @@ func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 		o.Confirm = typed
 		f.Unchanged(func() {
 			_, err := f.progress.SkipEvent(f.Ctx, o, archive, 2)
-			if r := refused(t, err, outbox.ErrInvalid, "blames its destination", "skip anyway"); r.Field != "confirm" {
+			if r := refused(t, err, outbox.ErrInvalid, "came from its destination", "skip anyway"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
 		})
@@ -364,7 +364,7 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	}
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
 	_, err := strict.progress.AdmitTest(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrInvalid, "needs a reason")
+	refused(t, err, outbox.ErrInvalid, "requires a reason")
 	_, err = f.beside(storetest.ReadOnly).progress.AdmitTest(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrReadOnly)
 }
@@ -379,7 +379,7 @@ func TestActs_needAReasonWhereEveryActDoes(t *testing.T) {
 				continue
 			}
 			_, err := a.Do(f, ana(""))
-			if r := refused(t, err, outbox.ErrInvalid, "needs a reason"); r.Field != "reason" {
+			if r := refused(t, err, outbox.ErrInvalid, "requires a reason"); r.Field != "reason" {
 				t.Errorf("%s: the refusal is about %q", a.Action, r.Field)
 			}
 		}

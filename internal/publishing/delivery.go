@@ -24,7 +24,7 @@ type delivery struct {
 
 	wake    loop.Signal   // there may be new events
 	steered loop.Signal   // an operator has changed something
-	yield   chan struct{} // closed when the pair is to be given back
+	yield   chan struct{} // closed when the publisher is to be released
 	yielded sync.Once
 	cutOff  context.CancelFunc // ends calls of the destination
 	ended   chan struct{}      // closed when it is given back, or lost
@@ -49,7 +49,7 @@ type delivery struct {
 }
 
 var (
-	errYielded      = errors.New("the pair is to be given back")
+	errYielded      = errors.New("the publisher is being released")
 	errLeaseExpired = errors.New("the lease has ended")
 )
 
@@ -70,9 +70,9 @@ const (
 	savePause = 100 * time.Millisecond
 )
 
-// run delivers until ctx ends, or the pair is to be given back, or is lost. calls
-// is for calls of the destination: it ends with ctx, and soon after the pair is
-// to be given back.
+// run delivers until ctx ends, or the publisher is to be released, or is lost.
+// calls is for calls of the destination: it ends with ctx, and soon after the
+// publisher is to be released.
 func (d *delivery) run(ctx, calls context.Context) {
 	defer close(d.ended)
 	defer func() {
@@ -84,13 +84,13 @@ func (d *delivery) run(ctx, calls context.Context) {
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
 		d.Metrics.PublisherLost.WithLabelValues(d.pair.Topic, d.pair.Publisher).Inc()
-		d.log.Info("the pair was taken over, or moved by an operator", "position", d.lease.Position)
+		d.log.Info("the publisher was taken over, or moved by an operator", "position", d.lease.Position)
 		return
 	case !errors.Is(err, errYielded):
-		d.log.Error("deliveries of a pair ended; they begin again", "error", err)
+		d.log.Error("deliveries of a publisher ended; restarting", "error", err)
 	}
 	if err := d.Progress.Release(context.WithoutCancel(ctx), d.lease); err != nil {
-		d.log.Warn("a pair could not be given back; it is free when its lease ends", "error", err)
+		d.log.Warn("a publisher could not be released; it is free when its lease expires", "error", err)
 	}
 }
 
@@ -264,7 +264,7 @@ func (d *delivery) excuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	d.log.Warn("the journal could not be read; it is tried again", "error", err)
+	d.log.Warn("the journal could not be read; retrying", "error", err)
 	_, err = d.wait(ctx, loop.FaultPause, nil)
 	return err
 }
@@ -316,7 +316,7 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 			return false, err
 		}
 		if d.failing() {
-			d.log.Info("deliveries of a pair succeed again", "position", d.lease.Position)
+			d.log.Info("deliveries of a publisher succeed again", "position", d.lease.Position)
 		}
 		d.retryAt = time.Time{}
 	}
@@ -343,7 +343,7 @@ func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n i
 	}()
 	n, err = d.to.Publish(ctx, batch)
 	if n == 0 && err == nil {
-		err = errors.New("the destination took nothing and did not say why")
+		err = errors.New("the destination accepted nothing and gave no reason")
 	}
 	return n, err
 }
@@ -398,10 +398,10 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case d.toYield():
-			d.log.Warn("a position could not be saved; its batch is delivered again", "error", err)
+			d.log.Warn("a position could not be saved; its batch will be delivered again", "error", err)
 			return errYielded
 		}
-		d.log.Warn("a position could not be saved; it is tried again", "error", err)
+		d.log.Warn("a position could not be saved; retrying", "error", err)
 		timer, stop := d.Clock.After(pause)
 		select {
 		case <-timer:
@@ -423,7 +423,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return outbox.ErrLeaseLost
 	case err != nil: // the destination and the database are away
-		d.log.Warn("an error of a delivery could not be noted", "error", err, "delivery", cause)
+		d.log.Warn("a delivery error could not be recorded", "error", err, "delivery", cause)
 		d.retryAt = d.Clock.Now().Add(d.pair.Pause.Delay(1))
 		return nil
 	}

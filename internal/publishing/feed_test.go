@@ -84,7 +84,7 @@ func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
 
 // inReadOfAnother lets several callers ask a feed for what comes after a
 // position while the first read, which another one began and which finds
-// nothing, is under way.
+// nothing, is in progress.
 func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]outbox.Event, error), position int64, judge func(events []int64, more bool, err error)) {
 	const waiting = 8
 	begun, release := make(chan struct{}), make(chan struct{})

@@ -361,7 +361,7 @@ func (s *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64
 	return acts, nil
 }
 
-// Failure is an error of a delivery and what follows from it.
+// Failure is an error of a delivery and its consequences.
 type Failure struct {
 	Kind     outbox.DeliveryErrorKind
 	Message  string // in full

@@ -122,7 +122,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		if err := r.tend(ctx, options); err != nil && ctx.Err() == nil {
-			r.Logger.Warn("publishers could not be looked after; it is tried again", "error", err)
+			r.Logger.Warn("publishers could not be checked; retrying", "error", err)
 		}
 		pause.Reset(tendPause)
 		select {
@@ -162,7 +162,7 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 			}
 			return options, true
 		}
-		r.Logger.Warn("publishers cannot start yet; it is tried again", "error", err)
+		r.Logger.Warn("publishers cannot start yet; retrying", "error", err)
 		timer := time.NewTimer(loop.FaultPause)
 		select {
 		case <-timer.C:

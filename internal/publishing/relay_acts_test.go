@@ -73,7 +73,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	}
 }
 
-// A call that is cut off since the pair is to be given back is no error of the
+// A call that is cut off since the publisher is being released is no error of the
 // destination.
 func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (s *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairNam
 				return err
 			}
 			if seek.From == seek.To {
-				return outbox.Conflict("publisher %s is at position %d already%s", name, seek.To, t.lastAct(name, now))
+				return outbox.Conflict("publisher %s is already at position %d%s", name, seek.To, t.lastAct(name, now))
 			}
 			if err := s.requireSeek(t, o, seek, seen, now); err != nil {
 				return err
@@ -86,14 +86,14 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 // requireSeek refuses a seek without what it asks for.
 func (s *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
-		return outbox.Conflict("publisher %s has changed since you looked: the seek would repeat %s and skip %s events now, not %s and %s%s", seek.PairName,
+		return outbox.Conflict("publisher %s has changed since this page was loaded: the seek would now repeat %s and skip %s events, not %s and %s%s", seek.PairName,
 			outbox.AtLeast(seek.Repeats, seek.Capped), outbox.AtLeast(seek.Skips, seek.Capped), outbox.AtLeast(seen.Repeats, seen.Capped), outbox.AtLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
 	}
 	if seek.Skips == 0 {
 		return s.core.RequireReason(o, 0)
 	}
 	if strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "this seek skips %s events, which publisher %s then never delivers; it needs a reason", outbox.AtLeast(seek.Skips, seek.Capped), seek.PairName)
+		return outbox.Invalid("reason", "this skips %s, which publisher %s then never delivers; a reason is required", seek.SkipsText(), seek.PairName)
 	}
 	return outbox.ActPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
 }
@@ -128,7 +128,7 @@ func (t *tx) targetPosition(target outbox.SeekTarget, head int64) (int64, error)
 	case target.Beginning:
 		return 0, nil
 	case position == nil && target.Time.IsZero():
-		return 0, outbox.Invalid("position", "say where the publisher shall go on: at a position, at a time, at the head or at the beginning")
+		return 0, outbox.Invalid("position", "say where the publisher should continue: at a position, a time, the head or the beginning")
 	case position == nil:
 		return t.positionBefore(target.Time, head)
 	case *position < 0:

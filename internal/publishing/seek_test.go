@@ -73,7 +73,7 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 			{toPosition(7), outbox.ErrInvalid, "position 7 is beyond the head of the journal, which is at 6"},
 			{toPosition(-1), outbox.ErrInvalid, "not -1"},
 			{outbox.SeekTarget{}, outbox.ErrInvalid, "say where"},
-			{toPosition(3), outbox.ErrConflict, "is at position 3 already"},
+			{toPosition(3), outbox.ErrConflict, "is already at position 3"},
 		} {
 			_, err := f.progress.Seek(f.Ctx, script("x"), archive, c.target, nil)
 			refused(t, err, c.kind, c.sentence)
@@ -99,7 +99,7 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 	head := outbox.SeekTarget{Head: true}
 	f.Unchanged(func() {
 		_, err := f.progress.Seek(f.Ctx, script(" "), archive, head, nil)
-		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "needs a reason"); r.Field != "reason" {
+		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "a reason is required"); r.Field != "reason" {
 			t.Errorf("the refusal is about %q", r.Field)
 		}
 		for _, typed := range []string{"", "skip", "skip 200 event", "skip 3 events or so", "release 2 rows", "skip over"} {
@@ -113,7 +113,7 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 			}
 		}
 		_, err = f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
-		refused(t, err, outbox.ErrConflict, "has changed since you looked", "would repeat 2 and skip 0 events now")
+		refused(t, err, outbox.ErrConflict, "has changed since this page was loaded", "would now repeat 2 and skip 0 events")
 	})
 	o := ana("they are old")
 	o.Confirm = " skip 1 events " // another was appended meanwhile
@@ -226,7 +226,7 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 	f.Unchanged(func() {
 		_, err := f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
 		if !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("beside an append under way: %v", err)
+			t.Errorf("beside an append in progress: %v", err)
 		}
 	})
 	storetest.Run(t, conn, `commit`)

@@ -50,7 +50,7 @@ func (t *tx) setAside(campaign string) (map[string]int64, error) {
 		return err
 	}, selectSetAside, campaign)
 	if err != nil {
-		return nil, fmt.Errorf("read what is set aside for campaign %q: %w", campaign, err)
+		return nil, fmt.Errorf("read quarantined and paused projections of campaign %q: %w", campaign, err)
 	}
 	return cursors, nil
 }
@@ -136,8 +136,8 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 	return nil
 }
 
-// HoldOrder is a pause of a projection, or its end: what is asked for, and after it
-// what came of it.
+// HoldOrder is a pause of a projection or its end: the request, and afterwards the
+// outcome.
 type HoldOrder struct {
 	outbox.ProjectionHold
 	By, Reason string
@@ -204,11 +204,11 @@ func (a *ApplyTx) PauseCursor(h *HoldOrder) error {
 	case err != nil:
 		return err
 	case c.forAll != nil:
-		return outbox.Conflict("projection %q is paused already, for all campaigns, by %s", h.Projection, c.forAll.By)
+		return outbox.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, c.forAll.By)
 	case c.state == outbox.CursorPaused:
-		return outbox.Conflict("projection %q is paused already for campaign %q, by %s", h.Projection, h.CampaignID, c.pause.By)
+		return outbox.Conflict("projection %q is already paused for campaign %q, by %s", h.Projection, h.CampaignID, c.pause.By)
 	case c.state == outbox.CursorQuarantined:
-		return outbox.Conflict("projection %q is quarantined for campaign %q and is told no event; replay it once its failure is mended", h.Projection, h.CampaignID)
+		return outbox.Conflict("projection %q is quarantined for campaign %q; replay it once the failure is fixed", h.Projection, h.CampaignID)
 	}
 	if _, err := a.t.Exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.By, h.Now, h.Reason); err != nil {
 		return fmt.Errorf("pause projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
@@ -271,7 +271,7 @@ func (s *Database) PauseEverywhere(h *HoldOrder) error {
 			return err
 		}
 		if by := versions[h.Projection].Pause; by != nil {
-			return outbox.Conflict("projection %q is paused already, for all campaigns, by %s", h.Projection, by.By)
+			return outbox.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, by.By)
 		}
 		return outbox.NotFound("there is no projection %q in the database", h.Projection)
 	})

@@ -108,7 +108,7 @@ where campaign_id = $1
 func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) error {
 	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.Before, hashes.Own, a.now, epoch)
 	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q were built from another event %d than the journal has; see what check says of it", skip.CampaignID, skip.Seq)
+		err = outbox.Conflict("the projections of campaign %q were built from a different event %d than the journal's; run outboxweb check", skip.CampaignID, skip.Seq)
 	}
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) err
 	}
 	n, err = a.t.Exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
 	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q do not say that event %d was passed over; see what check says of it", skip.CampaignID, skip.Seq)
+		err = outbox.Conflict("the projections of campaign %q have no record that event %d was skipped; run outboxweb check", skip.CampaignID, skip.Seq)
 	}
 	return err
 }

@@ -195,7 +195,7 @@ func (w *swapping) asPlanned(p *Swap) error {
 		return outbox.ErrLeaseLost
 	}
 	if mark.AppliedSeq != p.AppliedSeq || mark.AppliedHash != p.AppliedHash {
-		return outbox.Conflict("the projections of campaign %q stand at event %d now, not at event %d as they did", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
+		return outbox.Conflict("the projections of campaign %q are at event %d now, not at event %d as before", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
 	}
 	stands := make(map[string]Stand)
 	if err := w.a.t.Each(collectStands(stands), selectStands+w.a.t.ForUpdate, p.CampaignID); err != nil {
@@ -226,7 +226,7 @@ func (p *SwapProjection) stoodAt(stands map[string]Stand, plan *Swap) error {
 		level = plan.Watermark.Seq
 	}
 	if p.State == outbox.CursorLive && p.Seq != level {
-		return outbox.Conflict("projection %q of campaign %q was folded up to event %d and cannot be live at event %d", p.Name, plan.CampaignID, p.Seq, level)
+		return outbox.Conflict("projection %q of campaign %q was replayed up to event %d and cannot go live at event %d", p.Name, plan.CampaignID, p.Seq, level)
 	}
 	if p.Expect == nil {
 		return nil

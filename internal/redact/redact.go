@@ -61,10 +61,10 @@ func New(c Config) (*Redactor, error) {
 	for _, key := range append(slices.Clone(builtinKeys), c.Keys...) {
 		words := wordsOf(key)
 		if len(words) == 0 || len(words) > maxWords {
-			return nil, outbox.Invalid("redact-key", "%q is no name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
+			return nil, outbox.Invalid("redact-key", "%q is not a key name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
 		}
 		if r.keys.add(words); !r.keys.match(key) {
-			return nil, outbox.Invalid("redact-key", "%q can never match: only the last %d bytes of a name count; give a shorter one", key, maxName)
+			return nil, outbox.Invalid("redact-key", "%q can never match: only the last %d bytes of a key name count; use a shorter one", key, maxName)
 		}
 		longest := slices.MaxFunc(words, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 		if len(longest) < triggerLeast || !isASCII(longest) {
@@ -76,10 +76,10 @@ func New(c Config) (*Redactor, error) {
 	for _, pattern := range c.Values {
 		re, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, outbox.Invalid("redact-value", "%q is no regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			return nil, outbox.Invalid("redact-value", "%q is not a regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		}
 		if re.MatchString("") {
-			return nil, outbox.Invalid("redact-value", "%q matches the empty text, and so everything; say what a secret looks like", pattern)
+			return nil, outbox.Invalid("redact-value", "%q matches the empty string, and so everything; write a narrower pattern", pattern)
 		}
 		r.values = append(r.values, re)
 	}

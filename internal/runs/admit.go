@@ -100,19 +100,19 @@ func (s *Runs) soundRun(r *runRow) error {
 	case !slices.Contains(outbox.RunKinds, r.Kind):
 		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
 	case r.All && len(r.CampaignIDs) > 0:
-		return outbox.Invalid("campaign_ids", "a run is over the campaigns that are named or over all of them; give one of the two")
+		return outbox.Invalid("campaign_ids", "name campaigns or choose all, not both")
 	case !r.All && len(r.CampaignIDs) == 0:
-		return outbox.Invalid("campaign_ids", "say which campaigns the run is over, or that it is over all of them")
+		return outbox.Invalid("campaign_ids", "name the campaigns, or choose all")
 	case len(r.CampaignIDs) > outbox.MaxRunCampaigns:
-		return outbox.Invalid("campaign_ids", "%d campaigns are named; the limit is %d: start a run over all of them instead", len(r.CampaignIDs), outbox.MaxRunCampaigns)
+		return outbox.Invalid("campaign_ids", "%d campaigns are named; the limit is %d: choose all campaigns instead", len(r.CampaignIDs), outbox.MaxRunCampaigns)
 	case r.UntilSeq < 0:
-		return outbox.Invalid("until_seq", "until_seq must be 1 or more; without it the run goes as far as the live rows are")
+		return outbox.Invalid("until_seq", "until_seq must be 1 or more; omit it to go as far as the live rows")
 	case r.UntilSeq > 0 && (r.Kind != outbox.RunVerify || r.CampaignID == ""):
 		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
 		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
 	case r.Kind != outbox.RunVerify && s.core.Mode() == outbox.ModeShadow:
-		return outbox.Conflict("the mode is %s, which changes no read model: a %s has to wait for another mode, a verify may run", s.core.Mode(), r.Kind)
+		return outbox.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", s.core.Mode(), r.Kind)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
-		return nil, fmt.Errorf("look for runs in the way: %w", err)
+		return nil, fmt.Errorf("look for conflicting runs: %w", err)
 	}
 	if len(taken) == 0 {
 		return nil, nil
@@ -235,7 +235,7 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 }
 
 func inTheWay(other *runRow, now int64) error {
-	refusal := outbox.Conflict("run %d is in the way: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
+	refusal := outbox.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
 		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)))
 	refusal.Run = other.ID
 	return refusal
@@ -282,7 +282,7 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 		return fmt.Errorf("take the scope of run %d: %w", r.ID, err)
 	}
 	if !free {
-		return outbox.Conflict("another run over a part of this scope was started in this moment; see which runs are active")
+		return outbox.Conflict("another run over part of this scope has just been started; see the active runs")
 	}
 	return nil
 }
@@ -295,9 +295,9 @@ func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run
 	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case !r.Status.Active():
-			return outbox.Conflict("run %d is %s already; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
+			return outbox.Conflict("run %d is already %s; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
 		case r.Status == outbox.RunCancelling && r.held(now):
-			return outbox.Conflict("run %d is being cancelled already, by %s; it ends as soon as %s has noticed", id, r.CancelledBy, r.owner)
+			return outbox.Conflict("run %d is already being cancelled, by %s; it ends as soon as %s notices", id, r.CancelledBy, r.owner)
 		}
 		if r.CancelledBy == "" {
 			r.CancelledBy = o.By.Name
@@ -330,7 +330,7 @@ group by outcome`
 func (s *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
-			return outbox.Conflict("run %d is %s; only a run that was interrupted or failed is resumed", id, r.Status)
+			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
 		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {
 			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)

@@ -68,10 +68,10 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 	}{
 		"no kind":            {outbox.RunOrder{All: true}, outbox.ErrInvalid, `kind "" is unknown`},
 		"other kind":         {outbox.RunOrder{Kind: "mend", All: true}, outbox.ErrInvalid, `kind "mend" is unknown`},
-		"no campaigns":       {outbox.RunOrder{Kind: outbox.RunVerify}, outbox.ErrInvalid, "say which campaigns"},
-		"some and all":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Campaigns: []string{"a"}}, outbox.ErrInvalid, "one of the two"},
+		"no campaigns":       {outbox.RunOrder{Kind: outbox.RunVerify}, outbox.ErrInvalid, "name the campaigns"},
+		"some and all":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Campaigns: []string{"a"}}, outbox.ErrInvalid, "not both"},
 		"too many":           {enginetest.Rebuild(many...), outbox.ErrInvalid, "the limit is 1000"},
-		"unknown campaign":   {enginetest.Rebuild("a", "nowhere"), outbox.ErrNotFound, `campaign "nowhere" is unknown`},
+		"unknown campaign":   {enginetest.Rebuild("a", "nowhere"), outbox.ErrNotFound, `there is no campaign "nowhere"`},
 		"unknown projection": {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"rosters"}}, outbox.ErrInvalid, "use one of: roster, history"},
 		"until of a rebuild": {outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
 		"until of all":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
@@ -93,10 +93,10 @@ func TestStartRun_needsAReasonWhereActsDo(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrInvalid, "every act needs a reason")
+	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
 	run := f.StartRun(enginetest.VerifyAll())
 	_, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID)
-	refused(t, err, outbox.ErrInvalid, "every act needs a reason")
+	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
 }
 
 func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
@@ -105,7 +105,7 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	f.AppendN("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
 		_, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunOrder{Kind: kind, All: true}, enginetest.LoadedRuns)
-		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify may run")
+		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
 	f.StartRun(enginetest.VerifyAll())
 }
@@ -174,7 +174,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 			}
 		} else {
 			t.Log(name)
-			refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is in the way: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
+			refused(t, err, outbox.ErrConflict, fmt.Sprintf("blocked by run %d: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
 		}
 		if _, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID); err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	}
 	f.Clock.Advance(time.Minute)
 	_, err = cancel(queued.ID)
-	refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is cancelled already; it ended 1 min ago", queued.ID))
+	refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is already cancelled; it ended 1 min ago", queued.ID))
 
 	running := f.StartRun(enginetest.VerifyAll())
 	l := f.ClaimRun(one)
@@ -285,7 +285,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 		t.Errorf("a running run became %+v, %v", run, err)
 	}
 	_, err = cancel(running.ID)
-	refused(t, err, outbox.ErrConflict, "being cancelled already, by ana", one.ID)
+	refused(t, err, outbox.ErrConflict, "already being cancelled, by ana", one.ID)
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrConflict, "cancelling")
 	if status := f.ReportRun(l, 0); status != outbox.RunCancelling {
@@ -338,7 +338,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 		t.Errorf("resumed run is %+v, %v", got, err)
 	}
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrConflict, "in the way")
+	refused(t, err, outbox.ErrConflict, "blocked by run ")
 	l = f.ClaimRun(two)
 	scope, err := f.Runs.Scope(f.Ctx, l, "", 10)
 	if err != nil || len(scope) != 2 || scope[0].CampaignID != "b" || scope[1].CampaignID != "c" || l.Epoch != 2 {
@@ -358,7 +358,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 		_, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, loaded)
 		return err
 	}
-	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is queued; only a run that was interrupted or failed is resumed")
+	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is queued; only interrupted or failed runs can be resumed")
 	l := f.ClaimRun(one)
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is running")
 	f.FinishRun(l, outbox.RunInterrupted, "gone")
@@ -367,7 +367,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	}
 	other := f.StartRun(enginetest.VerifyAll())
 	f.Unchanged(func() {
-		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("run %d is in the way", other.ID))
+		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", other.ID))
 	})
 	if _, err := f.Runs.Cancel(f.Ctx, ana(""), other.ID); err != nil {
 		t.Fatal(err)
@@ -423,7 +423,7 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 			t.Fatal(err)
 		}
 	}
-	refused(t, startedBeside(f, other, "advisory"), outbox.ErrConflict, "is in the way", "ben")
+	refused(t, startedBeside(f, other, "advisory"), outbox.ErrConflict, "blocked by run ", "ben")
 }
 
 func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.T) {
@@ -439,7 +439,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	if _, err := other.ExecContext(f.Ctx, `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, startedBeside(f, other, "transactionid"), outbox.ErrConflict, "was started in this moment")
+	refused(t, startedBeside(f, other, "transactionid"), outbox.ErrConflict, "has just been started")
 	if n := f.Number(`select count(*) from runs`); n != 0 {
 		t.Errorf("%d runs are stored", n)
 	}

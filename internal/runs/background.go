@@ -63,7 +63,7 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 	case outbox.OutcomeFailed:
 		w.Logger.Warn("a campaign could not be verified", "campaign", result.CampaignID, "error", result.Error)
 	case outbox.OutcomeDrift:
-		w.Logger.Warn("a campaign's live rows are not those of its journal", "campaign", result.CampaignID)
+		w.Logger.Warn("a campaign's live rows differ from its journal", "campaign", result.CampaignID)
 	}
 	names, _ := w.Set.Needs()
 	return result.Verifications(outbox.Run{Projections: names}), nil

@@ -202,5 +202,5 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 		t.Errorf("of the other campaign: %+v, %v", got, err)
 	}
 	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
-	refused(t, err, outbox.ErrNotFound, "unknown")
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
 }

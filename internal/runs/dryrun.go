@@ -67,9 +67,9 @@ func (t *trial) run(ctx context.Context, seq, until int64) error {
 	case err != nil:
 		return err
 	case mark.AppliedSeq >= seq:
-		return outbox.Conflict("event %d of campaign %q is applied already; the campaign is at event %d", seq, t.campaign, mark.AppliedSeq)
+		return outbox.Conflict("event %d of campaign %q is already applied; the campaign is at event %d", seq, t.campaign, mark.AppliedSeq)
 	case until-mark.AppliedSeq > maxDryRun:
-		return outbox.Conflict("event %d of campaign %q is %d events behind the ones that are applied; a dry run tries at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
+		return outbox.Conflict("event %d of campaign %q is %d events past the applied ones; a dry run covers at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
 	}
 	t.from = mark.AppliedSeq
 	for name := range stopsOf(stands) {
@@ -124,7 +124,7 @@ func (t *trial) tell(ctx context.Context) (outbox.DryRun, error) {
 		return d, err
 	}
 	if mark.AppliedSeq != t.from {
-		return d, outbox.Conflict("campaign %q has moved on while the events were tried; it is at event %d now", t.campaign, mark.AppliedSeq)
+		return d, outbox.Conflict("campaign %q advanced during the dry run; it is at event %d now", t.campaign, mark.AppliedSeq)
 	}
 	for _, name := range t.fold.names {
 		p := outbox.ProjectionResult{Projection: name, Seq: t.fold.Seq}

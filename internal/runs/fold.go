@@ -223,7 +223,7 @@ func (d *Fold) apply(ctx context.Context, events []outbox.Event, auditOnly map[s
 			return ctx.Err()
 		}
 		if events = events[done:]; len(events) == 0 || !d.fail(&events[0], err) {
-			return fmt.Errorf("fold campaign %q: %w", d.campaign, err)
+			return fmt.Errorf("replay campaign %q: %w", d.campaign, err)
 		}
 	}
 	return nil
@@ -280,7 +280,7 @@ func (d *Fold) Refused(projections ...string) error {
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("event %d of campaign %q cannot be folded: %w", first.Seq, d.campaign, first.Err)
+	return fmt.Errorf("event %d of campaign %q cannot be replayed: %w", first.Seq, d.campaign, first.Err)
 }
 
 // tables are those of projections, in the order in which they are created.

@@ -28,7 +28,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	f.Unchanged(func() {
 		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)
 		refused(t, pause("nothing", "a"), outbox.ErrNotFound, `no projection "nothing"`)
-		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, "unknown")
+		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, `there is no campaign "nobody"`)
 		refused(t, pause("history", "a"), outbox.ErrConflict, "quarantined", "replay")
 		refused(t, resume("roster", "a"), outbox.ErrConflict, "not paused", "live")
 		refused(t, resume("history", "a"), outbox.ErrConflict, "not paused", "quarantined")
@@ -37,12 +37,12 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	if err := pause("roster", "a"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, pause("roster", "a"), outbox.ErrConflict, "paused already", "ana")
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "ana")
 	if err := pause("roster", ""); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, pause("roster", ""), outbox.ErrConflict, "paused already", "all campaigns", "ana")
-	refused(t, pause("roster", "a"), outbox.ErrConflict, "paused already", "all campaigns", "ana")
+	refused(t, pause("roster", ""), outbox.ErrConflict, "already paused", "all campaigns", "ana")
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "all campaigns", "ana")
 	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
 	if err := resume("roster", ""); err != nil {
 		t.Fatal(err)

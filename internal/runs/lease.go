@@ -69,11 +69,11 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 	case !mine && r.StartedAt != nil && r.Status != outbox.RunQueued:
 		return runEnds, outbox.RunInterrupted, "the projection files have changed since it began; start a new run"
 	case !mine && now-r.UpdatedAt.UnixMicro() >= versionsWait.Microseconds():
-		return runEnds, outbox.RunInterrupted, "no process has had the projection files it was started with since then; start a new run"
+		return runEnds, outbox.RunInterrupted, "no process has the projection files it was started with; start a new run"
 	case !mine:
 		return runWaits, "", ""
 	case r.Attempts >= runTries:
-		return runEnds, outbox.RunInterrupted, "its process died three times while working on it; resume it to try again"
+		return runEnds, outbox.RunInterrupted, "its process died three times during the run; resume it to try again"
 	}
 	return runGoesOn, "", ""
 }
@@ -309,12 +309,12 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 	case status == "" || status.Active():
 		return "", "", fmt.Errorf("%q is no end", status)
 	case status == outbox.RunCancelled && r.Status != outbox.RunCancelling:
-		return "", "", errors.New("nobody has cancelled it")
+		return "", "", errors.New("it has not been cancelled")
 	case status == outbox.RunCompleted && r.Counts.Failed > 0:
 		status = outbox.RunFailed
 	}
 	if status == outbox.RunFailed && why == "" && r.Counts.Failed > 0 {
-		why = fmt.Sprintf("%s of %s could not be done; see what failed, fix it and resume the run", outbox.Number(r.Counts.Failed), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
+		why = fmt.Sprintf("%s of %s failed; fix the cause and resume the run", outbox.Number(r.Counts.Failed), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
 	}
 	if why == "" && (status == outbox.RunFailed || status == outbox.RunInterrupted) {
 		return "", "", errors.New("it needs a reason")

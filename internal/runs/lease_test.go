@@ -167,7 +167,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	}
 	f.NoRun(one)
 	got := f.MustRun(run.ID)
-	if got.Status != outbox.RunInterrupted || got.Error != "its process died three times while working on it; resume it to try again" || got.FinishedAt == nil || got.Lease != nil || got.Verdict != "" {
+	if got.Status != outbox.RunInterrupted || got.Error != "its process died three times during the run; resume it to try again" || got.FinishedAt == nil || got.Lease != nil || got.Verdict != "" {
 		t.Errorf("run is %+v", got)
 	}
 	f.StartRun(enginetest.VerifyAll()) // its scope is free

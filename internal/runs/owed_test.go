@@ -17,7 +17,7 @@ import (
 )
 
 // behind brings campaigns about in which a projection was paused at event 2 and
-// is resumed at event 5. It returns the replay that catches it up.
+// is resumed at event 5. It returns the replay that is catching it up.
 func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	f.TB.Helper()
 	for _, id := range campaigns {

@@ -25,7 +25,7 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	t.Parallel()
 	var other interface{ release() }
 	b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Trail, enginetest.Probing), enginetest.Logging(func(message string) {
-		if strings.Contains(message, "could not be written") && other != nil {
+		if strings.Contains(message, "could not be saved") && other != nil {
 			other.release()
 		}
 	}))

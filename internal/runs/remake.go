@@ -244,7 +244,7 @@ func (m *remake) bringLevel(ctx context.Context, f *Folder, mark readmodel.Water
 // It takes every projection of the set.
 func (m *remake) mendWatermark(ctx context.Context, f *Folder) error {
 	if all, _ := f.set.Needs(); len(m.names) < len(all) {
-		m.fail(m.fold.Seq, "the projections were built from another journal than this one; a rebuild has to be of all projections of the campaign")
+		m.fail(m.fold.Seq, "the projections were built from another journal; rebuild all projections of the campaign together")
 		return nil
 	}
 	for len(m.fold.Failed) > 0 { // what fails live has to fail there, in its turn
@@ -346,9 +346,9 @@ func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
 func (m *remake) note(s readmodel.Swapped) {
 	switch {
 	case errors.Is(s.Err, outbox.ErrLeaseLost):
-		m.fail(m.fold.Seq, "another worker took the campaign over while its rows were made; its rows are as they were, and a new run does it again")
+		m.fail(m.fold.Seq, "another worker took over the campaign during the rebuild; its rows are unchanged. Start a new run")
 	case s.Err != nil:
-		m.fail(m.fold.Seq, fmt.Sprintf("its rows are as they were: %v", s.Err))
+		m.fail(m.fold.Seq, fmt.Sprintf("its rows are unchanged: %v", s.Err))
 	default:
 		for i := range m.result.Projections {
 			p := &m.result.Projections[i]

@@ -40,7 +40,7 @@ func (r *runner) replay(ctx context.Context, f *Folder, c Campaign) (outbox.RunR
 		}
 		p, err := r.catchUp(ctx, f, c, name)
 		if errors.Is(err, errMoved) {
-			r.log(c.CampaignID, "projection %s was paused, or brought level, by another meanwhile; it stays as it is", name)
+			r.log(c.CampaignID, "projection %s was paused or caught up by someone else in the meantime; it is unchanged", name)
 			continue
 		}
 		if err != nil {
@@ -48,7 +48,7 @@ func (r *runner) replay(ctx context.Context, f *Folder, c Campaign) (outbox.RunR
 		}
 		if p.Error != "" {
 			result.Outcome = outbox.OutcomeFailed
-			result.Error = fmt.Sprintf("projection %s cannot follow event %d: %s", name, p.ErrorSeq, p.Error)
+			result.Error = fmt.Sprintf("projection %s cannot apply event %d: %s", name, p.ErrorSeq, p.Error)
 		}
 		result.Projections = append(result.Projections, p)
 	}
@@ -162,11 +162,11 @@ func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.Run
 	}
 	failed, again := m.fold.Failed[name]
 	if !again && m.fold.Hash != mark.AppliedHash {
-		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are as they were: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
+		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are unchanged: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
 		return nil
 	}
 	if other, ok := m.fold.failure(name); ok && !again {
-		p.Error, p.ErrorSeq = "its rows are as they were: "+other.Err.Error(), other.Seq
+		p.Error, p.ErrorSeq = "its rows are unchanged: "+other.Err.Error(), other.Seq
 		return nil
 	}
 	after, _, err := m.fold.Digests(ctx, name)
@@ -191,7 +191,7 @@ func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.Run
 		if errors.Is(swapped[i].Err, readmodel.ErrPausedForAll) {
 			return errMoved
 		}
-		p.Error = fmt.Sprintf("its rows are as they were: %v", swapped[i].Err)
+		p.Error = fmt.Sprintf("its rows are unchanged: %v", swapped[i].Err)
 		return nil
 	}
 	p.Generation = nextGeneration(stand)

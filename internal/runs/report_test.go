@@ -157,7 +157,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		"drift":             {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunCompleted, "", outbox.RunCompleted, outbox.VerdictDrift, ""},
 		"replay":            {outbox.RunReplay, outbox.OutcomeReplayed, outbox.RunCompleted, "", outbox.RunCompleted, "", ""},
 		"failed":            {outbox.RunRebuild, outbox.OutcomeFailed, outbox.RunFailed, "boom", outbox.RunFailed, "", "boom"},
-		"failed but called": {outbox.RunRebuild, outbox.OutcomeFailed, outbox.RunCompleted, "", outbox.RunFailed, "", "1 of 1 campaign could not be done; see what failed, fix it and resume the run"},
+		"failed but called": {outbox.RunRebuild, outbox.OutcomeFailed, outbox.RunCompleted, "", outbox.RunFailed, "", "1 of 1 campaign failed; fix the cause and resume the run"},
 		"interrupted":       {outbox.RunVerify, outbox.OutcomeMatch, outbox.RunInterrupted, "gone", outbox.RunInterrupted, "", "gone"},
 		"interrupted drift": {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunInterrupted, "gone", outbox.RunInterrupted, outbox.VerdictDrift, "gone"},
 	} {

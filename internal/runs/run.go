@@ -27,7 +27,7 @@ const (
 // Why the work on a run ended before its time.
 var (
 	errRunCancelled = errors.New("the run is cancelled")
-	errRunLost      = errors.New("the run is another process's now")
+	errRunLost      = errors.New("the run was taken over by another process")
 )
 
 // Work works on runs, verifies in the background and prunes old results until ctx
@@ -250,7 +250,7 @@ func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) error
 			results = nil
 			stop(errRunLost)
 		case err != nil:
-			r.worker.Logger.Warn("the progress of a run could not be written; it is tried again", "run", r.lease.Run.ID, "error", err)
+			r.worker.Logger.Warn("the progress of a run could not be saved; retrying", "run", r.lease.Run.ID, "error", err)
 			return err
 		case status == outbox.RunCancelling:
 			stop(errRunCancelled)
@@ -335,7 +335,7 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 		_, _ = r.send(ctx, nil)
 		return r.finish(ctx, outbox.RunFailed, explainFault(err))
 	case r.failed > 0:
-		return r.finish(ctx, outbox.RunFailed, outbox.Count(int64(r.failed), "campaign could not be done; its result and the log say why", "campaigns could not be done; their results and the log say why"))
+		return r.finish(ctx, outbox.RunFailed, outbox.Count(int64(r.failed), "campaign failed; see its result and the log", "campaigns failed; see their results and the log"))
 	}
 	if err := r.markBuilt(ctx); err != nil {
 		return err
@@ -364,7 +364,7 @@ func explainFault(err error) string {
 	if errors.As(err, &refusal) {
 		return refusal.Detail
 	}
-	return "it ended at a fault that is not the events'; the log has it in full"
+	return "it ended with an internal fault; see the log"
 }
 
 func (r *runner) finish(ctx context.Context, status outbox.RunStatus, why string) error {

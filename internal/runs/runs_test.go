@@ -357,7 +357,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	b.Drain(t)
 	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
-	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.RunResult(t, again, "b").Error, "accounts cannot follow event 2") {
+	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.RunResult(t, again, "b").Error, "accounts cannot apply event 2") {
 		t.Errorf("a replay without a repair: %+v", again)
 	}
 	if aside, err := b.SetAside(t.Context(), "b"); err != nil || aside["accounts"] != 1 {

@@ -27,7 +27,7 @@ func (f *Folder) TryRebuild(ctx context.Context, campaign string, projections ..
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
-			err = fmt.Errorf("campaign %q keeps changing; it was looked at %d times", campaign, try)
+			err = fmt.Errorf("campaign %q keeps changing; gave up after %d tries", campaign, try)
 		}
 		m.result.CampaignID = campaign
 		return m.result, err

@@ -66,7 +66,7 @@ func TestTryRebuild_bringsQuarantinedProjectionsLevel(t *testing.T) {
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	b.Drain(t)
 	r := try(t, b, "b")
-	if r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be folded") {
+	if r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be replayed") {
 		t.Errorf("while it fails: %+v", r)
 	}
 	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))

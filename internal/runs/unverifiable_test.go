@@ -32,7 +32,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		seq    int64
 		reason string
 	}{
-		{`update events set payload = '{"amount":1000}' where campaign_id = 'a' and seq = 2`, 2, "event 2 is not the one that was appended"},
+		{`update events set payload = '{"amount":1000}' where campaign_id = 'a' and seq = 2`, 2, "event 2 has changed since it was appended"},
 		{`delete from events where campaign_id = 'a' and seq = 2`, 2, "event 2 is missing from the journal"},
 		{`delete from events where campaign_id = 'a' and seq = 3`, 3, "event 3 is missing from the journal"},
 	} {
@@ -79,7 +79,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
 	result := b.RunResult(t, run, "a")
 	i := slices.IndexFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "trail" })
-	result.Outcome, result.Error = outbox.OutcomeFailed, "event 2 cannot be folded: no seat"
+	result.Outcome, result.Error = outbox.OutcomeFailed, "event 2 cannot be replayed: no seat"
 	result.Projections[i].Error, result.Projections[i].ErrorSeq, result.Projections[i].Seq = "no seat", 2, 1
 	all := result.Verifications(run)
 	for _, v := range all {
@@ -87,7 +87,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 		if v.Projection == "trail" {
 			want = "failed"
 		}
-		if v.Verdict != want || v.Verdict == "failed" && (v.Seq != 2 || v.Error != "event 2 cannot be folded: no seat") {
+		if v.Verdict != want || v.Verdict == "failed" && (v.Seq != 2 || v.Error != "event 2 cannot be replayed: no seat") {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -99,7 +99,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 // A campaign that many events came to meanwhile can be verified all the same.
 func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T) {
 	t.Parallel()
-	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; it was looked at 5 times"}
+	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; gave up after 5 tries"}
 	if all := result.Verifications(outbox.Run{Kind: outbox.RunVerify, Projections: []string{"trail"}}); len(all) != 0 {
 		t.Errorf("verifications are %+v", all)
 	}

@@ -21,7 +21,7 @@ const verifyTries = 5
 const fewEvents = 200
 
 // errMoved is a campaign that changed while it was looked at.
-var errMoved = errors.New("the campaign changed meanwhile")
+var errMoved = errors.New("the campaign changed in the meantime")
 
 // Verify folds a campaign's events and compares the fold with the live rows of
 // some projections, none standing for all, without holding the campaign up.
@@ -41,7 +41,7 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 			continue
 		case errors.Is(err, errMoved):
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: result.Seq, Projections: []outbox.ProjectionResult{},
-				Error: fmt.Sprintf("the campaign keeps changing; it was looked at %d times", try)}, nil
+				Error: fmt.Sprintf("the campaign keeps changing; gave up after %d tries", try)}, nil
 		case unsound != nil:
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Unsound: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
 		}
@@ -142,7 +142,7 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFai
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 	result.Outcome = outbox.OutcomeFailed
 	if result.Error == "" {
-		result.Error = fmt.Sprintf("event %d cannot be folded: %v", failed.Seq, failed.Err)
+		result.Error = fmt.Sprintf("event %d cannot be replayed: %v", failed.Seq, failed.Err)
 	}
 }
 

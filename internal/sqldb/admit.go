@@ -56,7 +56,7 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	case have == 0 && l.config.NoCreate:
 		return outbox.Setup("the %s database %s is empty; name the right one with --%s-db, or create its tables with outboxweb migrate", name, d.place, name)
 	case have > 0 && have < want && l.config.NoMigrate:
-		return outbox.Setup("the %s database %s has version %d and this program needs %d; bring it there with outboxweb migrate", name, d.place, have, want)
+		return outbox.Setup("the %s database %s has version %d and this program needs %d; run outboxweb migrate", name, d.place, have, want)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 		return have, want, nil
 	}
 	if err = d.recognize(ctx); err == nil && have > want {
-		err = outbox.Setup("the %s database %s has version %d and this program knows %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
+		err = outbox.Setup("the %s database %s has version %d and this program supports %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
 	}
 	return have, want, err
 }

@@ -120,7 +120,7 @@ func (r *Restoration) find(dir string) error {
 	case len(dumps) > 0:
 		return outbox.Setup("the backup of the %s database in %s is of PostgreSQL and cannot become a SQLite file; name an empty database with --%s, such as postgres://USER@HOST/DATABASE?search_path=%s", r.name, dir, r.flag, schemaOf(dumps[0]))
 	default:
-		return outbox.Setup("%s is no backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
+		return outbox.Setup("%s is not a backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func examineCopy(ctx context.Context, name, path string, c Config) error {
 	d := &DB{Name: name, place: path, path: path, Dialect: sqliteDialect, config: c, pool: pool}
 	have, _, err := d.standing(ctx)
 	if err == nil && have == 0 {
-		err = outbox.Setup("%s is no backup of the %s database: it is empty", path, name)
+		err = outbox.Setup("%s is not a backup of the %s database: it is empty", path, name)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ type Restoration struct {
 // nothing is in its way to where url leads.
 func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restoration, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, outbox.Setup("%s is no backup: %v", dir, outbox.Cause(err))
+		return nil, outbox.Setup("%s is not a backup: %v", dir, outbox.Cause(err))
 	}
 	r := &Restoration{name: name, flag: name + "-db", url: url}
 	var err error
@@ -175,7 +175,7 @@ func (r *Restoration) examine(ctx context.Context) error {
 	// A log left behind would be replayed into the restored database.
 	for _, path := range []string{r.to.path, r.to.path + "-wal", r.to.path + "-shm"} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			return outbox.Setup("the %s database's file %s exists already; move it away before restoring", r.name, path)
+			return outbox.Setup("the %s database's file %s already exists; move it away before restoring", r.name, path)
 		}
 	}
 	return nil

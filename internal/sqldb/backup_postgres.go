@@ -32,7 +32,7 @@ func (r *Restoration) examinePostgres(ctx context.Context) error {
 		return err
 	}
 	if named != dumped && !(named == "" && dumped == "public") {
-		return outbox.Setup("the backup of the %s database is of the schema %s and fits no other; name it in --%s, such as %s", r.name, dumped, r.flag, withSearchPath(r.url, dumped))
+		return outbox.Setup("the backup of the %s database is of the schema %s; restore it into the same schema with --%s, such as %s", r.name, dumped, r.flag, withSearchPath(r.url, dumped))
 	}
 	if absent {
 		return nil

@@ -432,8 +432,8 @@ func (t *Tx) Prepare(query string) error { return t.link.prepare(query) }
 // Define runs a statement that changes the schema.
 func (t *Tx) Define(statement string) error { return t.note(t.link.define(statement)) }
 
-// ErrKeyTaken marks a row whose key is there already.
-var ErrKeyTaken = errors.New("the key is taken")
+// ErrKeyTaken marks a row whose key already exists.
+var ErrKeyTaken = errors.New("duplicate key")
 
 // note remembers what an error means for the transaction, and marks what may
 // succeed later.

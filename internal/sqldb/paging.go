@@ -218,7 +218,7 @@ func (l *List[T]) At(cursor string) (Place, error) {
 }
 
 func invalidCursor() error {
-	return outbox.Invalid("cursor", "this cursor is not one of ours, or belongs to another order of the list; start again without it")
+	return outbox.Invalid("cursor", "this cursor is not valid for this list and order; start again without it")
 }
 
 func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (s Stretch[T], err error) {

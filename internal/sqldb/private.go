@@ -68,7 +68,7 @@ func (p *Private) openSQLite(ctx context.Context) (err error) {
 func (p *Private) openPostgres(ctx context.Context) error {
 	d := p.database
 	if d.Proxied {
-		return outbox.Conflict("the %s database %s stands behind a proxy that hands out connections by the transaction, and a scratch copy needs one for itself; give --%[1]s-db the address of the server", d.Name, d.place)
+		return outbox.Conflict("the %s database %s is behind a transaction-pooling proxy, and a scratch copy needs a connection of its own; give --%[1]s-db the address of the server", d.Name, d.place)
 	}
 	p.pool = stdlib.OpenDB(*d.url.config.Copy())
 	p.pool.SetMaxOpenConns(1)

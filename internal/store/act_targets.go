@@ -117,7 +117,7 @@ func (t *Tx) LastActSince(campaign string, seq int64, since time.Time) string {
 	if found, err := t.One([]any{&action, &actor, &when}, selectLastAct, campaign, seq, since.UnixMicro()); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last act: %s by %s", actWords(action), actor)
+	return fmt.Sprintf("; last action: %s by %s", actWords(action), actor)
 }
 
 // LastActOn is LastAct for what is neither a campaign nor a row.
@@ -131,7 +131,7 @@ func (t *Tx) lastActBy(now int64, query string, args ...any) string {
 	if found, err := t.One([]any{&action, &actor, &when}, query, args...); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last act: %s by %s %s ago", actWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
+	return fmt.Sprintf("; last action: %s by %s %s ago", actWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
 }
 
 func actWords(action string) string {

@@ -83,7 +83,7 @@ func TestLastAct_isOneThatTouchedTheCampaign(t *testing.T) {
 	_, err = f.RequeueRow(f.Ctx, ana(""), "new", 1)
 	storetest.NamesNoAct(t, err)
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
-	refused(t, err, outbox.ErrConflict, "last act: requeue many by ana 1 min ago")
+	refused(t, err, outbox.ErrConflict, "last action: requeue many by ana 1 min ago")
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 2)
 	storetest.NamesNoAct(t, err)
 }

@@ -93,9 +93,9 @@ func (s *Store) Require(o outbox.Order, released int64) error {
 func (s *Store) RequireReason(o outbox.Order, released int64) error {
 	if from := s.options.ReasonFrom; outbox.AsksReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
-			return outbox.Invalid("reason", "every act needs a reason here")
+			return outbox.Invalid("reason", "every action requires a reason")
 		}
-		return outbox.Invalid("reason", "this act releases %d rows; from %d on an act needs a reason here", released, from)
+		return outbox.Invalid("reason", "this action releases %d rows; actions that release %d or more require a reason", released, from)
 	}
 	return nil
 }
@@ -125,9 +125,9 @@ func (t *Tx) RepeatedAct(a *Act, result any) (bool, error) {
 	case err != nil || !found:
 		return false, err
 	case auth != "" && (actor != a.Order.By.Name || auth != a.Order.By.Auth): // older records do not say how who acted was known
-		return false, outbox.Conflict("this Idempotency-Key was used by somebody else; take another")
+		return false, outbox.Conflict("this Idempotency-Key was used by another identity; use a new one")
 	case action != a.Action || campaign != a.CampaignID || seq != a.Seq:
-		return false, outbox.Conflict("this Idempotency-Key was used for another act: %s of %s", action, targetOf(action, campaign, seq, before))
+		return false, outbox.Conflict("this Idempotency-Key was used for another action: %s of %s", action, targetOf(action, campaign, seq, before))
 	}
 	if a.Asked != nil {
 		asked, err := json.Marshal(a.Asked)
@@ -135,7 +135,7 @@ func (t *Tx) RepeatedAct(a *Act, result any) (bool, error) {
 			return false, fmt.Errorf("write what %s was asked: %w", a.Action, err)
 		}
 		if text := string(asked); text != before && text != after {
-			return false, outbox.Conflict("this Idempotency-Key was used for the same act with other content: %s of %s", action, targetOf(action, campaign, seq, before))
+			return false, outbox.Conflict("this Idempotency-Key was used for the same action with different content: %s of %s", action, targetOf(action, campaign, seq, before))
 		}
 	}
 	return true, json.Unmarshal([]byte(stored), result)
@@ -228,7 +228,7 @@ func (t *Tx) expect(o outbox.Order, row outbox.Row, c *CampaignRow, now int64) e
 	if len(changes) == 0 {
 		return nil
 	}
-	return outbox.Conflict("%s has changed since you looked: %s%s", target(row.CampaignID, row.Seq),
+	return outbox.Conflict("%s has changed since this page was loaded: %s%s", target(row.CampaignID, row.Seq),
 		strings.Join(changes, ", "), t.LastAct(row.CampaignID, row.Seq, now))
 }
 
@@ -240,10 +240,10 @@ func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
 		return err
 	})
 	if err != nil {
-		return outbox.Act{}, fmt.Errorf("read act %d: %w", id, err)
+		return outbox.Act{}, fmt.Errorf("read audit record %d: %w", id, err)
 	}
 	if len(found.Items) == 0 || found.Items[0].ID != id {
-		return outbox.Act{}, outbox.NotFound("there is no act %d", id)
+		return outbox.Act{}, outbox.NotFound("there is no audit record %d", id)
 	}
 	return found.Items[0], nil
 }
@@ -256,7 +256,7 @@ func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) 
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("find the act of a key: %w", err)
+		return 0, fmt.Errorf("find the action of a key: %w", err)
 	}
 	return id, nil
 }
@@ -299,7 +299,7 @@ func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the acts on %s: %w", target, err)
+		return nil, fmt.Errorf("list the actions on %s: %w", target, err)
 	}
 	return found.Items, nil
 }

@@ -91,7 +91,7 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		_, err := f.RequeueRow(f.Ctx, seen(outbox.Expected{Status: outbox.Dead}), "a", 1)
-		refused(t, err, outbox.ErrConflict, "has changed since you looked", "status is pending, not dead", "requeue by ana 4 s ago")
+		refused(t, err, outbox.ErrConflict, "has changed since this page was loaded", "status is pending, not dead", "requeue by ana 4 s ago")
 		_, err = f.RequeueRow(f.Ctx, seen(outbox.Expected{AttemptCount: new(8)}), "a", 1)
 		refused(t, err, outbox.ErrConflict, "0 failed attempts, not 8", "ana")
 		_, err = f.RetryRow(f.Ctx, seen(outbox.Expected{HeadSeq: 2}), "a", 1)
@@ -164,11 +164,11 @@ func TestRequeueRow_touchesOnlyDeadRows(t *testing.T) {
 			{"failed", 2, outbox.ErrConflict, "is pending, not dead"},
 			{"processing", 1, outbox.ErrConflict, "is processing, not dead"},
 			{"pending", 1, outbox.ErrConflict, "is pending, not dead"},
-			{"applied", 1, outbox.ErrNotFound, "it is applied"},
-			{"gone", 1, outbox.ErrNotFound, "replay gives it one"},
+			{"applied", 1, outbox.ErrNotFound, "it is already applied"},
+			{"gone", 1, outbox.ErrNotFound, "replay the campaign to enqueue it"},
 			{"pending", 2, outbox.ErrNotFound, "no event 2"},
 			{"pending", 0, outbox.ErrNotFound, "no event 0"},
-			{"unknown", 1, outbox.ErrNotFound, "is unknown"},
+			{"unknown", 1, outbox.ErrNotFound, `there is no campaign "unknown"`},
 		} {
 			_, err := f.RequeueRow(f.Ctx, ana(""), c.campaign, c.seq)
 			refused(t, err, c.kind, c.sentence)
@@ -255,7 +255,7 @@ func TestPause_keepsWorkersOffUntilResume(t *testing.T) {
 	f.NoClaim(one)
 	f.Unchanged(func() {
 		_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
-		refused(t, err, outbox.ErrConflict, "paused already", "pause by ana")
+		refused(t, err, outbox.ErrConflict, "already paused", "pause by ana")
 	})
 	f.Sound()
 	if c, err = f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil || c.Paused != nil {
@@ -293,7 +293,7 @@ func TestAct_isReadByItsID(t *testing.T) {
 	}
 	for _, id := range []int64{-1, 0, 5, math.MaxInt64} {
 		_, err := f.Act(f.Ctx, id)
-		refused(t, err, outbox.ErrNotFound, "no act")
+		refused(t, err, outbox.ErrNotFound, "no audit record")
 	}
 }
 
@@ -381,23 +381,23 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 		says string
 		do   func(second bool) error
 	}{
-		"requeue of many": {"other content", func(second bool) error {
+		"requeue of many": {"different content", func(second bool) error {
 			_, err := f.RequeueDead(f.Ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: map[bool]string{false: "", true: "weighed"}[second]})
 			return err
 		}},
-		"note": {"other content", func(second bool) error {
+		"note": {"different content", func(second bool) error {
 			_, err := f.NoteGroup(f.Ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
 			return err
 		}},
-		"operation on a filter": {"other content", func(second bool) error {
+		"operation on a filter": {"different content", func(second bool) error {
 			_, err := f.Operations.Start(f.Ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
 			return err
 		}},
-		"operation on named rows": {"other content", func(second bool) error {
+		"operation on named rows": {"different content", func(second bool) error {
 			_, err := f.Operations.Start(f.Ctx, keyed("k-4"), named(map[bool]string{false: ids[3], true: ids[1]}[second]))
 			return err
 		}},
-		"retry of many": {"other content", func(second bool) error {
+		"retry of many": {"different content", func(second bool) error {
 			_, err := f.RetryFailed(f.Ctx, keyed("k-5"), outbox.RequeueFilter{Fingerprint: map[bool]string{false: "x", true: "y"}[second]})
 			return err
 		}},
@@ -409,7 +409,7 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			_, err := f.Runs.Cancel(f.Ctx, keyed("k-7"), runs[second])
 			return err
 		}},
-		"paused projection": {"other content", func(second bool) error {
+		"paused projection": {"different content", func(second bool) error {
 			_, err := f.Runs.PauseProjection(f.Ctx, keyed("k-8"), map[bool]string{false: "roster", true: "history"}[second], ids[0], enginetest.LoadedRuns)
 			return err
 		}},

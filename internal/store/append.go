@@ -106,9 +106,9 @@ func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
 		}
 		switch other := events[i].CampaignID != events[0].CampaignID; {
 		case other && key != nil:
-			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key needs all events to be of one campaign"), i)
+			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key takes events of one campaign only"), i)
 		case other && a.ExpectedSeq != nil:
-			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs all events to be of one campaign"), i)
+			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs events of one campaign only"), i)
 		}
 	}
 	if a.Condition != nil {

@@ -79,7 +79,7 @@ func (a *appending) lookUp(calls []*appendCall) error {
 		}
 	}
 	if err := a.t.RunAll(&b); err != nil {
-		return fmt.Errorf("look for events that are there already: %w", err)
+		return fmt.Errorf("look for events that already exist: %w", err)
 	}
 	return nil
 }
@@ -189,9 +189,9 @@ func (a *appending) explainTaken(call *appendCall) error {
 		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
-			call.err = outbox.Conflict("campaign %q cannot take events: its row is lost, but its last event is %d; a restart or outboxweb gaps --repair gives it back", id, last)
+			call.err = outbox.Conflict("campaign %q cannot accept events: its row is lost, but its last event is %d; restart, or run outboxweb gaps --repair", id, last)
 		default:
-			call.err = outbox.Conflict("campaign %q cannot take events: its row says that the journal ends at %d, but its last event is %d; outboxweb check says what is damaged", id, ends, last)
+			call.err = outbox.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last)
 		}
 	}
 	return nil
@@ -268,7 +268,7 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	switch {
 	case call.expected != nil && target.before != *call.expected:
-		return outbox.Conflict("campaign %q stands at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
+		return outbox.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
 	case given.Seq != 0 && given.Seq != seq:
 		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
 	}
@@ -344,7 +344,7 @@ func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err e
 			return err
 		}
 		if !found {
-			return fmt.Errorf("event %q of campaign %q is taken and cannot be found", given.EventID, given.CampaignID)
+			return fmt.Errorf("event %q of campaign %q exists and cannot be read", given.EventID, given.CampaignID)
 		}
 		stored = &e
 	}
@@ -360,9 +360,9 @@ func sameEvent(given, stored outbox.Event) (Appended, error) {
 	}
 	switch {
 	case !outbox.SameContent(given, stored):
-		return Appended{}, outbox.Conflict("event %q of campaign %q is there already, at seq %d, with other content", given.EventID, given.CampaignID, stored.Seq)
+		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d with different content", given.EventID, given.CampaignID, stored.Seq)
 	case given.Seq != 0 && given.Seq != stored.Seq:
-		return Appended{}, outbox.Conflict("event %q of campaign %q is there already, at seq %d and not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
+		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d, not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
 	}
 	return Appended{CampaignID: stored.CampaignID, Seq: stored.Seq, Position: stored.Position, EventID: stored.EventID, Existed: true}, nil
 }

@@ -90,7 +90,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	case err != nil || !found:
 		return false, err
 	case request != k.Request:
-		return false, outbox.Invalid("Idempotency-Key", "this Idempotency-Key was used for another append, to campaign %q; take a new key for a new append", campaign)
+		return false, outbox.Invalid("Idempotency-Key", "this Idempotency-Key was used for another append, to campaign %q; use a new key for a new append", campaign)
 	}
 	var runs []seqRun
 	if err := json.Unmarshal([]byte(outcome), &runs); err != nil {

@@ -100,7 +100,7 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 		change(&again)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})
-			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1", "other content"); r.Index != 2 {
+			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1", "different content"); r.Index != 2 {
 				t.Errorf("%s: index %d, want 2", name, r.Index)
 			}
 		})
@@ -129,7 +129,7 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 	again := first
 	again.Seq = 2
 	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})
-	refused(t, err, outbox.ErrConflict, "at seq 1 and not at the given 2")
+	refused(t, err, outbox.ErrConflict, "at seq 1, not at the given 2")
 	again.Seq = 0
 	if got := f.MustAppend(again)[0]; !got.Existed || got.Seq != 1 {
 		t.Errorf("repeat without seq is %+v", got)
@@ -152,14 +152,14 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		_, err := appendAt(1, e)
-		refused(t, err, outbox.ErrConflict, `campaign "a" stands at seq 0, not at the expected 1`)
+		refused(t, err, outbox.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
 	})
 	if _, err := appendAt(0, e, storetest.Event("a", "counted")); err != nil {
 		t.Fatalf("right expectation: %v", err)
 	}
 	f.Unchanged(func() {
 		_, err := appendAt(0, storetest.Event("a", "counted"))
-		refused(t, err, outbox.ErrConflict, "stands at seq 2, not at the expected 0")
+		refused(t, err, outbox.ErrConflict, "is at seq 2, not at the expected 0")
 		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
 			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
 		}
@@ -353,7 +353,7 @@ func TestAppend_refusedInAGroupLeavesNoCampaign(t *testing.T) {
 		t.Fatal(errs[1])
 	}
 	_, err := f.Campaign(f.Ctx, "new")
-	refused(t, err, outbox.ErrNotFound, `campaign "new" is unknown`)
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "new"`)
 	f.AppendN("new", 1)
 	f.Sound()
 }

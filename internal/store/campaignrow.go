@@ -108,7 +108,7 @@ func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 
 // UnknownCampaign is the refusal of what is asked of a campaign without events.
 func UnknownCampaign(id string) error {
-	return outbox.NotFound("campaign %q is unknown: nothing has been appended to it", id)
+	return outbox.NotFound("there is no campaign %q: nothing has been appended to it", id)
 }
 
 const insertCampaign = `

@@ -193,7 +193,7 @@ func (h *history) operates() {
 }
 
 // unskips takes back the latest skip of a campaign, which is the only one that
-// may be taken back, unless the campaign is being worked on: that would be waited
+// may be undone, unless the campaign is being worked on: that would be waited
 // for in real time.
 func (h *history) unskips(id string) error {
 	seq := h.Number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)

@@ -123,7 +123,7 @@ func TestCampaign_readsItsWatermark(t *testing.T) {
 		t.Errorf("before settling the campaign is %+v, want two applied", got)
 	}
 	_, err := f.Campaign(f.Ctx, "b")
-	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
 func TestBlocked_worstFirst(t *testing.T) {

@@ -29,7 +29,7 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 
 func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Hold, err error) {
 	waits := func(why string) error {
-		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended and waits to be applied" + why}
+		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended but not yet applied" + why}
 	}
 	hold, _ = c.Standing().Hold(now)
 	switch {

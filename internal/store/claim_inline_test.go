@@ -128,7 +128,7 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	}
 	f.AppendN("a", 1)
 	_, _, err := f.ClaimInline(f.Ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
-	refused(t, err, outbox.ErrNotYet, "the event is appended and waits", "Event 2 failed and is tried again in 1 s")
+	refused(t, err, outbox.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")
 	f.Sound()
 	f.Clock.Advance(time.Minute)
 	if c := f.ClaimOne(two, 10); c.First != 2 || c.Last != 6 || c.Attempts != 1 {

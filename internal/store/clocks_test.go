@@ -56,7 +56,7 @@ func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
 		fast.AppendN("a", 3)
 		fast.Fail("boom", "a")
 		repair(f)
-		if e := f.Explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and is tried again in 1 s" {
+		if e := f.Explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)

@@ -44,7 +44,7 @@ func (t *Tx) judge(c *outbox.AppendCondition) error {
 	if s.found == nil {
 		return nil
 	}
-	refusal := outbox.Conflict("event %d (%s, campaign %q seq %d) is in the way: it came after position %d and is of item %d of the condition; read on from there and decide again",
+	refusal := outbox.Conflict("conflicting event %d (%s, campaign %q seq %d): it came after position %d and matches item %d of the condition; read on from there and decide again",
 		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
 	refusal.InTheWay = s.found
 	return refusal
@@ -62,7 +62,7 @@ func (t *Tx) reached(position int64) error {
 	}
 	if position > last {
 		return outbox.Invalid("condition.after_position",
-			"after_position is %d, but the journal ends at %d: it is of another journal, or of the time before an older backup was restored; ask for the journal's position, read and decide again", position, last)
+			"after_position is %d, but the journal ends at %d: it belongs to another journal, or to the time before a backup was restored; get the journal's position, read and decide again", position, last)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (s *search) length(way []walk, most int64) (sum int64, err error) {
 	for _, w := range way {
 		var n int64
 		if _, err := s.t.One([]any{&n}, "select count(*) from (select 1"+w.entries+") n", append(w.key[:len(w.key):len(w.key)], w.from, s.below, most-sum)...); err != nil {
-			return 0, fmt.Errorf("count events that may be in the way: %w", err)
+			return 0, fmt.Errorf("count events that may conflict: %w", err)
 		}
 		if sum += n; sum >= most {
 			break
@@ -287,7 +287,7 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 			return e, err
 		}, "select "+w.order+", position, event_type"+w.entries, append(w.key[:len(w.key):len(w.key)], w.from, s.below, limit)...)
 		if err != nil {
-			return fmt.Errorf("look for events in the way: %w", err)
+			return fmt.Errorf("look for conflicting events: %w", err)
 		}
 		var candidates []int64
 		for _, e := range page {
@@ -316,7 +316,7 @@ func (s *search) verify(positions []int64, number int, item *outbox.ConditionIte
 			b.Each(collectEvents(&events), selectEnvelope, position)
 		}
 		if err := s.t.RunAll(&b); err != nil {
-			return false, fmt.Errorf("read events that may be in the way: %w", err)
+			return false, fmt.Errorf("read events that may conflict: %w", err)
 		}
 		for i := range events {
 			if item.Matches(&events[i]) {
@@ -334,6 +334,6 @@ func (s *search) verify(positions []int64, number int, item *outbox.ConditionIte
 
 func (s *search) tooMuch(number int) error {
 	return outbox.Invalid(fmt.Sprintf("condition.items[%d]", number),
-		"more than %d events after position %d would have to be read to judge item %d of the condition; name an event type in it, a tag of the events' own or a campaign, or a later after_position",
+		"more than %d events after position %d would have to be read to check item %d of the condition; add an event type, a tag or a campaign, or use a later after_position",
 		searchBudget/readCost, s.after, number+1)
 }

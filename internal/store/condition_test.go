@@ -23,7 +23,7 @@ import (
 // inTheWay fails unless err names the event at the position as being in the way.
 func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
-	r := refused(tb, err, outbox.ErrConflict, append(fragments, "is in the way", "read on from there and decide again")...)
+	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
 	if r.InTheWay == nil || r.InTheWay.Position != position {
 		tb.Errorf("in the way is %+v, want the event at %d", r.InTheWay, position)
 	}
@@ -114,7 +114,7 @@ func TestCondition_namesTheItem(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	_, err := f.AppendUnless(storetest.Event("a", "x"), 0, storetest.Item("other"), storetest.Item("", "seat", "1"), storetest.Item("counted"))
-	inTheWay(t, err, 1, "of item 3 of the condition")
+	inTheWay(t, err, 1, "matches item 3 of the condition")
 }
 
 func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
@@ -159,7 +159,7 @@ func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 		return err
 	}
 	f.Unchanged(func() {
-		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "stands at seq 2")
+		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "is at seq 2")
 		inTheWay(t, try(2, storetest.Item("counted")), 1)
 	})
 	if err := try(2, storetest.Item("other")); err != nil {
@@ -294,7 +294,7 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 		e.Tags = []byte(half)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
-			if r := refused(t, err, outbox.ErrInvalid, "half a character"); r.Field != "tags" {
+			if r := refused(t, err, outbox.ErrInvalid, "half a surrogate pair"); r.Field != "tags" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
 		})

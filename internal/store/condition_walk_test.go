@@ -23,7 +23,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	f := open(t)
 	f.untouchedJournal(20_040, `{}`)
 	_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))
-	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "name an event type"); r.Field != "condition.items[0]" {
+	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type"); r.Field != "condition.items[0]" {
 		t.Errorf("the refusal is about %q", r.Field)
 	}
 	for _, c := range []struct {

@@ -109,7 +109,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	// Whoever meets another claim under way passes over its campaigns, so that
+	// Whoever meets another claim in progress passes over its campaigns, so that
 	// the last ones may be left for the next time.
 	for _, c := range f.MustClaim(one, 1000) {
 		owners[c.CampaignID] = one.ID

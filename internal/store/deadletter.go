@@ -41,9 +41,9 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 func whyNotDeadLettered(row outbox.Row) string {
 	switch {
 	case row.Status == outbox.Dead:
-		return "is dead already"
+		return "is already dead"
 	case row.Status == outbox.Processing:
-		return "is being applied right now; wait until that attempt has ended"
+		return "is being applied right now; wait for that attempt to end"
 	case !row.IsHead:
 		return "is not the head of its campaign; only a failing head is dead-lettered"
 	case row.AttemptCount == 0:

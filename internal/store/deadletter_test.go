@@ -46,7 +46,7 @@ func TestDeadLetterRow_touchesOnlyAFailingHeadThatNobodyHolds(t *testing.T) {
 			kind     error
 			says     string
 		}{
-			{"a", 1, outbox.ErrConflict, "is dead already"}, {"a", 2, outbox.ErrConflict, "is not the head"},
+			{"a", 1, outbox.ErrConflict, "is already dead"}, {"a", 2, outbox.ErrConflict, "is not the head"},
 			{"held", 1, outbox.ErrConflict, "is being applied right now"}, {"held", 9, outbox.ErrNotFound, ""}, {"c", 1, outbox.ErrNotFound, ""},
 		} {
 			_, err := f.DeadLetterRow(f.Ctx, ana(""), c.campaign, c.seq)

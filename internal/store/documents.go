@@ -109,7 +109,7 @@ var selectDocument = map[outbox.Part]string{
 	outbox.PartMetadata: `select metadata, event_hash from events where campaign_id = $1 and seq = $2`,
 }
 
-// Document reads one document of an event, whole and exactly as it is stored,
+// Document reads one document of an event, whole and exactly as stored,
 // and the event's hash. A missing event is outbox.ErrNotFound.
 func (s *Store) Document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
 	query, ok := selectDocument[part]

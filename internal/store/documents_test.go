@@ -43,7 +43,7 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 	_, err := f.EventWithin(f.Ctx, "a", 2, 0)
 	refused(t, err, outbox.ErrNotFound, "no event 2")
 	_, err = f.EventWithin(f.Ctx, "nobody", 1, 0)
-	refused(t, err, outbox.ErrNotFound, "unknown")
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {

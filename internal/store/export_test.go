@@ -15,7 +15,7 @@ type Statement struct {
 }
 
 // Statements lists what the store has prepared so far, each text once. It waits
-// for transactions under way.
+// for transactions in progress.
 func (s *Store) Statements() []Statement {
 	var all []Statement
 	for _, d := range s.both() {

@@ -258,7 +258,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 	a := &Act{Order: o, Action: outbox.ActNoteErrors, After: pinned, Asked: pinned}
 	switch {
 	case fingerprint == "":
-		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of the errors it is about"))
+		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of an error"))
 	case len(note) > outbox.MaxNote:
 		a.Asked = noted{fingerprint, Kept(note, outbox.MaxNote)}
 		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), outbox.MaxNote))
@@ -277,7 +277,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		} else if known, err := t.knownGroup(fingerprint); err != nil {
 			return nil, err
 		} else if !known {
-			return nil, outbox.NotFound("no row failed with the fingerprint %q, so that there is nothing to note", Kept(fingerprint, outbox.MaxIDLength))
+			return nil, outbox.NotFound("no row failed with the fingerprint %q", Kept(fingerprint, outbox.MaxIDLength))
 		}
 		if note == "" {
 			_, err = t.Exec(`delete from group_notes where fingerprint = $1`, fingerprint)

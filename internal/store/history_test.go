@@ -59,7 +59,7 @@ func TestEventHistory_ofAMissingEventIsNotFound(t *testing.T) {
 	_, err := f.EventHistory(f.Ctx, "a", 2)
 	refused(t, err, outbox.ErrNotFound)
 	_, err = f.EventHistory(f.Ctx, "b", 1)
-	refused(t, err, outbox.ErrNotFound, "unknown")
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
 // One record stands for all that a process applied to a campaign within a minute

@@ -91,7 +91,7 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	if got, want := names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0"; got != want {
 		t.Errorf("instances: %s, want %s", got, want)
 	}
-	if why := all[0].Why(f.Clock.Now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has ended, any worker may take its campaign" {
+	if why := all[0].Why(f.Clock.Now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has expired, any worker may claim its campaign" {
 		t.Errorf("with a heartbeat every %s it is %q", all[0].BeatEvery, why)
 	}
 	f.ClaimOne(two, 1000)

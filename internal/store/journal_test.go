@@ -152,9 +152,9 @@ func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
 		}
 	}
 	_, err := f.Events(f.Ctx, "b", 0, 0)
-	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
 	_, err = f.Event(f.Ctx, "b", 1)
-	refused(t, err, outbox.ErrNotFound, `campaign "b" is unknown`)
+	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
 	_, err = f.Event(f.Ctx, "a", 4)
 	refused(t, err, outbox.ErrNotFound, "no event 4", "last one is 3")
 }

@@ -21,7 +21,7 @@ func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 		other := order
 		other.By = by
 		_, err := f.PauseCampaign(f.Ctx, other, "a")
-		refused(t, err, outbox.ErrConflict, "used by somebody else")
+		refused(t, err, outbox.ErrConflict, "used by another identity")
 	}
 	order.By.Via = "api"
 	if _, err := f.PauseCampaign(f.Ctx, order, "a"); err != nil {

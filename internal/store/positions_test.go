@@ -227,7 +227,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 		return len(events)
 	}
 	if n := read(); n != 2 {
-		t.Errorf("read %d events, want the two before the one under way", n)
+		t.Errorf("read %d events, want the two before the one in progress", n)
 	}
 	storetest.Run(f.TB, conn, `commit`)
 	if n := read(); n != 3 {

@@ -147,7 +147,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 		"a word of SQL":    {in("order"), in("p"), []string{"the journal database"}},
 		"one schema twice": {in("journal"), journal, []string{"--journal-db and --projections-db", "same schema journal", "search_path=projections"}},
 		"no schema twice":  {withoutSchema(there), withoutSchema(journal), []string{"same schema public", "search_path=projections"}},
-		"exchanged":        {in("projections"), in("journal"), []string{"is not a journal database", "exchanged"}},
+		"exchanged":        {in("projections"), in("journal"), []string{"is not a journal database", "swapped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
@@ -185,7 +185,7 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 		t.Errorf("a proxy before the journal: %v, before the projections: %v, want both", journal, projections)
 	}
 	_, err := s.OpenScratch(s.Ctx, nil)
-	refused(t, err, outbox.ErrConflict, "the projections database", "behind a proxy", "--projections-db")
+	refused(t, err, outbox.ErrConflict, "the projections database", "behind a transaction-pooling proxy", "--projections-db")
 	s.everything()
 }
 

@@ -56,8 +56,8 @@ func isRefusal(err error) bool {
 
 // recordRefusal writes the record, or counts the refusal where enough like it
 // have one: then it returns the last of those. What the act changed has been
-// undone, so that the record says what was asked, or was there, and nothing about
-// afterwards.
+// undone, so the record has the request or the state before it, and nothing of
+// the state after.
 func (s *Store) recordRefusal(ctx context.Context, a *Act, refusal string) (id int64, err error) {
 	if s.options.ReadOnly {
 		return 0, nil

@@ -133,9 +133,9 @@ func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
 	}
 	f.Clock.Advance(time.Minute)
 	_, err := f.RetryRow(f.Ctx, storetest.Ben, "a", 1)
-	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
+	refused(t, err, outbox.ErrConflict, "last action: pause by ana")
 	_, err = f.RetryRow(f.Ctx, storetest.Ben, "a", 1)
-	refused(t, err, outbox.ErrConflict, "last act: pause by ana")
+	refused(t, err, outbox.ErrConflict, "last action: pause by ana")
 }
 
 // Whoever asks again and again for what is refused does not fill the ledger.

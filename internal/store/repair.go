@@ -53,9 +53,9 @@ func (c *CampaignRow) free(now int64) error {
 	if c.LeaseOwner == "" || c.LeaseExpiry <= now {
 		return nil
 	}
-	refusal := outbox.Conflict("worker %s is applying events of campaign %q right now; try again in a moment", c.LeaseOwner, c.ID)
+	refusal := outbox.Conflict("worker %s is applying events of campaign %q; try again in a moment", c.LeaseOwner, c.ID)
 	if outbox.IsRun(c.LeaseOwner) {
-		refusal = outbox.Conflict("%s works on campaign %q right now; try again in a moment", c.LeaseOwner, c.ID)
+		refusal = outbox.Conflict("%s is working on campaign %q; try again in a moment", c.LeaseOwner, c.ID)
 	}
 	refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, ErrHeld)
 	return refusal

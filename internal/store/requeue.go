@@ -42,7 +42,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 	a := &Act{Order: o, Action: outbox.ActRequeue, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Dead {
-			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows are requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.Require(o, row.BlockedBehind); err != nil {
 			return err
@@ -103,10 +103,10 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 	}
 	if !found {
 		if seq >= 1 && seq <= c.Applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is applied%s", campaign, seq, t.LastAct(campaign, seq, now))
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied%s", campaign, seq, t.LastAct(campaign, seq, now))
 		}
 		if seq >= 1 && seq <= c.HighWater {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row although it is not applied; replay gives it one", campaign, seq)
+			return nil, row, outbox.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaign, seq)
 		}
 		return nil, row, t.missingEvent(campaign, seq)
 	}
@@ -233,7 +233,7 @@ func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, s
 	a := &Act{Order: o, Action: outbox.ActRetry, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if row.Status != outbox.Failed || !row.IsHead {
-			return outbox.Conflict("campaign %q seq %d is %s; only a failed head is retried now%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.Require(o, 0); err != nil {
 			return err
@@ -305,7 +305,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
 	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
-			return outbox.Conflict("campaign %q is paused already%s", id, t.LastAct(id, 0, now))
+			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAct(id, 0, now))
 		}
 		c.PausedAt = sql.NullInt64{Int64: now, Valid: true}
 		c.PausedBy, c.PausedWhy = o.By.Name, o.Reason

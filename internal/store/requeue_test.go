@@ -121,7 +121,7 @@ func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		_, err := f.RequeueRow(f.Ctx, ana(" "), "many", 1)
-		refused(t, err, outbox.ErrInvalid, "releases 3 rows; from 3 on an act needs a reason here")
+		refused(t, err, outbox.ErrInvalid, "releases 3 rows; actions that release 3 or more require a reason")
 		_, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
 		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
@@ -137,7 +137,7 @@ func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 		func(o outbox.Order) error { _, err := f.ReplayCampaign(f.Ctx, o, "few"); return err },
 		func(o outbox.Order) error { _, err := f.RepairGaps(f.Ctx, o); return err },
 	} {
-		refused(t, act(ana("")), outbox.ErrInvalid, "every act needs a reason here")
+		refused(t, act(ana("")), outbox.ErrInvalid, "every action requires a reason")
 		if err := act(ana("because")); err != nil {
 			t.Errorf("act %d with a reason: %v", i, err)
 		}

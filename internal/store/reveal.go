@@ -29,7 +29,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq
 		case err == nil && !found:
 			err = t.missingEvent(campaign, seq)
 		case err == nil && strings.TrimSpace(o.Reason) == "":
-			err = outbox.Invalid("reason", "say for the audit why the event is revealed")
+			err = outbox.Invalid("reason", "revealing an event requires a reason")
 		}
 		shown := revealedEvent{EventType: e.EventType, EventHash: e.EventHash}
 		a.After = shown

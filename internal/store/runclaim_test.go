@@ -209,7 +209,7 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 		t.Errorf("the campaign waits because: %s", why)
 	}
 	_, err = f.ReplayCampaign(f.Ctx, ana(""), "a")
-	refused(t, err, outbox.ErrConflict, "run 8 of host-1 works on")
+	refused(t, err, outbox.ErrConflict, "run 8 of host-1 is working on")
 }
 
 func TestClaimForRun_takesOverFromAnotherProcess(t *testing.T) {

@@ -154,7 +154,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 				return err
 			}
 			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
-				return outbox.Conflict("campaign %q seq %d is %s; only a head that is failed or dead is skipped%s", campaign, seq, placeOf(row, c), t.LastAct(campaign, seq, now))
+				return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", campaign, seq, placeOf(row, c), t.LastAct(campaign, seq, now))
 			}
 			if err := t.refuseSkipped(row); err != nil {
 				return err
@@ -173,7 +173,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 func (t *Tx) refuseSkipped(row outbox.Row) error {
 	skips, err := t.StandingSkips(row.CampaignID, row.Seq, row.Seq)
 	if err == nil && len(skips) > 0 {
-		err = outbox.Conflict("event %d of campaign %q is skipped already, by %s; what keeps it from being passed over is: %s",
+		err = outbox.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
 			row.Seq, row.CampaignID, skips[0].SkippedBy, row.LastError)
 	}
 	return err
@@ -181,7 +181,7 @@ func (t *Tx) refuseSkipped(row outbox.Row) error {
 
 func confirmSkip(o outbox.Order, campaign string, seq int64) error {
 	if strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "say why the event is skipped; a skip needs a reason")
+		return outbox.Invalid("reason", "skipping an event requires a reason")
 	}
 	return outbox.ActSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 }
@@ -202,7 +202,7 @@ func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
 	}
 	err := s.bar(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq >= seq {
-			return outbox.Conflict("event %d of campaign %q is applied already; replay removes the row that is left of it", seq, c.ID)
+			return outbox.Conflict("event %d of campaign %q is already applied; replay the campaign to remove its leftover row", seq, c.ID)
 		}
 		return nil
 	})
@@ -390,11 +390,11 @@ func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
 	}
 	switch {
 	case later == applied-skip.Seq:
-		return outbox.Conflict("event %d of campaign %q, which comes after event %d, is skipped as well; un-skip it first", applied, skip.CampaignID, skip.Seq)
+		return outbox.Conflict("event %d of campaign %q, after event %d, is skipped too; un-skip it first", applied, skip.CampaignID, skip.Seq)
 	case applied == skip.Seq+1:
-		return outbox.Conflict("event %d of campaign %q was applied after event %d, which can no longer be applied; append an event that makes up for it", applied, skip.CampaignID, skip.Seq)
+		return outbox.Conflict("event %d of campaign %q was applied after event %d, so it can no longer be applied; append a compensating event", applied, skip.CampaignID, skip.Seq)
 	default:
-		return outbox.Conflict("events %d to %d of campaign %q were applied after event %d, which can no longer be applied; append an event that makes up for it", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
+		return outbox.Conflict("events %d to %d of campaign %q were applied after event %d, so it can no longer be applied; append a compensating event", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
 	}
 }
 

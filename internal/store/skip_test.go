@@ -109,14 +109,14 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"of no such event":       {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
 		"twice":                  {scene: func(f *fixture) { f.MustSkip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
 		"when it is being tried": {scene: func(f *fixture) { f.MustRequeue("a", 1); f.MustClaim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
-		"when it is applied":     {scene: func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is applied"}},
+		"when it is applied":     {scene: func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is already applied"}},
 		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: new(1)} },
-			kind: outbox.ErrConflict, say: []string{"has changed since you looked", "8 failed attempts, not 1"}},
+			kind: outbox.ErrConflict, say: []string{"has changed since this page was loaded", "8 failed attempts, not 1"}},
 		"when somebody applies on the request path": {scene: func(f *fixture) {
 			f.MustRequeue("a", 1)
 			f.claimInline(two, "a")
 		}, kind: outbox.ErrConflict, say: []string{"is processing"}},
-		"when it was applied after all": {scene: func(f *fixture) { f.SetWatermark("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"applied already"}},
+		"when it was applied after all": {scene: func(f *fixture) { f.SetWatermark("a", 1, 99) }, kind: outbox.ErrConflict, say: []string{"already applied"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

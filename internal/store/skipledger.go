@@ -26,9 +26,9 @@ func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied i
 		mark, marked := marks[seq]
 		switch {
 		case marked && (!skipped || mark != id):
-			found(seq, fmt.Sprintf("the projections passed over event %d, and the skip for which they did does not stand", seq))
+			found(seq, fmt.Sprintf("the projections skipped event %d, but that skip is not in effect", seq))
 		case skipped && !marked && seq <= applied:
-			found(seq, fmt.Sprintf("event %d is skipped, and the projections did not pass over it", seq))
+			found(seq, fmt.Sprintf("event %d is skipped, but the projections did not skip it", seq))
 		}
 	}
 }

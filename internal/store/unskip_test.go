@@ -86,11 +86,11 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 		"when the next one was applied":     {scene: func(f *fixture) { f.PassOver(); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "was applied after event 2"}},
 		"when later ones were applied":      {scene: func(f *fixture) { f.PassOver(); f.Drain() }, kind: outbox.ErrConflict, say: []string{"events 3 to 4", "were applied after event 2"}},
 		"when the next one is skipped too":  {scene: func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "un-skip it first"}},
-		"when the projections have no mark": {scene: func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"do not say that event 2 was passed over"}},
+		"when the projections have no mark": {scene: func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"have no record that event 2 was skipped"}},
 		"when they have another event": {scene: func(f *fixture) {
 			f.PassOver()
 			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
-		}, kind: outbox.ErrConflict, say: []string{"another event 2"}},
+		}, kind: outbox.ErrConflict, say: []string{"a different event 2"}},
 		"when it is being passed over": {scene: func(f *fixture) { f.MustClaim(one, 1) }, kind: outbox.ErrConflict, say: []string{"worker-1 is applying", "try again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
 }
 
 // A worker that passed over the event, or was about to, sleeps past its lease
-// and wakes after the skip was taken back.
+// and wakes after the skip was undone.
 func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 	t.Parallel()
 	for name, passes := range map[string]bool{"that had passed over it": true, "that was about to": false} {

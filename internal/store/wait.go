@@ -188,7 +188,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 func (s *Store) mustFit(ctx context.Context, campaign string, w readmodel.Watermark, seq int64) error {
 	reason, err := s.Divergence(ctx, campaign, w)
 	if err == nil && reason != "" {
-		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the projections do not have event %d of campaign %q, which has diverged: %s; nothing is applied to it meanwhile: %s", seq, campaign, reason, outbox.RightJournalFirst)}
+		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("event %d is not applied to campaign %q, which has diverged: %s; nothing is applied to it until this is resolved: %s", seq, campaign, reason, outbox.RightJournalFirst)}
 	}
 	return err
 }
@@ -216,7 +216,7 @@ func (s *Store) notYet(ctx context.Context, campaign string, seq, applied int64)
 	if err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("the projections of campaign %q have event %d and not yet event %d: %s",
+	detail := fmt.Sprintf("the projections of campaign %q are at event %d and not yet at event %d: %s",
 		campaign, applied, seq, c.Why(s.options.Now(), summary.Surroundings()))
 	if seq > c.HighWaterSeq {
 		detail = fmt.Sprintf("campaign %q has no event %d yet; its last one is %d", campaign, seq, c.HighWaterSeq)

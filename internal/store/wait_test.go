@@ -111,7 +111,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 		return f.WaitApplied(ctx, campaign, seq)
 	}
 	applied, err := wait("a", 3)
-	refused(t, err, outbox.ErrNotYet, `campaign "a" have event 1 and not yet event 3`, "Paused by scene")
+	refused(t, err, outbox.ErrNotYet, `campaign "a" are at event 1 and not yet at event 3`, "Paused by scene")
 	if applied != 1 {
 		t.Errorf("%d applied, want 1", applied)
 	}

@@ -113,7 +113,7 @@ var Rules = map[string]func(*testing.T, Act){
 // LeavesOneRecord tests that an act that is done is on the audit log, once, as it
 // was ordered.
 func LeavesOneRecord(t *testing.T, a Act) {
-	if _, err := a.Do(Ana("the cause is mended")); err != nil {
+	if _, err := a.Do(Ana("the cause is fixed")); err != nil {
 		t.Fatal(err)
 	}
 	acts := a.DoneActs()
@@ -121,7 +121,7 @@ func LeavesOneRecord(t *testing.T, a Act) {
 		t.Fatalf("audit records are %+v, want one", acts)
 	}
 	got := acts[0]
-	if string(got.Action) != a.Action || got.Actor != "ana" || got.Via != "page" || got.From != "10.0.0.7" || got.Reason != "the cause is mended" || got.RequestID != "r-1" || got.At != a.Clock.Now() {
+	if string(got.Action) != a.Action || got.Actor != "ana" || got.Via != "page" || got.From != "10.0.0.7" || got.Reason != "the cause is fixed" || got.RequestID != "r-1" || got.At != a.Clock.Now() {
 		t.Errorf("audit record is %+v", got)
 	}
 	if !json.Valid(got.Before) || !json.Valid(got.After) || string(got.After) == "null" {
@@ -222,7 +222,7 @@ func RefusedLeavesOneRecord(t *testing.T, a Act) {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}
 
-	o.Reason = "the cause is mended"
+	o.Reason = "the cause is fixed"
 	if _, err := a.Do(o); err != nil {
 		t.Fatalf("under the key that was refused: %v", err)
 	}
@@ -355,7 +355,7 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 // NamesNoAct fails when a refusal names an act.
 func NamesNoAct(tb testing.TB, err error) {
 	tb.Helper()
-	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last act") {
+	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last action") {
 		tb.Errorf("an act that did not touch it is named: %v", r)
 	}
 }

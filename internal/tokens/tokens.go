@@ -81,9 +81,9 @@ func (s *Tokens) checkToken(token outbox.Token) error {
 	case !utf8.ValidString(note) || strings.ContainsFunc(note, unicode.IsControl):
 		return outbox.Invalid("note", "the note must be one line of text without control characters")
 	case ahead < shortestToken:
-		return outbox.Invalid("expires", "a token must be valid for a minute or more")
+		return outbox.Invalid("expires", "a token must be valid for at least a minute")
 	case ahead > longestToken:
-		return outbox.Invalid("expires", "a token may be valid for two years at the most")
+		return outbox.Invalid("expires", "a token may be valid for at most two years")
 	}
 	return nil
 }

@@ -72,8 +72,8 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 		{outbox.RoleViewer, strings.Repeat("n", 101), hour, "101 bytes"},
 		{outbox.RoleViewer, "two\nlines", hour, "one line"},
 		{outbox.RoleViewer, "\xff", hour, "one line"},
-		{outbox.RoleViewer, "", 59 * time.Second, "a minute or more"},
-		{outbox.RoleViewer, "", -hour, "a minute or more"},
+		{outbox.RoleViewer, "", 59 * time.Second, "at least a minute"},
+		{outbox.RoleViewer, "", -hour, "at least a minute"},
 		{outbox.RoleViewer, "", 733 * 24 * hour, "two years"},
 	} {
 		_, err := f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))
@@ -164,5 +164,5 @@ func TestTokens_areNoActsOnACampaign(t *testing.T) {
 	f.MustPause("a")
 	token(f, "0123", outbox.RoleViewer, time.Hour)
 	_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
-	refused(t, err, outbox.ErrConflict, "last act: pause by scene")
+	refused(t, err, outbox.ErrConflict, "last action: pause by scene")
 }

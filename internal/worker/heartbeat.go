@@ -35,7 +35,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
 			err := w.Store.EndLeases(ctx, other.ID)
 			if errors.Is(err, outbox.ErrDamaged) { // they end by themselves
-				w.Logger.Error("leases of a process that died could not be ended", "instance", other.ID, "error", err)
+				w.Logger.Error("leases of a dead process could not be released", "instance", other.ID, "error", err)
 			} else if err != nil {
 				return false, err
 			}

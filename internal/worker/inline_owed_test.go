@@ -111,7 +111,7 @@ func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now))
 	err := appendInline(t, b, enginetest.Noted("a"))
-	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 failed and is tried again in 1 s") {
+	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "Event 2 failed and will be retried in 1 s") {
 		t.Errorf("error = %v, want that it waits for event 2", err)
 	}
 	b.MustStand(t, "a", 2, outbox.Failed, 1)

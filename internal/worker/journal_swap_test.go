@@ -160,7 +160,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		want  []string
 	}{
 		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "--journal-db", "campaigns=2"}},
-		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "put the right journal back", "campaigns=1", "rebuild"}},
+		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "restore the right journal", "campaigns=1", "rebuild"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -279,7 +279,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 	}
 }
 
-// A pause waits for a wave under way, whose end it can then rely on; no lease
+// A pause waits for a wave in progress, whose end it can then rely on; no lease
 // is needed. A wave that begins later finds it.
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()

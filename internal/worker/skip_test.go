@@ -61,7 +61,7 @@ func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
 	}
 	for i := range page.Items[:applied] {
 		if err := scratch.Apply(context.Background(), &page.Items[i]); err != nil {
-			tb.Fatalf("fold campaign %q seq %d: %v", campaign, i+1, err)
+			tb.Fatalf("replay campaign %q seq %d: %v", campaign, i+1, err)
 		}
 	}
 	want, _, err := scratch.Digests(context.Background(), campaign, "accounts")
@@ -130,7 +130,7 @@ func TestPass_keepsTheMarkWhenALaterEventOfTheWaveFails(t *testing.T) {
 
 func TestPass_appliesAnEventWhoseSkipWasTakenBack(t *testing.T) {
 	t.Parallel()
-	for name, passed := range map[string]bool{"passed over": true, "not yet passed over": false} {
+	for name, passed := range map[string]bool{"passed over": true, "not yet skipped by the worker": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := poisoned(t, enginetest.BatchSize(1))
@@ -153,7 +153,7 @@ func TestPass_appliesAnEventWhoseSkipWasTakenBack(t *testing.T) {
 func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	t.Parallel()
 	b, now := tampered(t, `update events set payload = '{"amount":1000}' where campaign_id = 'b' and seq = 3`)
-	mustRefuse(t, b, now, "event 3 is not the one that was appended")
+	mustRefuse(t, b, now, "event 3 has changed since it was appended")
 	b.MustSkip(t, "b", 3)
 	b.Drain(t)
 	mustHaveSeen(t, b, "b", 1, 2, 4, 5)
@@ -163,7 +163,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
 	b.MustSkip(t, "b", 3)
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
-	if err := b.Skip("b", 3); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "is skipped already") {
+	if err := b.Skip("b", 3); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "is already skipped") {
 		t.Errorf("skipping it again: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 }
 
 // The projections are those of an earlier day, so that a skip stands further on
-// than the worker is, and it is taken back when its event has been read ahead.
+// than the worker is, and it is undone when its event has been read ahead.
 func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
@@ -268,7 +268,7 @@ func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 }
 
 // skipping is a troubled system in which what cannot be applied is skipped, and
-// skips are taken back.
+// skips are undone.
 type skipping struct{ *enginetest.Troubled }
 
 func (s skipping) skip(t *rapid.T) {

@@ -17,7 +17,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 	for _, away := range []string{"instances", "campaigns"} {
 		var refused atomic.Int64
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
-			if strings.Contains(message, "tried again") {
+			if strings.Contains(message, "retrying") {
 				refused.Add(1)
 			}
 		}))
@@ -37,7 +37,7 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
-		if strings.Contains(message, "tried again") {
+		if strings.Contains(message, "retrying") {
 			refused.Add(1)
 		}
 	}))

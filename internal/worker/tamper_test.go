@@ -48,7 +48,7 @@ func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
 		`payload = '{"amount":1000}'`, `event_type = 'opened'`, `occurred_at = occurred_at + 1`, `entity_id = 'somebody else'`,
 	} {
 		b, now := tampered(t, `update events set `+change+` where campaign_id = 'b' and seq = 3`)
-		mustRefuse(t, b, now, "event 3 is not the one that was appended: its content no longer matches its hash")
+		mustRefuse(t, b, now, "event 3 has changed since it was appended: its content no longer matches its hash")
 	}
 }
 

@@ -110,13 +110,13 @@ func (t *troubles) sentence() (text string, stalled bool) {
 		return fmt.Sprintf("nothing has been applied since %s: %s", t.failing.UTC().Format(time.RFC3339), t.cause), true
 	}
 	if len(t.excluded) == 0 && t.damage != "" {
-		return "a part of a database cannot be read; outboxweb check lists what is affected: " + t.damage, false
+		return "part of a database cannot be read; outboxweb check lists what is affected: " + t.damage, false
 	}
 	if len(t.excluded) == 0 {
 		return "", false
 	}
 	id := slices.Min(slices.Collect(maps.Keys(t.excluded)))
-	text = fmt.Sprintf("the database fails for campaign %q (%d attempts): %s", id, t.excluded[id].times, t.excluded[id].cause)
+	text = fmt.Sprintf("the database failed for campaign %q (%d attempts): %s", id, t.excluded[id].times, t.excluded[id].cause)
 	if more := len(t.excluded) - 1; more > 0 {
 		text += fmt.Sprintf("; and for %d more", more)
 	}
@@ -152,7 +152,7 @@ func (w *Worker) settleOneByOne(ctx context.Context, parts []*part) (first error
 	for _, p := range parts {
 		err := w.settle(ctx, []*part{p})
 		if w.atFault(context.WithoutCancel(ctx), err) {
-			w.Logger.Error("campaign cannot be settled; it is left alone for a while", "campaign", p.claim.CampaignID, "error", err)
+			w.Logger.Error("campaign cannot be settled; backing off", "campaign", p.claim.CampaignID, "error", err)
 			w.troubles.exclude(p.claim.CampaignID, err, w.Store.Retry())
 			err = nil
 		}

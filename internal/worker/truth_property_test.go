@@ -362,9 +362,9 @@ func (s *honest) look(t *rapid.T) {
 		t.Fatal(err)
 	}
 	found := slices.DeleteFunc(report.Violations, func(v outbox.Violation) bool {
-		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it is to be due at") // until the self-check comes to it
-		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                       // before it was restored to nothing
-		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                            // its replay met what cannot be applied
+		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it should be due at") // until the self-check comes to it
+		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                        // before it was restored to nothing
+		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                             // its replay met what cannot be applied
 		return turned || paused || owed
 	})
 	if (len(found) == 0) != (want["diverged"] == 0) {

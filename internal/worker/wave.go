@@ -50,7 +50,7 @@ func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	defer w.quiet.enter(ctx, w.PollInterval)()
 	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
 	if one, ok := errors.AsType[*store.CampaignError](err); ok && w.atFault(ctx, err) {
-		w.Logger.Error("campaign cannot be claimed; it is left alone for a while", "campaign", one.CampaignID, "error", err)
+		w.Logger.Error("campaign cannot be claimed; backing off", "campaign", one.CampaignID, "error", err)
 		w.troubles.exclude(one.CampaignID, err, w.Store.Retry())
 		return true, nil // the others can
 	}

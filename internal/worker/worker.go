@@ -184,7 +184,7 @@ func (w *Worker) start(ctx context.Context) {
 		for ctx.Err() == nil {
 			_, err := first.step(ctx)
 			if err != nil && ctx.Err() == nil {
-				w.Logger.Error("worker step failed; it is tried again", "step", first.name, "error", err)
+				w.Logger.Error("worker step failed; retrying", "step", first.name, "error", err)
 			}
 			if err == nil || errors.Is(err, outbox.ErrDamaged) { // what can be read is applied all the same
 				break
@@ -241,7 +241,7 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 		err = w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged)
 	}
 	if errors.Is(err, outbox.ErrDamaged) { // what can be read has been reconciled, and can be applied
-		w.Logger.Error("a part of a database cannot be read; check lists what it holds", "error", err)
+		w.Logger.Error("part of a database cannot be read; outboxweb check lists what is affected", "error", err)
 		w.troubles.damaged(err)
 		return false, nil
 	}

@@ -279,7 +279,7 @@
     if (!button) paused = false;
     else {
       button.setAttribute("aria-pressed", String(paused));
-      say(button, paused ? "Resume" : "Pause");
+      say(button, paused ? "Auto-refresh: off" : "Auto-refresh: on");
     }
   }
   document.addEventListener("click", function (evt) {

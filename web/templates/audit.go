@@ -32,11 +32,11 @@ var actOutcomes = []option{{string(outbox.ActDone), "done"}, {string(outbox.ActR
 
 // authWords say how it is known who somebody is.
 var authWords = map[outbox.Auth]string{
-	outbox.AuthLocal:       "local, nobody was asked",
+	outbox.AuthLocal:       "local, not authenticated",
 	outbox.AuthJWT:         "signed assertion",
-	outbox.AuthProxyHeader: "header of a proxy",
+	outbox.AuthProxyHeader: "proxy header",
 	outbox.AuthToken:       "token",
-	outbox.AuthOS:          "user of the system",
+	outbox.AuthOS:          "system user",
 	outbox.AuthSystem:      "outboxweb itself",
 }
 

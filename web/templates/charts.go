@@ -105,9 +105,9 @@ func overviewCharts(p Page, v Overview) []chart {
 		func(x outbox.Point) []portion { return []portion{{"lagging", x.OldestAgeSeconds}} })
 	charts := []chart{
 		{name: "Rows waiting", headline: num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), bars: rows, most: num(int64(mostRows))},
-		{name: "Applied", headline: rate(s.Throughput.AppliedPerSecond) + "/s", link: p.Links.Instances(), note: num(s.Worker.Applied) + " in all",
+		{name: "Applied", headline: rate(s.Throughput.AppliedPerSecond) + "/s", link: p.Links.Instances(), note: num(s.Worker.Applied) + " in total",
 			bars: applied, most: rate(mostApplied) + "/s"},
-		{name: "Failures", headline: rate(s.Throughput.FailedPerSecond) + "/s", link: p.Links.Failures(), note: num(s.Worker.Failed) + " in all",
+		{name: "Failures", headline: rate(s.Throughput.FailedPerSecond) + "/s", link: p.Links.Failures(), note: num(s.Worker.Failed) + " in total",
 			bars: failed, most: rate(mostFailed) + "/s"},
 		{name: "Oldest waiting", headline: "none", link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge}), bars: oldest, most: seconds(mostOldest)},
 	}
@@ -118,7 +118,7 @@ func overviewCharts(p Page, v Overview) []chart {
 	for i := range charts {
 		c := &charts[i]
 		c.width, c.from = width, from
-		c.alt = fmt.Sprintf("%s over the last %s: now %s, at most %s", c.name, spanWords(h.Span), c.headline, c.most)
+		c.alt = fmt.Sprintf("%s over the last %s: now %s, peak %s", c.name, spanWords(h.Span), c.headline, c.most)
 	}
 	return charts
 }
@@ -139,7 +139,7 @@ func campaignChart(p Page, points []outbox.CampaignPoint) chart {
 		return count(x.LagEvents, "event", "events") + " behind, the oldest for " + seconds(x.OldestAgeSeconds)
 	}, func(x outbox.Point) []portion { return []portion{{"lagging", float64(x.LagEvents)}} })
 	c := chart{name: "Events behind, last hour", width: h.Span.Points() * barStep, bars: bars, most: num(int64(most)), from: "60 min ago"}
-	c.alt = fmt.Sprintf("Events behind over the last hour: at most %s", c.most)
+	c.alt = fmt.Sprintf("Events behind over the last hour: peak %s", c.most)
 	return c
 }
 

@@ -16,9 +16,9 @@ type Guide string
 // The guides that pages lead to; a test looks for each in the runbook.
 const (
 	GuideLag          Guide = "lag-rises"
-	GuideFailed       Guide = "try-a-failed-head-at-once"
+	GuideFailed       Guide = "retry-a-failed-head-at-once"
 	GuideDead         Guide = "dead-heads-grow"
-	GuideCanary       Guide = "follow-it-and-say-that-you-have-seen-the-end"
+	GuideCanary       Guide = "follow-it-and-acknowledge-the-outcome"
 	GuideWorker       Guide = "a-worker-hangs-or-none-is-seen"
 	GuideDiverged     Guide = "databases-restored-from-different-days"
 	GuideUnverifiable Guide = "when-a-campaign-cannot-be-verified"

@@ -20,7 +20,7 @@ type DryRunView struct {
 
 // DryRunTitle names a browser's tab.
 func DryRunTitle(v DryRunView) string {
-	return "What would happen: " + RowTitle(v.CampaignID, v.Seq)
+	return "Dry run: " + RowTitle(v.CampaignID, v.Seq)
 }
 
 func DryRunPage(p Page, v DryRunView) templ.Component {
@@ -121,14 +121,14 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</a> /</nav><div class=\"title\"><h1>What would happen <span class=\"of\">to <code><bdi>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</a> /</nav><div class=\"title\"><h1>Dry run <span class=\"of\">of <code><bdi>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(v.CampaignID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `dryrun.templ`, Line: 26, Col: 79}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `dryrun.templ`, Line: 26, Col: 69}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -258,7 +258,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, " <p class=\"note\">The events were tried on copies of the live rows; nothing was changed.</p><form class=\"filter\" method=\"get\" action=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, " <p class=\"note\">The events were applied to copies of the live rows; nothing was changed.</p><form class=\"filter\" method=\"get\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -373,7 +373,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = comparison(*c, "Now", "Then").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = comparison(*c, dryRunSides).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -450,7 +450,7 @@ func dryRunAct(p Page, r outbox.Row) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" data-testid=\"dry-run-open\">What would happen?</a> <span class=\"muted\">tries the events on copies of the rows and changes nothing</span></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" data-testid=\"dry-run-open\">Dry run</a> <span class=\"muted\">applies the events to copies of the rows; nothing changes</span></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

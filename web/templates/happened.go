@@ -67,5 +67,5 @@ func unrecorded(h outbox.EventHistory, c outbox.Campaign) string {
 			return ""
 		}
 	}
-	return "Applied. When and by which process is not on record, or no longer."
+	return "Applied. Its time and worker are not on record."
 }

@@ -37,7 +37,7 @@ func happened(p Page, h outbox.EventHistory, c outbox.Campaign) templ.Component 
 			return templ_7745c5c3_Err
 		}
 		if h.Partial {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<li class=\"muted\">Earlier failures or acts are left out.</li>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<li class=\"muted\">Earlier failures and actions are not shown.</li>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

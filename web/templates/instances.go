@@ -12,9 +12,9 @@ func instanceAnchor(id string) string { return "instance-" + id }
 // promise says how often an instance is to be heard of.
 func promise(i outbox.InstanceState) string {
 	if i.BeatEvery > 0 {
-		return "It promised a heartbeat every " + outbox.Age(i.BeatEvery)
+		return "Heartbeat every " + outbox.Age(i.BeatEvery)
 	}
-	return "It promised no heartbeat: it writes only when it has worked"
+	return "No heartbeat (SQLite): last seen when it last applied events"
 }
 
 // heldText is what a lease covers: "events 3–7, epoch 2".

@@ -112,7 +112,7 @@ func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) U
 	}
 	switch {
 	case page.Partial:
-		v.Note = "enough was looked through for one page, more may match further on"
+		v.Note = "scan limit reached; more may match further on"
 	case page.NextCursor == nil:
 		v.Note = "the end"
 	}

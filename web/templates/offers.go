@@ -23,7 +23,7 @@ func (p Page) outside() bool { return p.Me.Role == outbox.RoleNone }
 // when it lacks none.
 func whyWithheld(p Page, actions []outbox.Action) string {
 	if p.ReadOnly && len(actions) > 0 {
-		return "This server is read-only: it shows and changes nothing."
+		return "This server is read-only."
 	}
 	me := p.Me
 	me.Name = Visible(me.Name)

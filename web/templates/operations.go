@@ -75,7 +75,15 @@ func resultsPager(p Page, v OperationView) pagerView {
 	})
 }
 
-func resultName(r outbox.RowResult) string { return strings.ReplaceAll(string(r), "_", " ") }
+func resultName(r outbox.RowResult) string {
+	switch r {
+	case outbox.ResultLeft:
+		return "not attempted"
+	case outbox.ResultUnwatched:
+		return "not watched"
+	}
+	return strings.ReplaceAll(string(r), "_", " ")
+}
 
 // progressPart is a part of the bar, in thousandths of its width.
 type progressPart struct {
@@ -156,13 +164,13 @@ func verb(n int64, one, many string) string {
 // estimate says how long workers would take.
 func estimate(p outbox.OperationPreview) string {
 	if p.EstimatedSeconds == nil {
-		return "How long that takes is unknown: nothing was applied in the last day."
+		return "Duration unknown: nothing was applied in the last day."
 	}
 	d := time.Duration(*p.EstimatedSeconds * float64(time.Second))
 	if d < time.Second {
 		return "That is about a second of work."
 	}
-	return "That is at most " + outbox.Age(d) + " of work at the pace of the last day."
+	return "That is at most " + outbox.Age(d) + " of work at the rate of the last day."
 }
 
 // filterTexts are the parts of a filter that select something.
@@ -257,10 +265,10 @@ func operationSentence(a outbox.Act) string {
 	}
 	switch a.Action {
 	case outbox.ActOperationStart:
-		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s wait behind them.", d.OperationID,
+		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s waiting behind them.", d.OperationID,
 			count(d.Rows, "dead row", "dead rows"), count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
 	case outbox.ActOperationCancel:
-		return fmt.Sprintf("Cancelled operation %d: %s left as before, %s under way.", d.OperationID,
+		return fmt.Sprintf("Cancelled operation %d: %s not attempted, %s in progress.", d.OperationID,
 			count(d.Totals.Left, "row", "rows"), num(d.Totals.Unwatched))
 	default:
 		return fmt.Sprintf("Acknowledged operation %d.", d.OperationID)

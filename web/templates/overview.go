@@ -31,11 +31,11 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		meaning string
 		testID  string
 	}{
-		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns with a dead head", ""},
-		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns that an operator stopped", ""},
-		{outbox.StateDiverged, s.Campaigns.Diverged, "Campaigns whose projections were built from another journal", ""},
-		{outbox.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not fold", "count-unverifiable"},
-		{outbox.StateDrifted, s.Campaigns.Drifted, "Campaigns whose live rows differ from the journal, as last verified", "count-drifted"},
+		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns blocked by a permanently failed event", ""},
+		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns paused by an operator", ""},
+		{outbox.StateDiverged, s.Campaigns.Diverged, "Diverged: campaigns whose projections were built from another journal", ""},
+		{outbox.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not replay", "count-unverifiable"},
+		{outbox.StateDrifted, s.Campaigns.Drifted, "Drift: campaigns whose live rows differed from the journal at the last verification", "count-drifted"},
 	}
 	for _, x := range states {
 		if x.state == outbox.StateUnverifiable && x.n == 0 {
@@ -48,10 +48,10 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	oldest := cell{name: "oldest", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
-		meaning: "How long the oldest event has waited that is not applied", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	retryable := oldest
 	retryable.name, retryable.testID = "oldest retryable", "retryable-age"
-	retryable.meaning = "How long the oldest event has waited that workers try by themselves: in no blocked, paused or diverged campaign"
+	retryable.meaning = "Age of the oldest event that workers retry by themselves (not in a blocked, paused or diverged campaign)"
 	for _, x := range []struct {
 		*cell
 		of *outbox.Oldest
@@ -61,7 +61,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		}
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
-		meaning: "Events that are passed over and never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: outbox.ActSkip})}
+		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: outbox.ActSkip})}
 	return append(cells, behind, oldest, retryable, skips)
 }
 
@@ -88,7 +88,7 @@ func offs(p Page, v Overview) []namedText {
 	case v.Summary.Worker.Running:
 		return all
 	case v.Summary.Mode == outbox.ModeInline:
-		return append(all, namedText{"no worker", "what an append could not apply is not tried again until one starts"})
+		return append(all, namedText{"no worker", "events that failed on append are not retried until one starts"})
 	default:
 		return append(all, namedText{"no worker", "nothing is applied until one starts"})
 	}
@@ -106,7 +106,7 @@ func heldLink(p Page, h outbox.HeldProjection) URL {
 // releases says what requeuing a campaign's head lets go on.
 func releases(c outbox.Campaign) string {
 	if c.BlockedBehind() == 0 {
-		return "nothing waits behind it"
+		return "nothing is waiting behind it"
 	}
 	return "releases " + count(c.BlockedBehind(), "row", "rows")
 }
@@ -131,7 +131,7 @@ func workTime(p Page, rows int64) string {
 	if d < time.Second {
 		return ", about a second of work"
 	}
-	return ", at most " + outbox.Age(d) + " of work at the pace of the last day"
+	return ", at most " + outbox.Age(d) + " of work at the rate of the last day"
 }
 
 // boardForm names the form that acts on the head of a campaign on the board.

@@ -389,7 +389,7 @@ func reason(p Page, id, hint string, released int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "\"><span>Reason, for the audit ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "\"><span>Reason, for the audit log ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -40,7 +40,7 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	case n == 0 && i.Blocking > 0:
 		return ""
 	case n == 0:
-		return "It follows every campaign."
+		return "Live in every campaign."
 	case i.CountsCapped:
 		return "At least " + count(n, "campaign goes", "campaigns go") + " on without it."
 	}
@@ -57,9 +57,9 @@ func heldUp(i outbox.ProjectionInfo) string {
 	case 0:
 		return ""
 	case 1:
-		return "It holds up " + least + "1 campaign: an event fails in it."
+		return "Blocks " + least + "1 campaign: an event fails in it."
 	}
-	return "It holds up " + least + num(i.Blocking) + " campaigns: events fail in it."
+	return "Blocks " + least + num(i.Blocking) + " campaigns: events fail in it."
 }
 
 // atLeast writes a count that may be where counting ended.

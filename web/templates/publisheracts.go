@@ -22,13 +22,13 @@ func publisherActSentence(a outbox.Act) string {
 	case a.Action == outbox.ActPublisherPause:
 		return "Paused " + publisher + "."
 	case a.Action == outbox.ActPublisherResume:
-		return "Resumed " + publisher + ": it goes on at once, with no errors counted."
+		return "Resumed " + publisher + ": it continues at once, with its errors cleared."
 	case a.Action == outbox.ActPublisherReset:
-		return "Reset " + publisher + ": its errors are forgotten."
+		return "Reset " + publisher + ": its errors are cleared."
 	case a.Action == outbox.ActPublisherSeek && came.Seek != nil:
-		return fmt.Sprintf("Publisher %s goes on after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
+		return fmt.Sprintf("Publisher %s continues after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
 	case a.Action == outbox.ActPublisherSkip && came.Skip != nil:
-		return fmt.Sprintf("Publisher %s passes over event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
+		return fmt.Sprintf("Publisher %s skips event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
 	case a.Action == outbox.ActPublisherTest && came.OK:
 		return "Sent a test event to " + publisher + ": delivered in " + tookText(came.Seconds) + "."
 	case a.Action == outbox.ActPublisherTest:

@@ -80,9 +80,9 @@ func lagText(p outbox.Publisher) string {
 func lagNote(p outbox.Publisher) string {
 	switch {
 	case p.LagUnknown():
-		return "no event of the topic among the next ones, which is as far as was looked"
+		return "no event of the topic among the next ones, as far as scanned"
 	case p.LagEvents > 0:
-		return "the first waits for " + seconds(p.LagSeconds)
+		return "the first waiting for " + seconds(p.LagSeconds)
 	}
 	return ""
 }
@@ -91,11 +91,11 @@ func lagNote(p outbox.Publisher) string {
 func blame(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
-		return "The destination says it is gone; no event is at fault."
+		return "The destination is gone; no event is at fault."
 	case p.ErrorKind == outbox.EventError:
-		return "The destination refuses this event. Others might get through, but not before this one."
+		return "The destination rejects this event. Later events wait for it."
 	}
-	return "The destination is not reachable, overloaded or set up wrongly; no event is at fault."
+	return "The destination is unreachable, overloaded or misconfigured; no event is at fault."
 }
 
 // matchCondition is one condition of a match, in words.
@@ -134,20 +134,20 @@ func selects(m outbox.Match) string {
 // resumeMeaning says what resuming a pair does.
 func resumeMeaning(p outbox.Publisher) string {
 	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
-		return "lets it go on where it is."
+		return "continues from its position."
 	}
-	return "forgets its errors and tries at once, at the same event."
+	return "clears its errors and retries at once, from the same event."
 }
 
 // resetMeaning says what resetting a pair does.
 func resetMeaning(p outbox.Publisher) string {
 	switch {
 	case p.Status == outbox.PublisherPaused:
-		return "forgets its errors; it stays paused."
+		return "clears its errors; it stays paused."
 	case p.ErrorCount == 0:
-		return "forgets the last error, which has been overcome."
+		return "clears the last error, which has been overcome."
 	}
-	return "forgets its errors, so that it is tried at once."
+	return "clears its errors, so it retries at once."
 }
 
 // publisherForms are the forms of a pair's page.
@@ -173,7 +173,7 @@ func publisherCharts(p Page, v PublisherView) []chart {
 	for i := range charts {
 		c := &charts[i]
 		c.width, c.from = v.Span.Points()*barStep, spanWords(v.Span)+" ago"
-		c.alt = fmt.Sprintf("%s: at most %s", c.name, c.most)
+		c.alt = fmt.Sprintf("%s: peak %s", c.name, c.most)
 	}
 	return charts
 }
@@ -198,7 +198,7 @@ func seekSentence(s outbox.Seek) string {
 	case s.To > s.From:
 		return fmt.Sprintf("It goes forward from position %s to position %s.", from, to)
 	default:
-		return fmt.Sprintf("It is at position %s already: there is nothing to do.", to)
+		return fmt.Sprintf("It is already at position %s: nothing to do.", to)
 	}
 }
 
@@ -212,11 +212,11 @@ func seekNotes(s outbox.Seek) []string {
 	}
 	switch {
 	case s.To < s.From && s.Repeats == 0 && !s.Capped:
-		return []string{"No event of its topic is delivered once more."}
+		return []string{"No event of its topic is delivered again."}
 	case s.To < s.From && s.Repeats == 1:
-		return []string{sentence(known(1) + " event of its topic is delivered once more; receivers tell repeats by the id")}
+		return []string{sentence(known(1) + " event of its topic is delivered again; receivers recognise repeats by the id")}
 	case s.To < s.From:
-		return []string{sentence(known(s.Repeats) + " events of its topic are delivered once more; receivers tell repeats by the id")}
+		return []string{sentence(known(s.Repeats) + " events of its topic are delivered again; receivers recognise repeats by the id")}
 	case s.To > s.From && s.Skips == 0 && !s.Capped:
 		return []string{"No event of its topic is skipped."}
 	case s.To > s.From && s.Skips == 1:

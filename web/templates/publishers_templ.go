@@ -47,7 +47,7 @@ func PublishersPage(p Page, list []outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Where the journal's events go beside the projections: each publisher of a topic delivers the topic's events in order, at least once, at a position of its own.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Deliver journal events to other systems: each publisher of a topic delivers its events in order, at least once, and keeps its own position.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -124,7 +124,7 @@ func PublishersLive(p Page, list []outbox.Publisher) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, " <table class=\"stack publishers\"><caption class=\"hidden\">Those that need somebody first, then by name</caption> <thead><tr><th scope=\"col\">Publisher</th><th scope=\"col\">Status</th><th scope=\"col\" class=\"n\">Scanned</th><th scope=\"col\" class=\"n\">Behind</th><th scope=\"col\" class=\"n\">Delivers</th><th scope=\"col\">Last error</th><th scope=\"col\">Held by</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, " <table class=\"stack publishers\"><caption class=\"hidden\">Needs attention first, then by name</caption> <thead><tr><th scope=\"col\">Publisher</th><th scope=\"col\">Status</th><th scope=\"col\" class=\"n\">Scanned</th><th scope=\"col\" class=\"n\">Behind</th><th scope=\"col\" class=\"n\">Throughput</th><th scope=\"col\">Last error</th><th scope=\"col\">Leased by</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -256,7 +256,7 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "</div></td><td data-label=\"Scanned\" class=\"n\" title=\"The position up to which the journal was looked through\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "</div></td><td data-label=\"Scanned\" class=\"n\" title=\"The journal position scanned so far\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -331,7 +331,7 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "</td><td data-label=\"Delivers\" class=\"n\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "</td><td data-label=\"Throughput\" class=\"n\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -344,7 +344,7 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "/s <span class=\"sub\">last&#32;")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "/s <span class=\"sub\">last delivery:&#32;")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -434,12 +434,12 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "</td><td data-label=\"Held by\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "</td><td data-label=\"Leased by\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if v.Lease == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">nobody</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">no process</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -488,7 +488,7 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if v.NextPollAt != nil && v.NextPollAt.After(p.Now) {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<span class=\"sub\">looks again&#32;")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "<span class=\"sub\">next poll&#32;")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -605,7 +605,7 @@ func firstPublisher(p Page) templ.Component {
 			templ_7745c5c3_Var29 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<p class=\"calm\">No publisher was ever configured: events go to the projections alone.</p><section class=\"empty\" aria-labelledby=\"first-publisher\"><h2 id=\"first-publisher\">Have events delivered elsewhere</h2><p>A <strong>topic</strong> says which events are meant, its <strong>publishers</strong> where they go: a file, a webhook, NATS JetStream, Kafka, or the log. Each delivers in the order of the journal and keeps its own position, so that one whose destination is away holds up no other.</p><p>Put this into the file that <code>--config</code> names, and start again:</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<p class=\"calm\">No publishers configured.</p><section class=\"empty\" aria-labelledby=\"first-publisher\"><h2 id=\"first-publisher\">Deliver events to other systems</h2><p>A <strong>topic</strong> selects events; its <strong>publishers</strong> deliver them: to a file, a webhook, NATS JetStream, Kafka, or the log. Each delivers in journal order and keeps its own position, so an unavailable destination does not hold up the others.</p><p>Put this into the file given by <code>--config</code> and restart:</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -613,14 +613,14 @@ func firstPublisher(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<p>Its events travel as CloudEvents; their id is the position in the journal, by which receivers tell repeats. What to do when one does not deliver is in the <a href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<p>Its events travel as CloudEvents; their id is the position in the journal, which lets receivers recognise repeats. If one does not deliver, see the <a href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var30 templ.SafeURL
 		templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operating(GuidePublisher))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 126, Col: 203}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 126, Col: 196}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 		if templ_7745c5c3_Err != nil {

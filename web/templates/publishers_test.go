@@ -13,9 +13,9 @@ func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 		text, note string
 	}{
 		{outbox.Publisher{}, "0", ""},
-		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70}, "1,204", "the first waits for 1 min"},
-		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70, LagCapped: true}, "at least 1,204", "the first waits for 1 min"},
-		{outbox.Publisher{LagCapped: true}, "not known", "no event of the topic among the next ones, which is as far as was looked"},
+		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70}, "1,204", "the first waiting for 1 min"},
+		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70, LagCapped: true}, "at least 1,204", "the first waiting for 1 min"},
+		{outbox.Publisher{LagCapped: true}, "not known", "no event of the topic among the next ones, as far as scanned"},
 	} {
 		if text, note := lagText(c.p), lagNote(c.p); text != c.text || note != c.note {
 			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)

@@ -47,9 +47,9 @@ func entityText(e outbox.EventLine) string {
 }
 
 func retryMeaning(p Page, r outbox.Row) string {
-	was := "it is due already"
+	was := "it is already due"
 	if r.NextAttemptAt.After(p.Now) {
-		was = "it was to be tried again " + relative(r.NextAttemptAt, p.Now)
+		was = "it was due to be retried " + relative(r.NextAttemptAt, p.Now)
 	}
 	return "Retry now makes it due at once; " + was + ". The " + count(int64(r.AttemptCount), "failure", "failures") + " so far still count."
 }

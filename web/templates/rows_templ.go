@@ -53,7 +53,7 @@ func RowsPage(p Page, v RowsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Events still owed to the projections. A row is gone once its event is applied.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Events not yet applied to the projections. A row is deleted once its event is applied.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -251,12 +251,12 @@ func empty[T any](page outbox.Page[T], cursor string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if page.Partial {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "Nothing matched in what was looked through; more may match further on.")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "No match in the rows scanned; more may match further on.")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else if cursor != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "Nothing is left on this page of the list; what was here has gone.")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "Nothing is left on this page; its items are gone.")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -526,7 +526,7 @@ func RowsLive(p Page, v RowsView) templ.Component {
 				}
 				ctx = templ.InitializeContext(ctx)
 				if noRowFilter(v.Filter) {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<span class=\"mark ok\" aria-hidden=\"true\">✓</span> No row waits: everything is applied.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<span class=\"mark ok\" aria-hidden=\"true\">✓</span> No rows: everything is applied.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -557,7 +557,7 @@ func RowsLive(p Page, v RowsView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "\" data-choosing><input type=\"hidden\" name=\"chosen\" value=\"yes\"><p class=\"chosen\"><button data-testid=\"requeue-selected\">Requeue selected…</button> <output class=\"muted\" data-testid=\"selected\" data-chosen>Tick dead rows; the next page says what requeuing them does.</output></p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "\" data-choosing><input type=\"hidden\" name=\"chosen\" value=\"yes\"><p class=\"chosen\"><button data-testid=\"requeue-selected\">Requeue selected…</button> <output class=\"muted\" data-testid=\"selected\" data-chosen>Select dead rows; the next page shows the effect of requeuing them.</output></p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -641,7 +641,7 @@ func rowTable(p Page, v RowsView, choosing bool) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if choosing {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<th scope=\"col\" class=\"pick ctl\"><label class=\"all\"><input type=\"checkbox\" value=\"all\" data-all data-testid=\"select-all\" autocomplete=\"off\"> <span class=\"hidden\">Choose every dead row of this page</span></label></th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<th scope=\"col\" class=\"pick ctl\"><label class=\"all\"><input type=\"checkbox\" value=\"all\" data-all data-testid=\"select-all\" autocomplete=\"off\"> <span class=\"hidden\">Select every dead row on this page</span></label></th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -769,7 +769,7 @@ func rowLine(p Page, r outbox.Row, choosing bool) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "\" autocomplete=\"off\"> <span class=\"hidden\">Choose event ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "\" autocomplete=\"off\"> <span class=\"hidden\">Select event ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -849,7 +849,7 @@ func rowLine(p Page, r outbox.Row, choosing bool) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if r.IsHead {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<span class=\"tag\" title=\"The campaign's lowest outstanding event: only it may be worked on\">head</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<span class=\"tag\" title=\"The campaign's lowest unapplied event: only the head may be applied\">head</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1003,7 +1003,7 @@ func nextAttempt(p Page, r outbox.Row) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case r.Status == outbox.Processing:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<span class=\"muted\">under way</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<span class=\"muted\">in progress</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1062,7 +1062,7 @@ func bulk(p Page, f outbox.RowFilter) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if f.Q != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<span class=\"muted\">Requeuing in bulk goes by campaign, event type and fingerprint: clear the text to use it.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<span class=\"muted\">Bulk requeue filters by campaign, event type and fingerprint: clear the search text to use it.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1095,7 +1095,7 @@ func bulk(p Page, f outbox.RowFilter) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "the next page says what it would do</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "the next page shows the effect</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

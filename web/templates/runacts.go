@@ -85,7 +85,7 @@ func driftSentence(drifted []outbox.Verification) string {
 	if len(drifted) == DriftShown {
 		least = "At least "
 	}
-	return fmt.Sprintf("%s%s not show what the journal says, as last verified.", least, count(n, "campaign does", "campaigns do"))
+	return fmt.Sprintf("%s%s drifted: live rows differed from the journal at the last verification.", least, count(n, "campaign", "campaigns"))
 }
 
 // driftCause is where a difference is shown: in the run that found it, or where

@@ -60,29 +60,29 @@ func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + 
 func resultSentence(v RunResultView) string {
 	switch {
 	case v.Result.Outcome == outbox.OutcomeFailed:
-		return "It could not be done."
+		return "Failed."
 	case v.Result.Outcome == outbox.OutcomeReplayed:
-		return "Its projections are level, as far as events could be applied."
+		return "Caught up, as far as events could be applied."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
-		return "Its rows were others than those of the journal, and are those of the journal now."
+		return "Rebuilt. Its rows had drifted and now match the journal."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeNotCompared:
 		return "Rebuilt. No rows changed. A paused projection lacks events."
 	case v.Run.Kind == outbox.RunRebuild:
-		return "Its rows were made anew and are as they were before."
+		return "Rebuilt. No rows changed."
 	case v.Result.Outcome == outbox.OutcomeDrift:
-		return "The live rows are not those of the journal."
+		return "Drift: the live rows differ from the journal."
 	case v.Result.Outcome == outbox.OutcomeNotCompared:
-		return "Nothing differs, but not all events were compared."
+		return "No differences, but not all events were compared."
 	case v.Run.UntilSeq > 0:
-		return fmt.Sprintf("It was folded up to event %d.", v.Result.Seq)
+		return fmt.Sprintf("Replayed up to event %d.", v.Result.Seq)
 	}
-	return "The live rows are those of the journal."
+	return "The live rows match the journal."
 }
 
 func notComparedSentence(n outbox.NotCompared) string {
-	text := fmt.Sprintf("Not compared: %s. It was %s when the run came to it.", n.Events(), n.State)
+	text := fmt.Sprintf("Not compared: %s. It was %s when the run got to it.", n.Events(), n.State)
 	if n.State == outbox.CursorBehind {
-		text += " Verify it again once a replay has caught it up."
+		text += " Verify it again after a replay has caught it up."
 	}
 	return text
 }
@@ -92,7 +92,7 @@ func notComparedSentence(n outbox.NotCompared) string {
 func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 	switch {
 	case !c.Differs():
-		return "No row differs."
+		return "No differences."
 	case kind == outbox.RunRebuild:
 		return "The rebuild changed the rows: " + changeCounts(c) + "."
 	default:
@@ -104,7 +104,7 @@ func thereOrNot(there bool) string {
 	if there {
 		return "there"
 	}
-	return "not there"
+	return "absent"
 }
 
 func newRunTitle(kind outbox.RunKind) string {

@@ -310,11 +310,11 @@ func runActSentence(a outbox.Act) string {
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
 	case a.Action == outbox.ActRunCancel && after.Status == outbox.RunCancelling:
-		return fmt.Sprintf("Cancelled %s: it ends as soon as the process that works on it has noticed.", run)
+		return fmt.Sprintf("Cancelled %s: it ends as soon as its worker notices.", run)
 	case a.Action == outbox.ActRunCancel:
 		return fmt.Sprintf("Cancelled %s.", run)
 	default:
-		return fmt.Sprintf("Resumed %s: it goes on where it stopped.", run)
+		return fmt.Sprintf("Resumed %s: it continues where it stopped.", run)
 	}
 }
 
@@ -346,7 +346,7 @@ func rebuildName(v RunView) string {
 	if n := int64(len(driftedShown(v))); n > 0 {
 		return "Rebuild " + count(n, "campaign that differs", "campaigns that differ")
 	}
-	return "Rebuild all of its scope"
+	return "Rebuild the whole scope"
 }
 
 // driftedShown are the campaigns that differ; nil where all do, or the page does
@@ -364,20 +364,32 @@ func driftedShown(v RunView) []string {
 	return ids
 }
 
-// liveName and foldName are the two sides of a comparison, in the words of what
-// the run did with them.
-func liveName(kind outbox.RunKind) string {
+// sides are the words of a comparison: its two sides, and what a row is that only
+// one of them has.
+type sides struct{ live, expected, added, removed string }
+
+var (
+	verifySides  = sides{"Live", "Expected", "missing in live data", "unexpected in live data"}
+	rebuildSides = sides{"Before", "After", "added", "removed"}
+	dryRunSides  = sides{"Now", "Then", "added", "removed"}
+)
+
+func sidesOf(kind outbox.RunKind) sides {
 	if kind == outbox.RunRebuild {
-		return "Rows before"
+		return rebuildSides
 	}
-	return "Live rows"
+	return verifySides
 }
 
-func foldName(kind outbox.RunKind) string {
-	if kind == outbox.RunRebuild {
-		return "Rows after"
+// change is what the difference of a row is called.
+func (s sides) change(kind string) string {
+	switch kind {
+	case outbox.RowAdded:
+		return s.added
+	case outbox.RowRemoved:
+		return s.removed
 	}
-	return "Fold of the journal"
+	return kind
 }
 
 // differences say for each projection how many rows differ, and from where on.
@@ -385,7 +397,7 @@ func differences(r outbox.RunResult) []string {
 	var all []string
 	for _, p := range r.Projections {
 		if p.Error != "" && p.ErrorSeq > 0 {
-			all = append(all, fmt.Sprintf("%s: event %d cannot be folded", p.Projection, p.ErrorSeq))
+			all = append(all, fmt.Sprintf("%s: event %d cannot be replayed", p.Projection, p.ErrorSeq))
 		} else if p.Error != "" {
 			all = append(all, p.Projection+": not compared")
 		} else if c := p.Comparison; c != nil && c.Differs() {

@@ -12,25 +12,25 @@ func runSentence(p Page, r outbox.Run) string {
 	n := r.Counts
 	switch r.Status {
 	case outbox.RunQueued:
-		return "Waits for a process to take it up."
+		return "Queued: waiting for a worker."
 	case outbox.RunRunning:
 		if r.Lease == nil || !r.Lease.ExpiresAt.After(p.Now) {
-			return "Nobody works on it just now: the process that did is gone, and another goes on with it within moments."
+			return "No worker has it at the moment: its process is gone, and another takes over shortly."
 		}
 		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r))
 	case outbox.RunCancelling:
-		return fmt.Sprintf("%s has cancelled it; it ends as soon as the process that works on it has noticed.", r.CancelledBy)
+		return fmt.Sprintf("Cancelled by %s; it ends as soon as its worker notices.", r.CancelledBy)
 	case outbox.RunCompleted:
 		return runOutcome(r)
 	case outbox.RunCancelled:
-		return fmt.Sprintf("%s cancelled it with %s done. %s", r.CancelledBy, ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Cancelled by %s with %s done. %s", r.CancelledBy, ofCampaigns(r), runLeft(r))
 	case outbox.RunInterrupted:
-		return fmt.Sprintf("It stopped before its end, with %s done. %s", ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Interrupted with %s done. %s", ofCampaigns(r), runLeft(r))
 	default:
 		if n.Failed > 0 {
-			return fmt.Sprintf("%s could not be done. %s", ofRun(n.Failed, r), runLeft(r))
+			return fmt.Sprintf("%s failed. %s", ofRun(n.Failed, r), runLeft(r))
 		}
-		return fmt.Sprintf("It failed with %s done. %s", ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runLeft(r))
 	}
 }
 
@@ -45,11 +45,11 @@ func ofRun(n int64, r outbox.Run) string {
 func runDoing(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
-		return "Folds the journal and compares it with the live rows"
+		return "Replays the journal and compares it with the live rows"
 	case outbox.RunRebuild:
-		return "Folds the journal and puts the rows it makes in the place of the live ones"
+		return "Replays the journal and replaces the live rows"
 	default:
-		return "Gives unapplied events their rows back and brings up what was set aside"
+		return "Enqueues unapplied events again and catches up quarantined projections"
 	}
 }
 
@@ -59,9 +59,9 @@ func runLeft(r outbox.Run) string {
 	case outbox.RunVerify:
 		return "A verify changes no rows."
 	case outbox.RunRebuild:
-		return "Campaigns that were not done keep the rows they had, and so do projections that failed; the others of a failed campaign may have been rebuilt."
+		return "Unfinished campaigns and failed projections keep their rows; other projections of a failed campaign may have been rebuilt."
 	default:
-		return "Campaigns that were not done are as they were."
+		return "Unfinished campaigns are unchanged."
 	}
 }
 
@@ -69,27 +69,27 @@ func runOutcome(r outbox.Run) string {
 	n, total := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns")
 	switch {
 	case r.Campaigns.Done == 0:
-		return "There was no campaign in its scope."
+		return "No campaigns in its scope."
 	case r.Kind == outbox.RunReplay:
-		return "Brought level: " + total + "."
+		return "Caught up: " + total + "."
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
-		return "The rows are those of the journal now; they were others before."
+		return "Rebuilt. The rows had drifted and now match the journal."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
 		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + " a paused projection lacks events."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
-		return "The rows of " + total + " are those of the journal, and were before."
+		return "The rows of " + total + " match the journal; no rows changed."
 	case r.Kind == outbox.RunRebuild:
-		return fmt.Sprintf("The rows of %s are those of the journal now; in %s they were others before.", total, num(n.Drifted))
+		return fmt.Sprintf("The rows of %s now match the journal; in %s they had drifted.", total, num(n.Drifted))
 	case n.Drifted > 0:
-		return fmt.Sprintf("In %s the live rows are not those of the journal.", ofRun(n.Drifted, r))
+		return fmt.Sprintf("Drift in %s: the live rows differ from the journal.", ofRun(n.Drifted, r))
 	case r.UntilSeq > 0:
-		return fmt.Sprintf("Folded up to event %d.", r.UntilSeq)
+		return fmt.Sprintf("Replayed up to event %d.", r.UntilSeq)
 	case n.NotCompared > 0 && r.CampaignID != "":
-		return "Nothing differs, but not all events were compared: a projection lacks some."
+		return "No differences, but not all events were compared: a projection lacks some."
 	case n.NotCompared > 0:
-		return fmt.Sprintf("The live rows of %s are those of the journal. %s not compared in full: projections lack events there.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
+		return fmt.Sprintf("The live rows of %s are those of the journal. %s not fully compared: projections lack events there.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
-		return "The live rows are those of the journal."
+		return "The live rows match the journal."
 	default:
 		return "The live rows of " + total + " are those of the journal."
 	}
@@ -99,11 +99,11 @@ func runOutcome(r outbox.Run) string {
 func runMeaning(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
-		return "folds the journal into scratch tables and compares them with the live rows. Nothing changes."
+		return "replays the journal into scratch tables and compares them with the live rows. Nothing changes."
 	case outbox.RunRebuild:
-		return "folds the journal and puts the rows it makes in the place of the live ones, campaign by campaign. Readers see the old rows or the new, never a half."
+		return "replays the journal and replaces the live rows, campaign by campaign. Readers see the old rows or the new ones, never a mix."
 	default:
-		return "gives unapplied events their rows back, due now, and brings projections that were set aside up from where they stand."
+		return "enqueues unapplied events again, due now, and catches up quarantined projections from where they stopped."
 	}
 }
 
@@ -113,28 +113,28 @@ func previewSentence(n outbox.RunPreview) string {
 	what := fmt.Sprintf("%s and %s", count(n.Campaigns, "campaign", "campaigns"), count(n.Events, "event", "events"))
 	switch n.Kind {
 	case outbox.RunVerify:
-		return fmt.Sprintf("It folds %s of the journal, for %s, and compares the outcome with the live rows.", what, which)
+		return fmt.Sprintf("It replays %s of the journal, for %s, and compares the result with the live rows.", what, which)
 	case outbox.RunRebuild:
-		return fmt.Sprintf("It folds %s of the journal, for %s, and replaces the live rows.", what, which)
+		return fmt.Sprintf("It replays %s of the journal, for %s, and replaces the live rows.", what, which)
 	default:
-		return fmt.Sprintf("It looks through %s of the journal, for %s.", what, which)
+		return fmt.Sprintf("It scans %s of the journal, for %s.", what, which)
 	}
 }
 
 // previewNotes say what stays as it is meanwhile.
 func previewNotes(n outbox.RunPreview) []string {
-	notes := []string{"Events go on being applied to these campaigns meanwhile."}
+	notes := []string{"Events keep being applied to these campaigns."}
 	switch n.Kind {
 	case outbox.RunVerify:
 		return append(notes, "Live rows are not touched.")
 	case outbox.RunRebuild:
 		if n.Diverged > 0 {
-			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or --journal-db may name the wrong one; then put the right one back and do not rebuild. Only if it is lost, rebuild: that removes what the projections have of the lost events, for good.",
+			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or --journal-db may name the wrong one; then restore the right one and do not rebuild. Rebuild only if it is lost: that permanently removes the lost events from the projections.",
 				count(n.Diverged, "campaign has", "campaigns have"))}, notes...)
 		}
-		return append(notes, "Each campaign's rows change in one step: readers see the old ones or the new, never a half.",
-			"It can be cancelled at any time: campaigns that are not done keep the rows they have.")
+		return append(notes, "Each campaign's rows change in one step: readers see the old rows or the new ones, never a mix.",
+			"It can be cancelled at any time: unfinished campaigns keep their rows.")
 	default:
-		return append(notes, "Projections that are level stay as they are.", "It can be cancelled at any time.")
+		return append(notes, "Projections that are caught up do not change.", "It can be cancelled at any time.")
 	}
 }

@@ -28,11 +28,11 @@ func unskipForms(skips []outbox.Skip) []string {
 func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
-		return "not yet passed over"
+		return "not yet skipped by the worker"
 	case c.AppliedSeq == k.Seq:
-		return "passed over; nothing later is applied yet"
+		return "skipped; nothing later is applied yet"
 	default:
-		return "passed over, and later events are applied"
+		return "skipped, and later events are applied"
 	}
 }
 
@@ -40,11 +40,11 @@ func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
-		return "No projection will see this event: the next free worker passes over it."
+		return "No projection will apply this event: the next free worker passes over it."
 	case c.AppliedSeq == k.Seq:
-		return "No projection has seen this event. Nothing later is applied yet, so the skip can still be taken back."
+		return "No projection applied this event. Nothing later is applied yet, so the skip can still be undone."
 	default:
-		return "No projection has seen this event, and later ones are applied: append an event if something has to make up for it."
+		return "No projection applied this event, and later ones are applied: append a compensating event if needed."
 	}
 }
 

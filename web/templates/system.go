@@ -21,11 +21,11 @@ func shortHash(s string) string {
 func modeMeaning(m outbox.Mode) string {
 	switch m {
 	case outbox.ModeInline:
-		return "appends apply on the request path; the worker retries what they could not apply"
+		return "appends apply events on the request path; the worker retries those that failed"
 	case outbox.ModeShadow:
-		return "appends enqueue, the worker rehearses without changing anything"
+		return "appends enqueue events; the worker rehearses applying them and changes nothing"
 	default:
-		return "appends enqueue, the worker applies"
+		return "appends enqueue events; the worker applies them"
 	}
 }
 
@@ -33,19 +33,19 @@ func modeMeaning(m outbox.Mode) string {
 var words = []namedText{
 	{"journal", "the append-only table of events; the source of truth"},
 	{"campaign", "the ordering scope; its events are numbered 1, 2, 3, … (seq)"},
-	{"row", "an event still owed to the projections"},
-	{"head", "a campaign's row with the lowest seq; only it may be worked on"},
+	{"row", "an event not yet applied to the projections"},
+	{"head", "a campaign's row with the lowest seq; only the head may be applied"},
 	{"pending", "waits for its turn"},
 	{"processing", "held by a worker now"},
 	{"failed", "will be retried"},
-	{"dead", "failed for the last time; needs an operator"},
+	{"dead", "failed permanently; needs an operator"},
 	{"blocked", "a campaign whose head is dead; the rows behind it wait"},
 	{"watermark", "the highest seq up to which every event of a campaign is applied"},
 	{"gap", "events above the watermark that have no row"},
 	{"lag", "events, or time, between the journal and the projections"},
 	{"requeue", "dead becomes pending, attempts 0, due now"},
-	{"replay", "every unapplied event of a campaign gets its row back"},
-	{"lease, epoch", "the right to work on a campaign until a time; the epoch is its fencing number"},
+	{"replay", "enqueues every unapplied event of a campaign again"},
+	{"lease, epoch", "the exclusive right to apply a campaign until a deadline; the epoch is its fencing token"},
 }
 
 func sortedFields(fields map[string]string) []namedText {

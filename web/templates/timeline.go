@@ -84,15 +84,15 @@ func eventStands(v EventView) string {
 	seq, c := v.Event.Seq, v.Campaign
 	switch {
 	case v.Event.Skipped != nil && seq <= c.AppliedSeq:
-		return fmt.Sprintf("It was passed over: no projection has seen it, and they have every other event up to %s.", num(c.AppliedSeq))
+		return fmt.Sprintf("Skipped: no projection applied it; all other events up to %s are applied.", num(c.AppliedSeq))
 	case seq <= c.AppliedSeq:
-		return fmt.Sprintf("It was applied: the projections of its campaign have every event up to %s.", num(c.AppliedSeq))
+		return fmt.Sprintf("Applied: the projections of its campaign have every event up to %s.", num(c.AppliedSeq))
 	case v.RowStatus == "":
-		return fmt.Sprintf("It is not applied and has no row: the projections have every event up to %s, and nothing brings them this one until a replay.", num(c.AppliedSeq))
+		return fmt.Sprintf("Not applied, and it has no row: the projections have every event up to %s; replay the campaign to apply this one.", num(c.AppliedSeq))
 	case seq == c.HeadSeq:
-		return fmt.Sprintf("It is the head of its campaign, the one to be applied next; the projections have every event up to %s.", num(c.AppliedSeq))
+		return fmt.Sprintf("The head of its campaign, to be applied next; the projections have every event up to %s.", num(c.AppliedSeq))
 	}
-	return fmt.Sprintf("It is not applied yet: it waits behind event %s, and the projections have every event up to %s.", num(c.HeadSeq), num(c.AppliedSeq))
+	return fmt.Sprintf("Not applied yet: it is waiting behind event %s; the projections have every event up to %s.", num(c.HeadSeq), num(c.AppliedSeq))
 }
 
 // cursorBuilt says which version of its definition made a projection's rows.

@@ -151,11 +151,11 @@ func actSentence(a outbox.Act) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {
 	case outbox.ActRequeue:
-		return "Requeued " + subject + ": pending again, with no attempts counted, due now."
+		return "Requeued " + subject + ": pending again, with zero attempts, due now."
 	case outbox.ActRetry:
 		return "Retry of " + subject + " is due now."
 	case outbox.ActDeadLetter:
-		return "Dead-lettered " + subject + ": it is not tried again until it is requeued."
+		return "Dead-lettered " + subject + ": it is not retried until it is requeued."
 	case outbox.ActRequeueMany:
 		var d outbox.Requeued
 		if json.Unmarshal(a.After, &d) == nil {
@@ -164,9 +164,9 @@ func actSentence(a outbox.Act) string {
 		}
 		return "Requeued dead rows."
 	case outbox.ActSkip:
-		return "Skipped " + subject + ": no projection will see it, and what waits behind it goes on."
+		return "Skipped " + subject + ": no projection will apply it, and the rows behind it continue."
 	case outbox.ActUnskip:
-		return "Took back the skip of " + subject + ": it is applied like any other."
+		return "Un-skipped " + subject + ": it is applied like any other."
 	case outbox.ActOperationStart, outbox.ActOperationCancel, outbox.ActOperationAcknowledge:
 		return operationSentence(a)
 	case outbox.ActProjectionPause, outbox.ActProjectionResume:
@@ -182,9 +182,9 @@ func actSentence(a outbox.Act) string {
 		}
 		return "Made failed rows due now."
 	case outbox.ActNoteErrors:
-		return "Changed the note on an error."
+		return "Note saved."
 	case outbox.ActReveal:
-		return "Looked at what is hidden of " + subject + "."
+		return "Revealed redacted values of " + subject + "."
 	case outbox.ActReplay, outbox.ActRepairGaps:
 		return repairSentence(a)
 	case outbox.ActTokenCreate, outbox.ActTokenRevoke:
@@ -208,7 +208,7 @@ func repairSentence(a outbox.Act) string {
 	if d.Inserted == 0 && d.Removed == 0 {
 		return what + ": nothing was missing."
 	}
-	return fmt.Sprintf("%s: %s got a row again, %s of events already applied removed.", what,
+	return fmt.Sprintf("%s: %s enqueued, %s of applied events removed.", what,
 		count(d.Inserted, "event", "events"), count(d.Removed, "row", "rows"))
 }
 
@@ -226,15 +226,15 @@ type Problem struct {
 
 // titles says in an operator's words what HTTP's status texts say in its own.
 var titles = map[int]string{
-	http.StatusUnauthorized:          "Not identified",
+	http.StatusUnauthorized:          "Sign-in required",
 	http.StatusForbidden:             "Not allowed",
 	http.StatusNotFound:              "Not found",
-	http.StatusConflict:              "Not possible now",
+	http.StatusConflict:              "This has changed",
 	http.StatusRequestEntityTooLarge: "Too large",
-	http.StatusUnprocessableEntity:   "That cannot be read",
+	http.StatusUnprocessableEntity:   "Check your input",
 	http.StatusInternalServerError:   "Something went wrong",
-	http.StatusServiceUnavailable:    "Not available just now",
-	http.StatusInsufficientStorage:   "No room left",
+	http.StatusServiceUnavailable:    "Not available right now",
+	http.StatusInsufficientStorage:   "Disk full",
 	http.StatusGatewayTimeout:        "Not yet",
 }
 

@@ -42,10 +42,10 @@ func prefixes(texts ...string) []netip.Prefix {
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("the address %q cannot be judged", address)
+		return fmt.Errorf("the address %q is not valid", address)
 	}
 	if !public(at.Addr()) {
-		return fmt.Errorf("%s is not an address of the internet; webhooks go to private ones only with allow_private: true, so that nobody is made to call what is meant for the inside", at.Addr())
+		return fmt.Errorf("%s is not a public address; webhooks to private addresses need allow_private: true, since they can reach internal services", at.Addr())
 	}
 	return nil
 }

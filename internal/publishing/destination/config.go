@@ -82,7 +82,7 @@ func (r *reader) topic(topic entry) []Pair {
 	match := r.match(topic, fields["match"])
 	publishers := r.entries(fields["publishers"].value, topic.path+".publishers")
 	if r.err == nil && len(publishers) == 0 {
-		r.fail(topic.key, topic.path, "the topic has no publishers; say under publishers where its events go, or take the topic out")
+		r.fail(topic.key, topic.path, "the topic has no publishers; add one under publishers, or remove the topic")
 	}
 	var pairs []Pair
 	for _, publisher := range publishers {
@@ -116,7 +116,7 @@ func (r *reader) match(topic, field entry) outbox.Match {
 		at = field.key
 	}
 	if r.err == nil && m.Empty() {
-		r.fail(at, path, `the match is empty; say which events are meant, or select every event with event_types: ["*"]`)
+		r.fail(at, path, `the match is empty; say which events to select, or select every event with event_types: ["*"]`)
 	}
 	return m
 }
@@ -226,7 +226,7 @@ func (r *reader) webhook(at entry, u address, fields map[string]entry, s *webhoo
 	s.signers = r.signers(fields["secret"])
 	s.headers = r.headers(fields["headers"])
 	if r.err == nil && u.scheme == "http" && !s.allowPrivate {
-		r.fail(at.value, at.path, "http:// travels in the clear: only with allow_private: true, for a receiver in a network of your own; use https:// otherwise")
+		r.fail(at.value, at.path, "http:// is not encrypted and needs allow_private: true, for receivers in your own network; use https:// otherwise")
 	}
 	return r.webhookDestination(at, u)
 }
@@ -240,14 +240,14 @@ func (r *reader) signers(field entry) []*standardwebhooks.Webhook {
 		items = field.value.Content
 	}
 	if len(items) == 0 {
-		r.fail(field.value, field.path, "the list is empty; give a secret, or take the key out")
+		r.fail(field.value, field.path, "the list is empty; add a secret, or remove the key")
 	}
 	var signers []*standardwebhooks.Webhook
 	for _, item := range items {
 		secret := r.expand(entry{path: field.path, key: field.key, value: item}, verbatim)
 		signer := readSecret(secret)
 		if r.err == nil && signer == nil {
-			r.fail(item, field.path, "a secret of Standard Webhooks begins with whsec_ and goes on with 24 to 64 bytes in base64; make one with: echo whsec_$(openssl rand -base64 32)")
+			r.fail(item, field.path, "a secret of Standard Webhooks begins with whsec_, followed by 24 to 64 bytes in base64; make one with: echo whsec_$(openssl rand -base64 32)")
 		}
 		signers = append(signers, signer)
 	}
@@ -265,11 +265,11 @@ func (r *reader) headers(field entry) map[string]string {
 		case name == "":
 			r.fail(header.key, field.path, "%q cannot be the name of a header", header.name)
 		case ownHeader(name):
-			r.fail(header.key, header.path, "the header %s is set by outboxweb itself; leave it out", name)
+			r.fail(header.key, header.path, "the header %s is set by outboxweb; remove it", name)
 		case twice:
-			r.fail(header.key, header.path, "the header %s is there twice", name)
+			r.fail(header.key, header.path, "the header %s appears twice", name)
 		case !headerValue(value):
-			r.fail(header.value, header.path, "the value of a header must be printable text in one line")
+			r.fail(header.value, header.path, "the value of a header must be one line of printable text")
 		}
 		headers[name] = value
 	}

@@ -56,15 +56,15 @@ func (r *reader) entries(node *yaml.Node, path string) []entry {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if !r.is(key, path, yaml.ScalarNode, "a key must be a text") {
+		if !r.is(key, path, yaml.ScalarNode, "a key must be a string") {
 			return nil
 		}
 		if key.ShortTag() != "!!str" {
-			r.fail(key, path, "the key %s must be a text; put it in quotes", shorten(key.Value))
+			r.fail(key, path, "the key %s must be a string; put it in quotes", shorten(key.Value))
 			return nil
 		}
 		if line, twice := seen[key.Value]; twice {
-			r.fail(key, path, "%q is there twice; the first is in line %d", shorten(key.Value), line)
+			r.fail(key, path, "%q appears twice; the first is in line %d", shorten(key.Value), line)
 			return nil
 		}
 		seen[key.Value] = key.Line
@@ -92,7 +92,7 @@ func (r *reader) is(node *yaml.Node, path string, kind yaml.Kind, must string) b
 	switch {
 	case r.err != nil:
 	case node.Kind == yaml.AliasNode || node.ShortTag() == "!!merge":
-		r.fail(node, path, "references of YAML (*name and <<) are not read here; write the value out")
+		r.fail(node, path, "YAML references (*name and <<) are not supported; write the value out")
 	case node.Kind != kind:
 		r.fail(node, path, "%s", must)
 	}
@@ -101,12 +101,12 @@ func (r *reader) is(node *yaml.Node, path string, kind yaml.Kind, must string) b
 
 // text of an entry; empty when it is not there.
 func (r *reader) text(e entry) string {
-	if e.value == nil || !r.is(e.value, e.path, yaml.ScalarNode, "must be a text") {
+	if e.value == nil || !r.is(e.value, e.path, yaml.ScalarNode, "must be a string") {
 		return ""
 	}
 	switch {
 	case e.value.ShortTag() != "!!str":
-		r.fail(e.value, e.path, "must be a text; put it in quotes")
+		r.fail(e.value, e.path, "must be a string; put it in quotes")
 	case e.value.Value == "":
 		r.fail(e.value, e.path, "must not be empty")
 	}
@@ -118,7 +118,7 @@ func (r *reader) texts(e entry) []string {
 		return nil
 	}
 	if len(e.value.Content) == 0 {
-		r.fail(e.value, e.path, "the list is empty, which no event could match; name something or take the key out")
+		r.fail(e.value, e.path, "the list is empty, which no event could match; add an item or remove the key")
 	}
 	var list []string
 	for _, item := range e.value.Content {

@@ -105,7 +105,7 @@ func shownPath(text, path string) string {
 
 func (r *reader) logURL(at entry, u address) string {
 	if strings.TrimSuffix(u.whole[len("log:"):], "//") != "" {
-		r.fail(at.value, at.path, "log: stands alone; it writes to the log of this process")
+		r.fail(at.value, at.path, "log: takes nothing after it; it writes to the log of this process")
 	}
 	return "log:"
 }
@@ -169,7 +169,7 @@ func (r *reader) kafka(at entry, u address, fields map[string]entry, s *busSetti
 // bus reads what NATS and Kafka have in common.
 func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...string) {
 	if strings.Contains(u.user, "@") {
-		r.fail(at.value, at.path, "a name and a password stand once, before the first server, and an @ in them is written %%40")
+		r.fail(at.value, at.path, "the name and password appear once, before the first server; write an @ in them as %%40")
 		return
 	}
 	if s.servers = servers(u.authority, port); s.servers == nil {
@@ -188,7 +188,7 @@ func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) || len(values) > 1 {
-			r.fail(at.value, at.path, "behind the ? stands %s, once each", strings.Join(known, " or "))
+			r.fail(at.value, at.path, "after the ? only %s may appear, once each", strings.Join(known, " or "))
 		}
 	}
 	if query.Has("tls") {

@@ -39,7 +39,7 @@ func TestEvent(source, id string) *Event {
 	return &Event{source: source, test: id, Event: outbox.Event{
 		EventID: id, EventType: TestType, OccurredAt: now, RecordedAt: now,
 		Tags: json.RawMessage("{}"), Metadata: json.RawMessage("{}"),
-		Payload: json.RawMessage(`{"message":"An operator tests this destination; nothing has happened."}`),
+		Payload: json.RawMessage(`{"message":"An operator is testing this destination; nothing has happened."}`),
 	}}
 }
 

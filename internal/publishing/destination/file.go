@@ -150,7 +150,7 @@ func openRegular(path string) (*os.File, error) {
 func notRegular(mode fs.FileMode) error {
 	switch {
 	case mode&fs.ModeSymlink != 0:
-		return errors.New("it is a symbolic link, and links are not followed; give the publisher the path of the file itself, or remove the link")
+		return errors.New("it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	case mode.IsDir():
 		return errors.New("it is a directory; give the publisher the path of a file in it")
 	}
@@ -198,7 +198,7 @@ const lineStart = `{"specversion":"1.0","id":"`
 // event comes in a request of 16 MiB at the most.
 const longestLine = 32 << 20
 
-var errForeign = errors.New("its last line is not an event that outboxweb wrote, so nothing is written to it; give the publisher another path, or move the file away")
+var errForeign = errors.New("its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 
 // endOfLines makes sure that the file is one of outboxweb's, cuts off a last line
 // that a crash left unfinished, and returns the size of the file. A file of

@@ -227,7 +227,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line is not an event that outboxweb wrote, so nothing is written to it; give the publisher another path, or move the file away")
+			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 			if got, err := os.ReadFile(path); err != nil || string(got) != text {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -252,7 +252,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 	if _, err := f.WriteString("notes\n"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line is not an event that outboxweb wrote")
+	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
 	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	if n != 0 || err == nil {
 		t.Errorf("a made-up event is delivered: %v", err)
@@ -277,7 +277,7 @@ func TestFile_followsNoLink(t *testing.T) {
 		if err := os.Symlink(to, path); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, and links are not followed; give the publisher the path of the file itself, or remove the link")
+		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	}
 	wantLines(t, target, 1, 1)
 	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {

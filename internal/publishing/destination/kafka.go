@@ -220,7 +220,7 @@ func (k *kafkaPublisher) connect() error {
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return destinationError("the client for Kafka cannot be made: %w", err)
+		return destinationError("cannot create the Kafka client: %w", err)
 	}
 	k.client = client
 	return nil
@@ -248,7 +248,7 @@ func (k *kafkaPublisher) judge(err error, size int) error {
 	case blamesEvent(err):
 		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not made by themselves: %w", topic, err)
+		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not created automatically: %w", topic, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		return destinationError("the user may not write to the topic %s of Kafka: %w", topic, err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):

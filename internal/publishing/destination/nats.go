@@ -153,7 +153,7 @@ func (n *natsPublisher) judge(err error, size int) error {
 	case errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
 		return eventError("the event is %d bytes as a CloudEvent, which is more than the stream takes (max_msg_size)", size)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return destinationError("no stream of JetStream has the subject %s; make one, or mend the subject: %w", n.settings.name, err)
+		return destinationError("no JetStream stream has the subject %s; create one, or fix the subject: %w", n.settings.name, err)
 	case errors.As(err, &refused):
 		return destinationError("the stream refused the event: %w", err)
 	}

@@ -74,7 +74,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	}
 }
 
-// An answer may still be under way: it must not be taken for that of the next
+// An answer may still be in progress: it must not be taken for that of the next
 // event.
 func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func TestNATS_saysThatThereIsNoStream(t *testing.T) {
 	t.Parallel()
 	s := natsServer(t, nil)
 	p := open(t, "url: "+s.ClientURL()+"/scenes")
-	refused(t, p, 1, 2, 0, outbox.DestinationError, "no stream of JetStream has the subject scenes")
+	refused(t, p, 1, 2, 0, outbox.DestinationError, "no JetStream stream has the subject scenes")
 	target := stream(t, s, jetstream.StreamConfig{})
 	deliver(t, p, 1, 2)
 	wantRange(t, streamPositions(t, target), 1, 2)
@@ -141,7 +141,7 @@ func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 	waitFor(t, "the publisher to notice", func() bool { return !destination.Connected(p) })
 
 	s = natsServer(t, again)
-	deliver(t, p, 21, 30) // nothing was under way, so nothing is wrong
+	deliver(t, p, 21, 30) // nothing was in progress, so nothing is wrong
 	wantRange(t, streamPositions(t, stream(t, s, jetstream.StreamConfig{})), 1, 30)
 }
 

@@ -21,7 +21,7 @@ const patience = 5 * time.Second
 func (p Pair) Open(o Options) (Publisher, error) {
 	is, known := p.settings.kind.info()
 	if !known {
-		return nil, outbox.Setup("the pair %s has no destination", p.PairName)
+		return nil, outbox.Setup("publisher %s has no destination", p.PairName)
 	}
 	return is.open(p, o)
 }
@@ -74,7 +74,7 @@ func readSmall(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {

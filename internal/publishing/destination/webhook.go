@@ -152,14 +152,14 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return destinationError("the request cannot be made: %w", withoutURL(err))
+		return destinationError("cannot create the request: %w", withoutURL(err))
 	}
 	if err := w.head(request, id, contentType, body); err != nil {
 		return err
 	}
 	response, err := w.client.Do(request)
 	if err != nil {
-		return destinationError("no answer: %w", w.explain(withoutURL(err)))
+		return destinationError("no response: %w", w.explain(withoutURL(err)))
 	}
 	defer func() { _ = response.Body.Close() }()
 	// What is read to its end lets the connection be used again. An answer
@@ -210,7 +210,7 @@ func withoutURL(err error) error {
 
 func (w *webhook) explain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("nothing came within %v: %w", w.timeout, err)
+		return fmt.Errorf("no response within %v: %w", w.timeout, err)
 	}
 	return err
 }
@@ -226,9 +226,9 @@ func judge(response *http.Response, answer []byte, now time.Time) error {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 300 && status < 400:
-		return destinationError("answered %s%s; redirects are not followed, so configure the address that takes the events", text, pointsTo(response))
+		return destinationError("answered %s%s; redirects are not followed: configure the final URL", text, pointsTo(response))
 	case status == http.StatusGone:
-		err := destinationError("answered %s; it does not want events any more", text)
+		err := destinationError("answered %s: it does not accept events any more", text)
 		err.Gone = true
 		return err
 	case blamesDestination(status):

@@ -236,7 +236,7 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 		{code: 503, header: []string{"Retry-After", "-9223372037"}, kind: destination}, // overflows as nanoseconds
 		{code: 503, header: []string{"Retry-After", "1.5"}, kind: destination},
 		{code: 503, header: []string{"Retry-After", "soon"}, kind: destination},
-		{code: 410, kind: destination, gone: true, says: "does not want events any more"},
+		{code: 410, kind: destination, gone: true, says: "does not accept events any more"},
 		{code: 302, header: []string{"Location", "/elsewhere"}, kind: destination, says: "and points to https://127.0.0.1"},
 		{code: 308, kind: destination, says: "redirects are not followed"},
 	} {
@@ -296,8 +296,8 @@ func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
 	dropping := newReceiver(t, func(http.ResponseWriter, request) { panic(http.ErrAbortHandler) })
 	away := newReceiver(t, accept)
 	away.Close()
-	refused(t, slow.hook(t, "timeout: 100ms"), 1, 2, 0, outbox.DestinationError, "nothing came within 100ms")
-	refused(t, dropping.hook(t), 1, 2, 0, outbox.DestinationError, "no answer: EOF")
+	refused(t, slow.hook(t, "timeout: 100ms"), 1, 2, 0, outbox.DestinationError, "no response within 100ms")
+	refused(t, dropping.hook(t), 1, 2, 0, outbox.DestinationError, "no response: EOF")
 	refused(t, away.hook(t), 1, 2, 0, outbox.DestinationError, "connection refused")
 	untrusted := open(t, "url: "+slow.URL+"/"+"t0ken", "allow_private: true")
 	blame := refused(t, untrusted, 1, 2, 0, outbox.DestinationError, "certificate")
@@ -394,7 +394,7 @@ func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
 		server.URL, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), "https://[::1]:1", "https://[::ffff:127.0.0.1]:1", "https://10.0.0.1", "https://192.168.1.1",
 		"https://169.254.169.254", "https://[fe80::1]", "https://100.64.0.1", "https://0.0.0.0:1", "https://[::]:1", "https://224.0.0.1", "https://[64:ff9b::7f00:1]", "https://[2002:7f00:1::]", "https://[fd00::1]",
 	} {
-		refused(t, open(t, "url: "+url), 1, 1, 0, outbox.DestinationError, "only with allow_private: true")
+		refused(t, open(t, "url: "+url), 1, 1, 0, outbox.DestinationError, "need allow_private: true")
 	}
 	if len(server.got()) != 0 {
 		t.Error("a request arrived")
@@ -524,5 +524,5 @@ func TestWebhook_sendsABatchOfOneEventOnce(t *testing.T) {
 func TestWebhook_readsNoHeadingsWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, status(200, "X-Long", strings.Repeat("x", 200_000)))
-	refused(t, server.hook(t), 1, 1, 0, outbox.DestinationError, "no answer")
+	refused(t, server.hook(t), 1, 1, 0, outbox.DestinationError, "no response")
 }

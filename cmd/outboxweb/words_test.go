@@ -1,0 +1,177 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sentence is a text that a person may read, and where it stands.
+type sentence struct{ file, text string }
+
+var (
+	words     = regexp.MustCompile(`[A-Za-z]{2,} [a-z]`)
+	statement = regexp.MustCompile(`(?i)^\s*(?:select|insert|update|delete|create|alter|drop|with|pragma|begin|set|lock|and|or|from|where|order by|group by|left|join|on conflict|values|explain|attach|vacuum|limit|union|;|,|\)|for update|savepoint|release|rollback|case|coalesce|projection_apply_outbox|campaigns)\b`)
+	help      = regexp.MustCompile("help:\"((?:[^\"\\\\]|\\\\.)*)\"")
+)
+
+// testHelp are the directories of what only tests and builds use.
+var testHelp = []string{"corpus", "cputest", "dbtest", "enginetest", "storetest", "pgtest", "benchcompare", "e2e", "tools", "lint", "sample", "migrations"}
+
+// sentences are the texts in the program's own Go: string literals of more than
+// one word that are no SQL, and the help of flags. Texts in templates are not
+// among them.
+func sentences(t *testing.T) (all []sentence) {
+	t.Helper()
+	files := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains(testHelp, d.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "_templ.go") {
+			return err
+		}
+		f, err := parser.ParseFile(files, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		tags := map[*ast.BasicLit]bool{}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Field:
+				if n.Tag != nil {
+					tags[n.Tag] = true
+					if m := help.FindStringSubmatch(n.Tag.Value); m != nil {
+						all = append(all, sentence{name, m[1]})
+					}
+				}
+			case *ast.BasicLit:
+				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && !tags[n] && words.MatchString(text) && !statement.MatchString(text) && !strings.Contains(text, "\nfrom ") && !strings.Contains(text, "\nwhere ") {
+					all = append(all, sentence{name, text})
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 1000 {
+		t.Fatalf("only %d sentences were found", len(all))
+	}
+	return all
+}
+
+// retired are words that were ours alone, or not the field's, and what is said
+// instead.
+var retired = map[string]string{
+	`\bmend(s|ed|ing)?\b`:   "fix",
+	`\b(made|built) anew\b`: "rebuilt",
+	`\bset aside\b`:         "quarantined",
+	`\b(bring|brings|brought|stands?|are|is) level\b`: "caught up",
+	`\b(un)?fold(s|ed|ing)?\b`:                        "replay",
+	`\b(they|fold) parts? at\b|\bparting\b`:           "first divergence",
+	`\bin (the|its|their) way\b`:                      "blocking, conflicting",
+	`\bwhat looking has cost\b`:                       "console overhead",
+	`\bswitched off\b`:                                "paused or disabled",
+	`\b(last|all|every|this|an|the|which|no) acts?\b`: "action, activity",
+	`\blook(s|ed)? again\b`:                           "refresh",
+	`\b(somebody|whoever)\b`:                          "the noun",
+	`\btokens of machines\b`:                          "API tokens",
+	`\bheld against\b`:                                "verification",
+	`\b(is|are|was) there (already|twice|[0-9%])`:     "already exists, appears",
+	`\bjust now\b`:                                    "at the moment",
+	`\btried again\b`:                                 "retried",
+	`\bgoes? on\b`:                                    "continue",
+	`\bunder way\b`:                                   "in progress",
+	`\bmeanwhile\b`:                                   "in the meantime",
+}
+
+// quoted is what texts may name with a word of their own: flags and identifiers
+// that scripts know, and SQL's.
+var quoted = regexp.MustCompile("`[^`\n]*`|--no-fold|event_in_the_way|set_aside|(?s:<!--.*?-->)")
+
+// Texts of pages, commands, the API and the documentation keep to the words of
+// docs/concepts.md and of the field.
+func TestWords_retiredOnesAreNotSaid(t *testing.T) {
+	t.Parallel()
+	all := sentences(t)
+	for name, text := range papers(t) {
+		if name != "THIRD_PARTY_NOTICES.md" && name != "CHANGELOG.md" {
+			for _, line := range strings.Split(paperFence.ReplaceAllString(text, ""), "\n") {
+				all = append(all, sentence{name, line})
+			}
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "web", "templates", "*.templ"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d templates (%v)", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "//") && words.MatchString(line) {
+				all = append(all, sentence{filepath.Base(page), line})
+			}
+		}
+	}
+	for word, better := range retired {
+		is := regexp.MustCompile("(?i)" + word)
+		for _, s := range all {
+			if found := is.FindString(quoted.ReplaceAllString(s.text, "")); found != "" {
+				t.Errorf("%s says %q (%s): %s", s.file, found, better, s.text)
+			}
+		}
+	}
+}
+
+// catalogue is every text of the program's own Go that a person may read, so
+// that a new one is read as a sentence when it comes.
+const catalogue = "testdata/sentences.txt"
+
+// With OUTBOXWEB_UPDATE=1 in the environment the test writes the catalogue
+// instead of comparing it.
+func TestWords_sentencesAreInTheCatalogue(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	last := ""
+	for _, s := range sentences(t) {
+		if s.file != last {
+			b.WriteString("\n# " + s.file + "\n")
+		}
+		b.WriteString(strconv.Quote(s.text) + "\n")
+		last = s.file
+	}
+	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
+		if err := os.WriteFile(catalogue, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := strings.Split(string(have), "\n"), strings.Split(b.String(), "\n")
+	for _, line := range is {
+		if !slices.Contains(was, line) && !strings.HasPrefix(line, "# ") {
+			t.Errorf("%s is not in cmd/outboxweb/%s; read it aloud, then OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run Words writes it", line, catalogue)
+		}
+	}
+	if string(have) != b.String() && !t.Failed() {
+		t.Errorf("cmd/outboxweb/%s has texts that are gone; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run Words writes it", catalogue)
+	}
+}
