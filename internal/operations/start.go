@@ -374,7 +374,7 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
 func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
-		if op.Status != outbox.OperationRunning {
+		if !op.Cancellable() {
 			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActOn(outbox.OperationTarget(id), now))
 		}
 		op.CancelledBy = o.By.Name
@@ -396,9 +396,10 @@ func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen 
 func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
-		case op.Status == outbox.OperationRunning:
+		case op.Acknowledgeable():
+		case op.AcknowledgedAt == nil:
 			return outbox.Conflict("operation %d is still running; acknowledge it once it has ended", id)
-		case op.AcknowledgedAt != nil:
+		default:
 			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
 		}
 		when := sqldb.At(now)

@@ -6,7 +6,8 @@ import (
 )
 
 // What may be done about a row, a campaign and so on as they are, by whoever has
-// the role. The store looks again when it is asked to.
+// the role. Pages offer by these rules and the store refuses by them, on what its
+// transaction reads.
 
 // HeadActions are what may be done about a head of the status, which holds its
 // campaign up.
@@ -23,7 +24,7 @@ func (s Status) HeadActions() []Action {
 // Actions are what may be done about the row.
 func (d RowDetail) Actions() []Action {
 	var all []Action
-	if d.Row.Status == Dead || d.Row.IsHead {
+	if d.Row.Requeueable() || d.Row.Retryable() {
 		all = d.Row.Status.HeadActions()
 	}
 	if d.DeadLetterable() {
@@ -35,15 +36,34 @@ func (d RowDetail) Actions() []Action {
 	return all
 }
 
-// DeadLetterable reports whether the row is a failing head that nobody holds.
-func (d RowDetail) DeadLetterable() bool {
-	return d.Row.IsHead && d.Row.AttemptCount > 0 && (d.Row.Status == Failed || d.Row.Status == Pending)
-}
+// DeadLetterable and Skippable tell of the row as it is read with its event.
+func (d RowDetail) DeadLetterable() bool { return d.Row.WhyNotDeadLettered() == "" }
+func (d RowDetail) Skippable() bool      { return d.Row.Skippable(d.Event.Skipped) }
+
+// Requeueable reports whether the row may be requeued.
+func (r Row) Requeueable() bool { return r.Status == Dead }
+
+// Retryable reports whether the row is a failed head, which may be tried at once.
+func (r Row) Retryable() bool { return r.IsHead && r.Status == Failed }
 
 // Skippable reports whether the row holds its campaign up, so that its event may
-// be skipped.
-func (d RowDetail) Skippable() bool {
-	return d.Row.IsHead && d.Event.Skipped == nil && d.Row.Status.Stuck()
+// be skipped. A skip of the event that stands is nil where there is none.
+func (r Row) Skippable(standing *Skip) bool { return r.IsHead && r.Status.Stuck() && standing == nil }
+
+// WhyNotDeadLettered goes on a sentence about the row; it is empty for a failing
+// head that nobody holds, which may be declared dead.
+func (r Row) WhyNotDeadLettered() string {
+	switch {
+	case r.Status == Dead:
+		return "is already dead"
+	case r.Status == Processing:
+		return "is being applied right now; wait for that attempt to end"
+	case !r.IsHead:
+		return "is not the head of its campaign; only a failing head is dead-lettered"
+	case r.AttemptCount == 0:
+		return "has not failed; only a failing head is dead-lettered"
+	}
+	return ""
 }
 
 // WhyNoAction says why a row that is neither dead nor a failed head is left alone.
@@ -75,9 +95,12 @@ func (c Campaign) Actions() []Action {
 	return all
 }
 
-// MayUnskip reports whether a skip of the campaign may be taken back: no later
-// event has been applied.
-func (c Campaign) MayUnskip(k Skip) bool { return k.Stands() && c.AppliedSeq <= k.Seq }
+// MayUnskip reports whether a skip of the campaign may be taken back.
+func (c Campaign) MayUnskip(k Skip) bool { return k.Undoable(c.AppliedSeq) }
+
+// Undoable reports whether the skip may be taken back where the watermark is at
+// applied: no later event has been applied, or passed over.
+func (k Skip) Undoable(applied int64) bool { return k.Stands() && applied <= k.Seq }
 
 // HoldAction is what may be done about a projection, for all campaigns or for one.
 func HoldAction(paused bool) Action {
@@ -148,7 +171,7 @@ func (g ErrorGroup) Actions() []Action {
 // Action is what may be done about the operation; empty when nothing may.
 func (o Operation) Action() Action {
 	switch {
-	case o.Status == OperationRunning:
+	case o.Cancellable():
 		return ActOperationCancel
 	case o.Acknowledgeable():
 		return ActOperationAcknowledge
@@ -156,21 +179,34 @@ func (o Operation) Action() Action {
 	return ""
 }
 
+// Held reports whether a process works on the run, as far as leases tell.
+func (r Run) Held(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
+
+// Cancellable reports whether the run may be cancelled. One that is being cancelled
+// is ended by its holder. When that is gone it can be cancelled once more, which
+// ends it at once: no other process may be there to do it.
+func (r Run) Cancellable(now time.Time) bool {
+	return r.Status.Active() && (r.Status != RunCancelling || !r.Held(now))
+}
+
+// Resumable reports whether the run stopped before its end, or failed.
+func (r Run) Resumable() bool { return r.Status == RunInterrupted || r.Status == RunFailed }
+
 // Action is what may be done about the run; empty when nothing may.
-func (r Run) Action() Action {
+func (r Run) Action(now time.Time) Action {
 	switch {
-	case r.Status.Active() && r.Status != RunCancelling:
+	case r.Cancellable(now):
 		return ActRunCancel
-	case r.Status == RunInterrupted || r.Status == RunFailed:
+	case r.Resumable():
 		return ActRunResume
 	}
 	return ""
 }
 
 // Actions are what may be done about the run, and by another like it.
-func (r Run) Actions() []Action {
+func (r Run) Actions(now time.Time) []Action {
 	var all []Action
-	if a := r.Action(); a != "" {
+	if a := r.Action(now); a != "" {
 		all = append(all, a)
 	}
 	if !r.Status.Active() {

@@ -74,10 +74,11 @@ func TestActions_followTheState(t *testing.T) {
 		{"failed rows", ErrorGroup{Failed: 1}.Actions(), []Action{ActRetryMany, ActNoteErrors}},
 		{"an operation", []Action{Operation{Status: OperationRunning}.Action()}, []Action{ActOperationCancel}},
 		{"a stopped operation", []Action{Operation{Status: OperationStopped}.Action()}, []Action{ActOperationAcknowledge}},
-		{"a run", Run{Status: RunRunning}.Actions(), []Action{ActRunCancel}},
-		{"a run that ends", Run{Status: RunCancelling}.Actions(), nil},
-		{"a failed run", Run{Status: RunFailed}.Actions(), []Action{ActRunResume, ActRunStart}},
-		{"a run that is done", Run{Status: RunCompleted}.Actions(), []Action{ActRunStart}},
+		{"a run", Run{Status: RunRunning}.Actions(noon), []Action{ActRunCancel}},
+		{"a run that its holder ends", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon.Add(1)}}.Actions(noon), nil},
+		{"a run whose holder died before it ended it", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon}}.Actions(noon), []Action{ActRunCancel}},
+		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActRunResume, ActRunStart}},
+		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActRunStart}},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
@@ -85,6 +86,61 @@ func TestActions_followTheState(t *testing.T) {
 	}
 	if c := (Campaign{AppliedSeq: 3}); !c.MayUnskip(Skip{Seq: 3}) || c.MayUnskip(Skip{Seq: 2}) || c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}) {
 		t.Error("a skip may be undone until a later event is applied, and once")
+	}
+}
+
+// What the store refuses by, where a page offers by more than one of them at once.
+func TestRules_ofWhatMayBeDone(t *testing.T) {
+	t.Parallel()
+	standing := &Skip{}
+	head := func(s Status, attempts int) Row { return Row{Status: s, IsHead: true, AttemptCount: attempts} }
+	for _, c := range []struct {
+		name string
+		row  Row
+		skip *Skip
+		// whether it may be requeued, retried, skipped and declared dead
+		requeue, retry, skippable, dead bool
+	}{
+		{"a dead head", head(Dead, 3), nil, true, false, true, false},
+		{"a dead head that is skipped", head(Dead, 3), standing, true, false, false, false},
+		{"a dead row behind another", Row{Status: Dead, AttemptCount: 3}, nil, true, false, false, false},
+		{"a failed head", head(Failed, 1), nil, false, true, true, true},
+		{"a failed row behind another", Row{Status: Failed, AttemptCount: 1}, nil, false, false, false, false},
+		{"a head to be tried again", head(Pending, 1), nil, false, false, false, true},
+		{"a head that was never tried", head(Pending, 0), nil, false, false, false, false},
+		{"a head that is being applied", head(Processing, 1), nil, false, false, false, false},
+	} {
+		r := c.row
+		if r.Requeueable() != c.requeue || r.Retryable() != c.retry || r.Skippable(c.skip) != c.skippable || (r.WhyNotDeadLettered() == "") != c.dead {
+			t.Errorf("%s: requeue %t, retry %t, skip %t, not dead-lettered since it %q", c.name, r.Requeueable(), r.Retryable(), r.Skippable(c.skip), r.WhyNotDeadLettered())
+		}
+	}
+	held, lost := &Lease{ExpiresAt: noon.Add(1)}, &Lease{ExpiresAt: noon}
+	for _, c := range []struct {
+		name      string
+		got, want bool
+	}{
+		{"a queued run is cancelled", Run{Status: RunQueued}.Cancellable(noon), true},
+		{"a run that goes on is cancelled", Run{Status: RunRunning, Lease: held}.Cancellable(noon), true},
+		{"a run that its holder ends is cancelled", Run{Status: RunCancelling, Lease: held}.Cancellable(noon), false},
+		{"a run whose holder is gone is cancelled", Run{Status: RunCancelling, Lease: lost}.Cancellable(noon), true},
+		{"a run that nobody holds is cancelled", Run{Status: RunCancelling}.Cancellable(noon), true},
+		{"a run that is done is cancelled", Run{Status: RunCompleted}.Cancellable(noon), false},
+		{"an interrupted run is resumed", Run{Status: RunInterrupted}.Resumable(), true},
+		{"a cancelled run is resumed", Run{Status: RunCancelled}.Resumable(), false},
+		{"a publisher waits for an event", Publisher{ErrorCount: 1, Position: 3, ErrorPosition: 4}.Hindered(), true},
+		{"a publisher has passed the event", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 4}.Hindered(), false},
+		{"a publisher has no errors", Publisher{ErrorPosition: 4}.Hindered(), false},
+		{"a failed publisher without errors is resumed", Publisher{Status: PublisherFailed}.Resumable(), true},
+		{"a sound publisher is resumed", Publisher{Status: PublisherActive}.Resumable(), false},
+		{"a paused publisher with an error is reset", Publisher{Status: PublisherPaused, LastError: "refused"}.Resettable(), true},
+		{"a paused publisher is reset", Publisher{Status: PublisherPaused}.Resettable(), false},
+		{"a running operation is acknowledged", Operation{Status: OperationRunning}.Acknowledgeable(), false},
+		{"an acknowledged operation is acknowledged", Operation{Status: OperationStopped, AcknowledgedAt: &noon}.Acknowledgeable(), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %t", c.name, c.got)
+		}
 	}
 }
 

@@ -114,6 +114,9 @@ type Operation struct {
 	AcknowledgedAt *time.Time      `json:"acknowledged_at"` // nil until somebody has
 }
 
+// Cancellable reports whether the operation still requeues or watches rows.
+func (o Operation) Cancellable() bool { return o.Status == OperationRunning }
+
 // Acknowledgeable reports whether the operation has ended and nobody has
 // acknowledged it yet.
 func (o Operation) Acknowledgeable() bool {

@@ -50,10 +50,13 @@ func (p Publisher) State(now time.Time) PublisherState {
 // Held reports whether a process holds the pair, so that it may move.
 func (p Publisher) Held(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
 
+// Hindered reports whether the pair waits for an event that it could not deliver.
+func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }
+
 // InTheWay is the event that the pair could not deliver and waits for; nil
 // when there is none.
 func (p Publisher) InTheWay() *EventRef {
-	if p.ErrorCount == 0 || p.ErrorPosition <= p.Position {
+	if !p.Hindered() {
 		return nil
 	}
 	return p.ErrorEvent

@@ -75,7 +75,7 @@ func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publi
 // is outbox.ErrConflict, a missing one outbox.ErrNotFound.
 func (s *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
-		if p.status == outbox.PublisherPaused {
+		if !p.view(now).Pausable() {
 			return outbox.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
 				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAct(name, now))
 		}
@@ -90,7 +90,7 @@ func (s *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairNa
 // outbox.ErrNotFound. Of two callers at once one wins.
 func (s *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.change(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
-		if p.status == outbox.PublisherActive && p.errors == 0 {
+		if !p.view(now).Resumable() {
 			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAct(name, now))
 		}
 		if p.status == outbox.PublisherPaused {
@@ -107,7 +107,7 @@ func (s *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairN
 // outbox.ErrNotFound.
 func (s *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
 	return s.change(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
-		if p.errors == 0 && p.lastError == "" && p.status != outbox.PublisherFailed {
+		if !p.view(now).Resettable() {
 			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastAct(name, now))
 		}
 		p.clearErrors()
@@ -142,7 +142,7 @@ func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.Pa
 // eventInTheWay is the event that a pair could not deliver, when that is the one
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
-	if p.errors == 0 || p.errorPosition <= p.position {
+	if !p.view(now).Hindered() {
 		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.PairName, t.lastAct(p.PairName, now))
 	}
 	event, err := t.eventRef(p.errorPosition)

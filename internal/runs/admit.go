@@ -290,13 +290,14 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 // Cancel ends a run: at once when no process works on it, otherwise as soon
 // as the one that does has noticed, until when it is cancelling. What it has
 // done to campaigns so far stays; all others are as they were. One that has
-// ended, or is being cancelled already, is outbox.ErrConflict.
+// ended, or that its holder is ending already, is outbox.ErrConflict.
 func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
 	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
+		case r.view(now).Cancellable(sqldb.At(now)):
 		case !r.Status.Active():
 			return outbox.Conflict("run %d is already %s; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
-		case r.Status == outbox.RunCancelling && r.held(now):
+		default:
 			return outbox.Conflict("run %d is already being cancelled, by %s; it ends as soon as %s notices", id, r.CancelledBy, r.owner)
 		}
 		if r.CancelledBy == "" {
@@ -329,7 +330,7 @@ group by outcome`
 // whose projections have changed meanwhile, or whose scope another run has.
 func (s *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
-		if r.Status != outbox.RunInterrupted && r.Status != outbox.RunFailed {
+		if !r.Resumable() {
 			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
 		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {

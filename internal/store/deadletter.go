@@ -21,7 +21,7 @@ where campaign_id = $1
 func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActDeadLetter, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
-		if why := whyNotDeadLettered(row); why != "" {
+		if why := row.WhyNotDeadLettered(); why != "" {
 			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAct(campaign, seq, now))
 		}
 		if err := s.Require(o, 0); err != nil {
@@ -35,19 +35,4 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign stri
 		c.Counts.Dead += n
 		return t.saveFromHead(c, now)
 	})
-}
-
-// whyNotDeadLettered is empty for a row that may be declared dead.
-func whyNotDeadLettered(row outbox.Row) string {
-	switch {
-	case row.Status == outbox.Dead:
-		return "is already dead"
-	case row.Status == outbox.Processing:
-		return "is being applied right now; wait for that attempt to end"
-	case !row.IsHead:
-		return "is not the head of its campaign; only a failing head is dead-lettered"
-	case row.AttemptCount == 0:
-		return "has not failed; only a failing head is dead-lettered"
-	}
-	return ""
 }

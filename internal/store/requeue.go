@@ -41,7 +41,7 @@ func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActRequeue, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
-		if row.Status != outbox.Dead {
+		if !row.Requeueable() {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.Require(o, row.BlockedBehind); err != nil {
@@ -232,7 +232,7 @@ func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
 	a := &Act{Order: o, Action: outbox.ActRetry, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
-		if row.Status != outbox.Failed || !row.IsHead {
+		if !row.Retryable() {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
 		}
 		if err := s.Require(o, 0); err != nil {

@@ -153,10 +153,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
-			if !row.IsHead || row.Status != outbox.Failed && row.Status != outbox.Dead {
-				return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", campaign, seq, placeOf(row, c), t.LastAct(campaign, seq, now))
-			}
-			if err := t.refuseSkipped(row); err != nil {
+			if err := t.admitSkip(row, c, now); err != nil {
 				return err
 			}
 			if err := s.barForSkip(c, seq, now); err != nil {
@@ -168,15 +165,26 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 	return row, s.Refused(ctx, a, err)
 }
 
-// refuseSkipped refuses a row whose event is skipped already: what it failed of
-// keeps even the watermark from advancing over it.
-func (t *Tx) refuseSkipped(row outbox.Row) error {
+// admitSkip refuses a row that does not hold its campaign up, and one whose event
+// is skipped already: what it failed of keeps even the watermark from advancing
+// over it.
+func (t *Tx) admitSkip(row outbox.Row, c *CampaignRow, now int64) error {
 	skips, err := t.StandingSkips(row.CampaignID, row.Seq, row.Seq)
-	if err == nil && len(skips) > 0 {
-		err = outbox.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
-			row.Seq, row.CampaignID, skips[0].SkippedBy, row.LastError)
+	if err != nil {
+		return err
 	}
-	return err
+	var standing *outbox.Skip
+	if len(skips) > 0 {
+		standing = &skips[0]
+	}
+	switch {
+	case row.Skippable(standing):
+		return nil
+	case row.Skippable(nil):
+		return outbox.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
+			row.Seq, row.CampaignID, standing.SkippedBy, row.LastError)
+	}
+	return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", row.CampaignID, row.Seq, placeOf(row, c), t.LastAct(row.CampaignID, row.Seq, now))
 }
 
 func confirmSkip(o outbox.Order, campaign string, seq int64) error {
@@ -343,7 +351,7 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 		return false, err
 	}
 	err = s.bar(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
-		if w.AppliedSeq > skip.Seq {
+		if !skip.Undoable(w.AppliedSeq) {
 			return tooLate(skip, w.AppliedSeq, skipped)
 		}
 		setBack = w.AppliedSeq == skip.Seq

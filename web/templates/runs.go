@@ -286,7 +286,7 @@ func newRunTwins(p Page, v NewRunView) Twins {
 
 // runTwins cancel or resume the run, whichever there is to do, or show it.
 func runTwins(p Page, r outbox.Run) Twins {
-	id, act := itoa(r.ID), r.Action()
+	id, act := itoa(r.ID), r.Action(p.Now)
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}

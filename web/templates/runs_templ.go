@@ -1609,8 +1609,8 @@ func runActForms(p Page, v RunView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		r := v.Run
-		act := r.Action()
-		templ_7745c5c3_Err = withheld(p, r.Actions()...).Render(ctx, templ_7745c5c3_Buffer)
+		act := r.Action(p.Now)
+		templ_7745c5c3_Err = withheld(p, r.Actions(p.Now)...).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
