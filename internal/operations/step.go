@@ -355,9 +355,7 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*store.Campai
 			continue
 		}
 		c := campaigns[r.CampaignID]
-		c.Counts.Dead--
-		c.Counts.Pending++
-		c.Crashes, c.Suspect = 0, 0
+		c.Requeued(outbox.Dead, r.done)
 		touched[c.ID], waves[r.group] = c, r
 		sizes[r.group]++
 		s.requeued = append(s.requeued, r.RowKey)

@@ -252,6 +252,17 @@ func (c *CampaignRow) Count(status string) *int64 {
 	}
 }
 
+// Requeued counts rows of a status that became pending, due at once, because
+// somebody wants them tried: the campaign is no suspect any more.
+func (c *CampaignRow) Requeued(from outbox.Status, rows int64) {
+	*c.Count(string(from)) -= rows
+	c.Counts.Pending += rows
+	c.unsuspect()
+}
+
+// unsuspect forgets the processes that died while they had the campaign.
+func (c *CampaignRow) unsuspect() { c.Crashes, c.Suspect = 0, 0 }
+
 // View is the campaign as the rest of the program sees it.
 func (c *CampaignRow) View() outbox.Campaign {
 	v := outbox.Campaign{

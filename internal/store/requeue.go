@@ -15,7 +15,7 @@ update projection_apply_outbox
 set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
 where campaign_id = $1
   and seq = $2
-  and status = 'dead'`
+  and status = $4`
 
 // Frozen is a dead row as it was once.
 type Frozen struct {
@@ -25,14 +25,14 @@ type Frozen struct {
 }
 
 const requeueFrozen = requeueRow + `
-  and updated_at = $4
-  and attempt_count = $5`
+  and updated_at = $5
+  and attempt_count = $6`
 
 // RequeueFrozen adds the statement to a batch that requeues a dead row which is
 // still as it was; done becomes 1, or 0 when it is not. The caller brings the
-// campaign's row up to that.
+// campaign's row up to that; see CampaignRow.Requeued.
 func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
-	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, was.Updated, was.Attempts)
+	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, string(outbox.Dead), was.Updated, was.Attempts)
 }
 
 // RequeueRow sets one dead row back to pending with no attempts, due now. A
@@ -47,10 +47,10 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 		if err := s.Require(o, row.BlockedBehind); err != nil {
 			return err
 		}
-		if _, err := t.requeue(c, seq, now); err != nil {
+		if _, err := t.requeue(c, outbox.Dead, seq, now); err != nil {
 			return err
 		}
-		return t.finishRequeue(c, now)
+		return t.saveFromHead(c, now)
 	})
 }
 
@@ -75,20 +75,15 @@ func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *Campaig
 	})
 }
 
-// requeue returns false when the row is not dead any more.
-func (t *Tx) requeue(c *CampaignRow, seq, now int64) (bool, error) {
-	n, err := t.Exec(requeueRow, c.ID, seq, now)
+// requeue gives a row a fresh start. It returns false when its status is not from
+// any more.
+func (t *Tx) requeue(c *CampaignRow, from outbox.Status, seq, now int64) (bool, error) {
+	n, err := t.Exec(requeueRow, c.ID, seq, now, string(from))
 	if err != nil {
 		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.ID, seq, err)
 	}
-	c.Counts.Dead -= n
-	c.Counts.Pending += n
+	c.Requeued(from, n)
 	return n > 0, nil
-}
-
-func (t *Tx) finishRequeue(c *CampaignRow, now int64) error {
-	c.Crashes, c.Suspect = 0, 0
-	return t.saveFromHead(c, now)
 }
 
 // rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
@@ -130,7 +125,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 		var result outbox.Requeued
 		for _, row := range chosen {
 			c := campaigns[row.campaign]
-			done, err := t.requeue(c, row.seq, now)
+			done, err := t.requeue(c, outbox.Dead, row.seq, now)
 			if err != nil {
 				return outbox.Requeued{}, err
 			}
@@ -146,7 +141,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.Requeu
 			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
-			if err := t.finishRequeue(c, now); err != nil {
+			if err := t.saveFromHead(c, now); err != nil {
 				return outbox.Requeued{}, err
 			}
 		}

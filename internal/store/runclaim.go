@@ -264,7 +264,7 @@ func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now
 		return err
 	}
 	if c.Applied >= c.Suspect {
-		c.Crashes, c.Suspect = 0, 0
+		c.unsuspect()
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (h *settling) release() {
 	c := h.c
 	c.Applied = max(c.Applied, h.Applied)
 	if c.Applied >= c.Suspect {
-		c.Crashes, c.Suspect = 0, 0
+		c.unsuspect()
 	}
 	if h.Diverged != "" {
 		c.Diverged = h.Diverged

@@ -122,18 +122,9 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 	return page, nil
 }
 
-const (
-	insertSkip = `
+const insertSkip = `
 insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason)
 values ($1, $2, $3, $4, $5, $6, $7)`
-
-	releaseSkipped = `
-update projection_apply_outbox
-set status = 'pending', attempt_count = 0, next_attempt_at = $3, updated_at = $3
-where campaign_id = $1
-  and seq = $2
-  and status in ('failed', 'dead')`
-)
 
 // SkipEvent lets the watermark of a campaign advance over its head, which has
 // failed or is dead, without ever applying it. It needs a reason and the phrase
@@ -239,14 +230,11 @@ func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Order, now int64) err
 	if _, err := t.Exec(insertSkip, c.ID, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
-	n, err := t.Exec(releaseSkipped, c.ID, row.Seq, now)
-	if err != nil {
-		return fmt.Errorf("release campaign %q seq %d: %w", c.ID, row.Seq, err)
+	if _, err := t.requeue(c, row.Status, row.Seq, now); err != nil {
+		return err
 	}
-	*c.Count(string(row.Status)) -= n
-	c.Counts.Pending += n
 	c.Skips++
-	return t.finishRequeue(c, now)
+	return t.saveFromHead(c, now)
 }
 
 const passSkips = `
@@ -421,5 +409,6 @@ func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Order, now int64) (
 	c.Skips -= n
 	when := sqldb.At(now)
 	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
-	return skip, t.finishRequeue(c, now)
+	c.unsuspect()
+	return skip, t.saveFromHead(c, now)
 }
