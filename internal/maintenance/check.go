@@ -247,6 +247,7 @@ func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 // checkJournal walks the campaign's events: dense seqs, hashes, the chain.
 func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	chain, position := "", int64(0)
+	last := int64(0) // the seq of the event before
 	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}
 	err := t.Each(func(rows sqldb.Row) error {
 		e, err := store.ScanEvent(rows)
@@ -259,10 +260,10 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 		position = e.Position
 		times.next(e.Seq, e.RecordedAt)
 		f.events++
-		if e.Seq != f.events {
-			f.add("journal_dense", e.Seq, "seq %d follows seq %d", e.Seq, f.events-1)
-			f.events = e.Seq
+		if e.Seq != last+1 {
+			f.add("journal_dense", e.Seq, "seq %d follows seq %d", e.Seq, last)
 		}
+		last = e.Seq
 		if e.ContentHash() != e.EventHash {
 			f.add("journal_hash", e.Seq, "the content of the event does not match its hash")
 		}
@@ -279,14 +280,14 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 		return err
 	}
 	times.end(sqldb.At(c.UpdatedAt))
-	if c.HighWater != f.events || c.ChainHash != chain {
-		f.add("campaign_row", c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, f.events)
+	if c.HighWater != last || c.ChainHash != chain {
+		f.add("campaign_row", c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
 	}
 	switch {
-	case w.AppliedSeq > f.events && f.events == 0:
+	case w.AppliedSeq > last && last == 0:
 		f.add("watermark_bound", w.AppliedSeq, "the projections have a campaign that is not in the journal")
-	case w.AppliedSeq > f.events:
-		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", f.events)
+	case w.AppliedSeq > last:
+		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", last)
 	}
 	return nil
 }
