@@ -11,14 +11,12 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// checkCmd tests the invariants.
+// checkCmd tests outbox.Invariants: by folding the journal here, all others in
+// internal/maintenance and in what is registered with its core.
 type checkCmd struct {
 	Fold bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
 	jsonFlag
 }
-
-// foldInvariant is the one that check tests by folding; the others are the store's.
-const foldInvariant = "rebuilt_equals_live"
 
 // Run names every violation it finds.
 func (c *checkCmd) Run(ctx context.Context, a *app) error {
@@ -108,8 +106,8 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 	return nil
 }
 
-// checkFold compares one campaign. Campaigns that are diverged are reported by
-// the store already; those without anything applied have nothing to compare.
+// checkFold compares one campaign. Campaigns that are diverged have been
+// reported already; those without anything applied have nothing to compare.
 func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
@@ -120,7 +118,7 @@ func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox
 	}
 	r.Checked["folded"]++
 	found := func(seq int64, detail string, args ...any) {
-		r.Violations = append(r.Violations, outbox.Violation{Invariant: foldInvariant, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
+		r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantRebuiltEqualsLive, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
 	}
 	if result.Outcome == outbox.OutcomeFailed && len(result.Projections) == 0 {
 		found(result.Seq, "%s", result.Error)

@@ -1,10 +1,34 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
 )
+
+// The reference lists each invariant, once and in the same words.
+func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| invariant | what holds |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var want []string
+	for _, i := range outbox.Invariants {
+		want = append(want, fmt.Sprintf("| `%s` | %s |", i.Name, i.Holds))
+	}
+	if got := strings.Split(table, "\n"); !slices.Equal(got, want) {
+		t.Errorf("docs/commands.md has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
 
 // TestCheck_foldsAProjectionThatIsSetAsideOnlyAsFarAsItStands has one
 // projection that follows and one that was set aside half-way.

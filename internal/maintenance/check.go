@@ -83,7 +83,7 @@ func unreadable(r *outbox.CheckReport, about string, err error) {
 		}
 		return
 	}
-	v := outbox.Violation{Invariant: "readable", Detail: about + " cannot be read: " + err.Error()}
+	v := outbox.Violation{Invariant: outbox.InvariantReadable, Detail: about + " cannot be read: " + err.Error()}
 	if one, ok := errors.AsType[*store.CampaignError](err); ok {
 		v.CampaignID, v.Detail = one.CampaignID, "cannot be read: "+one.Err.Error()
 	}
@@ -96,7 +96,7 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: "readable", Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
+			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReadable, Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
 			if errors.Is(err, outbox.ErrDamaged) {
 				err = nil // it says where
 			}
@@ -156,7 +156,7 @@ type finding struct {
 	violations   []outbox.Violation
 }
 
-func (f *finding) add(invariant string, seq int64, format string, args ...any) {
+func (f *finding) add(invariant outbox.Invariant, seq int64, format string, args ...any) {
 	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -220,7 +220,7 @@ func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 			var name, state string
 			var seq int64
 			err := row.Scan(&name, &seq, &state)
-			f.add("cursor", seq, "the cursor of projection %s says %s at event %d; the watermark is at %d", name, state, seq, w.AppliedSeq)
+			f.add(outbox.InvariantCursor, seq, "the cursor of projection %s says %s at event %d; the watermark is at %d", name, state, seq, w.AppliedSeq)
 			return err
 		}, selectOddCursors, f.campaign)
 		if err != nil {
@@ -236,10 +236,10 @@ func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 		return err
 	}
 	if aside != w.SetAside {
-		f.add("set_aside", w.AppliedSeq, "the watermark counts %d quarantined or paused projections; there are %d", w.SetAside, aside)
+		f.add(outbox.InvariantSetAside, w.AppliedSeq, "the watermark counts %d quarantined or paused projections; there are %d", w.SetAside, aside)
 	}
 	if open != w.OpenFailures {
-		f.add("open_failures", w.AppliedSeq, "the watermark counts %d open failures; there are %d", w.OpenFailures, open)
+		f.add(outbox.InvariantOpenFailures, w.AppliedSeq, "the watermark counts %d open failures; there are %d", w.OpenFailures, open)
 	}
 	return nil
 }
@@ -255,24 +255,24 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 			return err
 		}
 		if e.Position <= position {
-			f.add("journal_position", e.Seq, "position %d follows position %d", e.Position, position)
+			f.add(outbox.InvariantJournalPosition, e.Seq, "position %d follows position %d", e.Position, position)
 		}
 		position = e.Position
 		times.next(e.Seq, e.RecordedAt)
 		f.events++
 		if e.Seq != last+1 {
-			f.add("journal_dense", e.Seq, "seq %d follows seq %d", e.Seq, last)
+			f.add(outbox.InvariantJournalDense, e.Seq, "seq %d follows seq %d", e.Seq, last)
 		}
 		last = e.Seq
 		if e.ContentHash() != e.EventHash {
-			f.add("journal_hash", e.Seq, "the content of the event does not match its hash")
+			f.add(outbox.InvariantJournalHash, e.Seq, "the content of the event does not match its hash")
 		}
 		if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
-			f.add("journal_chain", e.Seq, "the chain of hashes is broken here")
+			f.add(outbox.InvariantJournalChain, e.Seq, "the chain of hashes is broken here")
 			chain = e.ChainHash
 		}
 		if e.Seq == w.AppliedSeq && e.ChainHash != w.AppliedHash {
-			f.add("watermark_hash", e.Seq, "the projections were built from another event")
+			f.add(outbox.InvariantWatermarkHash, e.Seq, "the projections were built from another event")
 		}
 		return nil
 	}, store.SelectEvent+` where campaign_id = $1 order by seq`, c.ID)
@@ -281,13 +281,13 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 	}
 	times.end(sqldb.At(c.UpdatedAt))
 	if c.HighWater != last || c.ChainHash != chain {
-		f.add("campaign_row", c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
+		f.add(outbox.InvariantCampaignRow, c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
 	}
 	switch {
 	case w.AppliedSeq > last && last == 0:
-		f.add("watermark_bound", w.AppliedSeq, "the projections have a campaign that is not in the journal")
+		f.add(outbox.InvariantWatermarkBound, w.AppliedSeq, "the projections have a campaign that is not in the journal")
 	case w.AppliedSeq > last:
-		f.add("watermark_bound", w.AppliedSeq, "the watermark is above the journal's end at %d", last)
+		f.add(outbox.InvariantWatermarkBound, w.AppliedSeq, "the watermark is above the journal's end at %d", last)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type damage struct {
 	what      string
 	harm      string // a statement on the journal; those on the projections begin with a colon
 	by        string
-	invariant string // that check names
+	invariant outbox.Invariant // that check names
 	seq       int64
 }
 

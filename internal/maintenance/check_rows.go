@@ -44,7 +44,7 @@ func (r *recordings) end(updated time.Time) {
 func (r *recordings) judge(after time.Time) {
 	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
 	if r.before.Sub(after) <= clockSlack && (early || late) {
-		r.add("recorded_at", r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
+		r.add(outbox.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
 			r.now.Format(time.RFC3339), r.before.Format(time.RFC3339), after.Format(time.RFC3339))
 		return // the one before stays the measure of the next
 	}
@@ -76,9 +76,9 @@ func (s *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 		switch {
 		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.Suspect:
 			// Up to suspect the rows of a worker that died are gone over one by one.
-			f.add("applied_and_owed", r.Seq, "the event is applied and still has a row that is %s", r.Status)
+			f.add(outbox.InvariantAppliedAndOwed, r.Seq, "the event is applied and still has a row that is %s", r.Status)
 		case r.Seq > w.AppliedSeq && r.Seq != next:
-			f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
+			f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
 			next = r.Seq + 1
 		case r.Seq > w.AppliedSeq:
 			next++
@@ -90,10 +90,10 @@ func (s *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 		return err
 	}
 	if next <= c.HighWater && s.core.Mode().Enqueues() {
-		f.add("event_owed", next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
+		f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
 	}
 	if counts.Counts != c.Counts {
-		f.add("campaign_row", 0, "the campaign's row counts %+v; its rows are %+v", c.Counts, counts.Counts)
+		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %+v; its rows are %+v", c.Counts, counts.Counts)
 	}
 	f.checkHead(c, head.Row)
 	return nil
@@ -104,17 +104,17 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
 	switch {
 	case !slices.Contains(outbox.Statuses, r.Status):
-		f.add("row_state", r.Seq, "the row has the unknown status %q", r.Status)
+		f.add(outbox.InvariantRowState, r.Seq, "the row has the unknown status %q", r.Status)
 	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
-		f.add("row_state", r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
+		f.add(outbox.InvariantRowState, r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
 	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
-		f.add("behind_head", r.Seq, "the row is processing although no worker holds the campaign")
+		f.add(outbox.InvariantBehindHead, r.Seq, "the row is processing although no worker holds the campaign")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
 		// Where older projections were restored, the rows before it came back after it had failed.
-		f.add("behind_head", r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
+		f.add(outbox.InvariantBehindHead, r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
 	}
 	if r.epoch > c.LeaseEpoch || r.epoch < 0 {
-		f.add("epoch", r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.LeaseEpoch)
+		f.add(outbox.InvariantEpoch, r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.LeaseEpoch)
 	}
 }
 
@@ -122,17 +122,17 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 // due, with the head.
 func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
 	if head.Seq != c.Head.Int64 || string(head.Status) != c.HeadStatus.String {
-		f.add("campaign_row", head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
+		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
 		return
 	}
 	if head.Seq > 0 && (!sqldb.At(c.HeadNext.Int64).Equal(head.NextAttemptAt) || !sqldb.At(c.Oldest.Int64).Equal(head.EnqueuedAt)) {
-		f.add("campaign_row", head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
+		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
 			moment(c.Oldest.Int64), moment(c.HeadNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
 		return
 	}
 	least, most := dueBetween(c)
 	if c.Due.Valid != (most > 0) || c.Due.Valid && (c.Due.Int64 < least || c.Due.Int64 > most) {
-		f.add("campaign_row", head.Seq, "the campaign's row is due at %s; it should be due at %s", moment(c.Due.Int64), moment(most))
+		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row is due at %s; it should be due at %s", moment(c.Due.Int64), moment(most))
 	}
 }
 
@@ -178,11 +178,11 @@ func (t *tx) checkRowEvents(f *finding) error {
 		}
 		switch {
 		case event == 0:
-			f.add("row_event", seq, "the row belongs to no event in the journal")
+			f.add(outbox.InvariantRowEvent, seq, "the row belongs to no event in the journal")
 		case says != is:
-			f.add("row_event", seq, "the row says that its event is %s; it is %s", says, is)
+			f.add(outbox.InvariantRowEvent, seq, "the row says that its event is %s; it is %s", says, is)
 		default:
-			f.add("row_event", seq, "the row says that its event was recorded at %s; the event says %s", moment(enqueued), moment(recorded))
+			f.add(outbox.InvariantRowEvent, seq, "the row says that its event was recorded at %s; the event says %s", moment(enqueued), moment(recorded))
 		}
 		return nil
 	}, selectOddRows, f.campaign)
@@ -193,9 +193,9 @@ func (t *tx) checkRowEvents(f *finding) error {
 func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
-		f.add("epoch", 0, "the fence of the projections is at epoch %d, above the lease's %d, so no worker can apply events", w.FenceEpoch, c.LeaseEpoch)
+		f.add(outbox.InvariantEpoch, 0, "the fence of the projections is at epoch %d, above the lease's %d, so no worker can apply events", w.FenceEpoch, c.LeaseEpoch)
 	case w.AppliedSeq > 0 && w.FenceEpoch <= 0:
-		f.add("epoch", 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
+		f.add(outbox.InvariantEpoch, 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
 	}
 }
 
@@ -203,24 +203,24 @@ func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 // watermark. A worker that has still to settle is behind it.
 func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
-		f.add("campaign_row", w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
+		f.add(outbox.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
 	}
 }
 
 // checkStrays looks for campaigns that have no row in campaigns.
 func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
-	found := func(invariant, id, detail string) {
+	found := func(invariant outbox.Invariant, id, detail string) {
 		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
 	}
 	err := s.eachStray(ctx, func(strays []stray) error {
 		for _, x := range strays {
 			switch {
 			case x.events:
-				found("campaign_row", x.id, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
+				found(outbox.InvariantCampaignRow, x.id, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
 			case x.applied:
-				found("watermark_bound", x.id, "the projections have a campaign that is not in the journal")
+				found(outbox.InvariantWatermarkBound, x.id, "the projections have a campaign that is not in the journal")
 			default:
-				found("row_event", x.id, "there are rows of a campaign that is not in the journal")
+				found(outbox.InvariantRowEvent, x.id, "there are rows of a campaign that is not in the journal")
 			}
 		}
 		return nil
@@ -277,7 +277,7 @@ func (s *Maintenance) checkKnown(ctx context.Context, table string, ids []string
 			default:
 				continue
 			}
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: "unknown_campaign", CampaignID: id, Detail: fmt.Sprintf(detail, table)})
+			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantUnknownCampaign, CampaignID: id, Detail: fmt.Sprintf(detail, table)})
 		}
 	}
 	return nil

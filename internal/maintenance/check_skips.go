@@ -47,14 +47,14 @@ func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark,
 		return err
 	}
 	f.skips = int64(len(standing))
-	store.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add("skips", seq, "%s", what) })
+	store.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add(outbox.InvariantSkips, seq, "%s", what) })
 	for _, k := range standing {
 		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
-			f.add("skips", k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
+			f.add(outbox.InvariantSkips, k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
 		}
 	}
 	if f.skips != c.Skips {
-		f.add("campaign_row", 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
+		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
 	}
 	return nil
 }

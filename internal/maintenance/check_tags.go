@@ -129,7 +129,7 @@ func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) err
 
 // tagIndex adds a violation of the index of tags; e may be unknown to the journal.
 func tagIndex(r *outbox.CheckReport, e *outbox.Event, format string, args ...any) {
-	r.Violations = append(r.Violations, outbox.Violation{Invariant: "tag_index", CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
+	r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantTagIndex, CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
 }
 
 // taggedEvent is an entry of event_tags, with the event at its position.

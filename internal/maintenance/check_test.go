@@ -11,7 +11,7 @@ func TestCheck_namesEachViolation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		harm      func(*fixture)
-		invariant string
+		invariant outbox.Invariant
 		seq       int64
 	}{
 		"content changed":      {func(f *fixture) { f.Tamper(`update events set payload = '{}' where seq = 2`) }, "journal_hash", 2},

@@ -195,11 +195,3 @@ type ProjectionInfo struct {
 	BuiltVersion        string `json:"built_version"`
 	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }
-
-// Violation is an invariant found broken by the check command.
-type Violation struct {
-	Invariant  string `json:"invariant"`
-	CampaignID string `json:"campaign_id"`
-	Seq        int64  `json:"seq"`
-	Detail     string `json:"detail"`
-}

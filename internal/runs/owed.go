@@ -328,7 +328,7 @@ func (s *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) erro
 	}
 	slices.SortStableFunc(found, func(a, b behindCursor) int { return cmp.Compare(a.campaign, b.campaign) })
 	for _, c := range found {
-		report.Violations = append(report.Violations, outbox.Violation{Invariant: "replay_owed", CampaignID: c.campaign, Seq: c.seq,
+		report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReplayOwed, CampaignID: c.campaign, Seq: c.seq,
 			Detail: fmt.Sprintf("projection %q was resumed at event %d, and no run is catching it up; start a replay", c.projection, c.seq)})
 	}
 	return nil
