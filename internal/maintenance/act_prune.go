@@ -69,13 +69,13 @@ where id = 1`
 // ones are gone; that time never goes back. Where there is nothing to delete it
 // writes nothing. An idempotency key goes with its record: an order under it
 // that is repeated later is done anew.
-func (s *Maintenance) PruneActs(ctx context.Context, before time.Time) (more bool, err error) {
-	if err := s.core.Refuse(); err != nil {
+func (m *Maintenance) PruneActs(ctx context.Context, before time.Time) (more bool, err error) {
+	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
 	limit := before.UnixMicro()
 	old := false
-	err = s.read(ctx, func(t *tx) error {
+	err = m.read(ctx, func(t *tx) error {
 		var id int64
 		if old, err = t.One([]any{&id}, selectOldAct, limit); err == nil && !old {
 			old, err = t.One([]any{&id}, selectOldTarget, int64(sqldb.FarFuture))
@@ -85,7 +85,7 @@ func (s *Maintenance) PruneActs(ctx context.Context, before time.Time) (more boo
 	if err != nil || !old {
 		return false, wrapPrune(err)
 	}
-	err = s.write(ctx, func(t *tx) error {
+	err = m.write(ctx, func(t *tx) error {
 		if _, err := t.Exec(moveHorizon, limit); err != nil {
 			return err
 		}
@@ -109,9 +109,9 @@ func wrapPrune(err error) error {
 
 // ActsRemovedBefore is the time from before which audit records were deleted;
 // the zero time when none were.
-func (s *Maintenance) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
+func (m *Maintenance) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
 	var before int64
-	err := s.read(ctx, func(t *tx) error {
+	err := m.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&before}, selectHorizon)
 		return err
 	})

@@ -36,19 +36,19 @@ where at <= (
 // PruneAppendKeys deletes keys of appends that are no longer kept, in small
 // steps, and returns true while there may be more. Where there is none it writes
 // nothing.
-func (s *Maintenance) PruneAppendKeys(ctx context.Context) (more bool, err error) {
-	if err := s.core.Refuse(); err != nil {
+func (m *Maintenance) PruneAppendKeys(ctx context.Context) (more bool, err error) {
+	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
-	limit := s.core.Now() - store.AppendKeyLife.Microseconds()
+	limit := m.core.Now() - store.AppendKeyLife.Microseconds()
 	old := false
-	err = s.read(ctx, func(t *tx) error {
+	err = m.read(ctx, func(t *tx) error {
 		var at int64
 		old, err = t.One([]any{&at}, selectOldKey, limit)
 		return err
 	})
 	if err == nil && old {
-		err = s.write(ctx, func(t *tx) error {
+		err = m.write(ctx, func(t *tx) error {
 			n, err := t.Exec(deleteKeys, limit, pruneKeys)
 			more = n >= pruneKeys
 			return err

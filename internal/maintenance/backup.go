@@ -14,11 +14,11 @@ import (
 // has every event they were built from, and a restore finds only rows to write
 // again, never events that are missing. PostgreSQL is copied by pg_dump, which
 // must be installed.
-func (s *Maintenance) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
+func (m *Maintenance) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
 	if err := sqldb.MakeBackupDir(dir); err != nil {
 		return err
 	}
-	for i, d := range []*sqldb.DB{s.core.ReadModel().DB, s.core.Journal().DB} {
+	for i, d := range []*sqldb.DB{m.core.ReadModel().DB, m.core.Journal().DB} {
 		progress(int64(i), 2)
 		if err := d.BackUp(ctx, dir); err != nil {
 			return fmt.Errorf("back up the %s database: %w", d.Name, err)

@@ -36,15 +36,15 @@ const (
 // less than an hour is not found. Nothing can be compared with what a row failed
 // with, how often it was tried, who paused a campaign, or audit records: that
 // nobody changes events and audit records is for the database to refuse.
-func (s *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (outbox.CheckReport, error) {
+func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (outbox.CheckReport, error) {
 	report := outbox.CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
-	summary, err := s.core.Summary(ctx)
+	summary, err := m.core.Summary(ctx)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
 		return report, err
 	}
-	err = s.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
+	err = m.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
-			if err := s.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
+			if err := m.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
 				unreadable(&report, "", &store.CampaignError{CampaignID: c.ID, Err: err})
 			} else if err != nil {
 				return err
@@ -56,12 +56,12 @@ func (s *Maintenance) Check(ctx context.Context, progress func(done, total int64
 	})
 	steps := slices.Concat([]store.CheckStep{
 		{About: "the table of campaigns", Check: func(context.Context, *outbox.CheckReport) error { return err }},
-		{About: "what the projections know", Check: s.checkStrays},
-	}, s.core.Checks(), []store.CheckStep{
-		{About: "the index of tags", Check: s.checkTags},
-		{About: "the pages of the journal", Check: func(ctx context.Context, r *outbox.CheckReport) error { return checkPages(ctx, s.core.Journal().DB, r) }},
+		{About: "what the projections know", Check: m.checkStrays},
+	}, m.core.Checks(), []store.CheckStep{
+		{About: "the index of tags", Check: m.checkTags},
+		{About: "the pages of the journal", Check: func(ctx context.Context, r *outbox.CheckReport) error { return checkPages(ctx, m.core.Journal().DB, r) }},
 		{About: "the pages of the projections", Check: func(ctx context.Context, r *outbox.CheckReport) error {
-			return checkPages(ctx, s.core.ReadModel().DB, r)
+			return checkPages(ctx, m.core.ReadModel().DB, r)
 		}},
 	})
 	for _, step := range steps {
@@ -107,7 +107,7 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 
 // checkUntilStill checks one campaign until two looks at the watermark, around
 // one snapshot of the journal, agree.
-func (s *Maintenance) checkUntilStill(ctx context.Context, id string, report *outbox.CheckReport) error {
+func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *outbox.CheckReport) error {
 	poll := time.NewTicker(stillPoll)
 	defer poll.Stop()
 	for try := range checkTries {
@@ -118,18 +118,18 @@ func (s *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 				return ctx.Err()
 			}
 		}
-		before, marks, err := s.core.ReadModel().Standing(ctx, id)
+		before, marks, err := m.core.ReadModel().Standing(ctx, id)
 		if err != nil {
 			return err
 		}
-		found, leased, err := s.checkCampaign(ctx, id, before, marks)
+		found, leased, err := m.checkCampaign(ctx, id, before, marks)
 		if err != nil {
 			return err
 		}
-		if err := s.checkCounts(ctx, found, before); err != nil {
+		if err := m.checkCounts(ctx, found, before); err != nil {
 			return err
 		}
-		after, err := s.core.WatermarkOf(ctx, id)
+		after, err := m.core.WatermarkOf(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -160,15 +160,15 @@ func (f *finding) add(invariant outbox.Invariant, seq int64, format string, args
 	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
 }
 
-func (s *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
+func (m *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
 	f := &finding{campaign: id}
 	leased := false
-	err := s.read(ctx, func(t *tx) error {
+	err := m.read(ctx, func(t *tx) error {
 		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
-		leased = c.LeaseOwner != "" && c.LeaseExpiry > s.core.Now()
+		leased = c.LeaseOwner != "" && c.LeaseExpiry > m.core.Now()
 		f.epoch = c.LeaseEpoch
 		if err := t.checkJournal(f, c, w); err != nil {
 			return err
@@ -176,7 +176,7 @@ func (s *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.
 		if err := t.checkSkips(f, c, w, marks); err != nil {
 			return err
 		}
-		if err := s.checkRows(t, f, c, w); err != nil {
+		if err := m.checkRows(t, f, c, w); err != nil {
 			return err
 		}
 		if err := t.checkRowEvents(f); err != nil {
@@ -213,9 +213,9 @@ order by projection`
 
 // checkCounts compares what the watermark counts, and how far its projections
 // are, with what there is.
-func (s *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
+func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
 	var aside, open int64
-	err := s.readModel(ctx, func(t *tx) error {
+	err := m.readModel(ctx, func(t *tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			var name, state string
 			var seq int64

@@ -59,7 +59,7 @@ type checkedRow struct {
 
 // checkRows walks the campaign's rows against the watermark and the
 // campaign's own counts.
-func (s *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
+func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	var counts store.CampaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
@@ -89,7 +89,7 @@ func (s *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 	if err != nil {
 		return err
 	}
-	if next <= c.HighWater && s.core.Mode().Enqueues() {
+	if next <= c.HighWater && m.core.Mode().Enqueues() {
 		f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
 	}
 	if counts.Counts != c.Counts {
@@ -208,11 +208,11 @@ func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 }
 
 // checkStrays looks for campaigns that have no row in campaigns.
-func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
+func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
 	found := func(invariant outbox.Invariant, id, detail string) {
 		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
 	}
-	err := s.eachStray(ctx, func(strays []stray) error {
+	err := m.eachStray(ctx, func(strays []stray) error {
 		for _, x := range strays {
 			switch {
 			case x.events:
@@ -228,15 +228,15 @@ func (s *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 	if err != nil {
 		return err
 	}
-	return s.CheckTables(ctx, engineTables, report)
+	return m.CheckTables(ctx, engineTables, report)
 }
 
 // CheckTables looks in tables of the projections database for rows of campaigns
 // that the journal does not know, or of which nothing was applied.
-func (s *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
+func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
 	for _, table := range tables {
 		var ids []string
-		err := s.readModel(ctx, func(t *tx) (err error) {
+		err := m.readModel(ctx, func(t *tx) (err error) {
 			ids, err = sqldb.All(t, sqldb.Column[string], `
 select distinct r.campaign_id
 from `+readmodel.QuoteName(table)+` r
@@ -247,7 +247,7 @@ where not exists (select 1 from projection_watermarks w where w.campaign_id = r.
 			return fmt.Errorf("look for campaigns in table %q: %w", table, err)
 		}
 		slices.SortFunc(ids, strings.Compare)
-		if err := s.checkKnown(ctx, table, ids, report); err != nil {
+		if err := m.checkKnown(ctx, table, ids, report); err != nil {
 			return err
 		}
 	}
@@ -257,10 +257,10 @@ where not exists (select 1 from projection_watermarks w where w.campaign_id = r.
 // engineTables may speak of a campaign of which nothing is applied yet.
 var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
-func (s *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {
+func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
 		var known map[string]*store.CampaignRow
-		err := s.read(ctx, func(t *tx) (err error) {
+		err := m.read(ctx, func(t *tx) (err error) {
 			known, err = t.Campaigns(page)
 			return err
 		})

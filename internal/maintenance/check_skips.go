@@ -13,10 +13,10 @@ import (
 
 // skipSuspects names the campaigns of a page, in order of id, whose ledger of
 // skips and projections do not add up.
-func (s *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
+func (m *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
 	standing := make(map[string][]outbox.Skip)
-	err := s.read(ctx, func(t *tx) error {
+	err := m.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			k, err := store.ScanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
@@ -30,7 +30,7 @@ where campaign_id between $1 and $2
 	if err != nil {
 		return nil, fmt.Errorf("read skips: %w", err)
 	}
-	passed, err := s.core.ReadModel().PassedOver(ctx, first, last)
+	passed, err := m.core.ReadModel().PassedOver(ctx, first, last)
 	suspects := make(map[string]bool)
 	for _, c := range page {
 		applied := marks[c.ID].AppliedSeq

@@ -42,9 +42,9 @@ const checkPage = 2000
 
 // checkTags holds event_tags against the tags of the events, page by page and
 // in both directions.
-func (s *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
+func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
 	for last := int64(0); last >= 0; {
-		err := s.read(ctx, func(t *tx) (err error) {
+		err := m.read(ctx, func(t *tx) (err error) {
 			last, err = t.checkTagsAfter(last, report)
 			return err
 		})
@@ -53,7 +53,7 @@ func (s *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport)
 		}
 	}
 	for last := (taggedEvent{}); last.position >= 0; {
-		err := s.read(ctx, func(t *tx) (err error) {
+		err := m.read(ctx, func(t *tx) (err error) {
 			last, err = t.checkEntriesAfter(last, report)
 			return err
 		})

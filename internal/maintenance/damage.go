@@ -13,9 +13,9 @@ import (
 var errNameless = errors.New("the campaigns table cannot be read beyond this point")
 
 // nameAfter is the next campaign after an id, whose row may not be readable.
-func (s *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {
+func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {
 	for _, table := range []string{"campaigns", "events"} {
-		err = s.read(ctx, func(t *tx) error {
+		err = m.read(ctx, func(t *tx) error {
 			_, err := t.One([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
 			return err
 		})
@@ -34,13 +34,13 @@ func (s *Maintenance) nameAfter(ctx context.Context, after string) (id string, e
 // campaign after an id, and returns its id, or nothing at the end. Where it
 // fails since something is damaged, the next one is visited; oneByOne returns the last
 // id, empty at the end, and a CampaignError for each that failed.
-func (s *Maintenance) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
+func (m *Maintenance) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
 	var damaged []error
 	for range limit {
 		id, err := visit(after)
 		if errors.Is(err, outbox.ErrDamaged) {
 			cause := err
-			if id, err = s.nameAfter(ctx, after); err != nil {
+			if id, err = m.nameAfter(ctx, after); err != nil {
 				return "", errors.Join(append(damaged, fmt.Errorf("after campaign %q: %w: %w", after, err, cause))...)
 			}
 			damaged = append(damaged, &store.CampaignError{CampaignID: id, Err: cause})

@@ -47,13 +47,13 @@ where (campaign_id, first_seq, began_at) in (` + selectOldSpans + `)`
 // attempts of those that have no row any more, and when events were applied. It
 // goes in small steps and returns true while there may be more. Where there is
 // nothing to delete it writes nothing. The last span of a campaign stays.
-func (s *Maintenance) PruneHistory(ctx context.Context, before time.Time) (more bool, err error) {
-	if err := s.core.Refuse(); err != nil {
+func (m *Maintenance) PruneHistory(ctx context.Context, before time.Time) (more bool, err error) {
+	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
 	limit := before.UnixMicro()
 	old := false
-	err = s.read(ctx, func(t *tx) error {
+	err = m.read(ctx, func(t *tx) error {
 		for _, query := range []string{selectOldAttempts, selectOldSpans} {
 			err := t.Each(func(sqldb.Row) error {
 				old = true
@@ -66,7 +66,7 @@ func (s *Maintenance) PruneHistory(ctx context.Context, before time.Time) (more 
 		return nil
 	})
 	if err == nil && old {
-		err = s.write(ctx, func(t *tx) error {
+		err = m.write(ctx, func(t *tx) error {
 			attempts, err := t.Exec(deleteAttempts, limit, pruneHistory)
 			if err != nil {
 				return err

@@ -22,20 +22,20 @@ func New(core *store.Store) *Maintenance { return &Maintenance{core} }
 // tx is a transaction on either database.
 type tx struct{ *store.Tx }
 
-func (s *Maintenance) read(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (m *Maintenance) read(ctx context.Context, fn func(*tx) error) error {
+	return m.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (m *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
+	return m.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // readModel reads the projections.
-func (s *Maintenance) readModel(ctx context.Context, fn func(*tx) error) error {
-	return s.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+func (m *Maintenance) readModel(ctx context.Context, fn func(*tx) error) error {
+	return m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
 }
 
 // perform is Perform with a transaction of this package.
-func perform[R any](ctx context.Context, s *Maintenance, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+func perform[R any](ctx context.Context, m *Maintenance, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, m.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }

@@ -15,67 +15,67 @@ import (
 
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
 // transaction of its own, with one audit record for all.
-func (s *Maintenance) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
+func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
 	a := &store.Act{Order: o, Action: outbox.ActRepairGaps}
-	repaired, err := s.repairGaps(ctx, a)
-	return repaired, s.core.Refused(ctx, a, err)
+	repaired, err := m.repairGaps(ctx, a)
+	return repaired, m.core.Refused(ctx, a, err)
 }
 
-func (s *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repaired, error) {
-	if err := s.core.Admit(a.Order); err != nil {
+func (m *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repaired, error) {
+	if err := m.core.Admit(a.Order); err != nil {
 		return outbox.Repaired{}, err
 	}
-	if err := s.core.Require(a.Order, 0); err != nil {
+	if err := m.core.Require(a.Order, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var done outbox.Repaired
 	repeated := false
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := m.read(ctx, func(t *tx) (err error) {
 		repeated, err = t.RepeatedAct(a, &done)
 		return err
 	})
 	if err != nil || repeated {
 		return done, err
 	}
-	done, err = s.repairAll(ctx)
+	done, err = m.repairAll(ctx)
 	if err != nil && done == (outbox.Repaired{}) {
 		return done, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.RecordTime) // campaigns are repaired, whoever has gone meanwhile
 	defer cancel()
 	if err != nil {
-		return done, errors.Join(err, s.recordPart(ctx, a, done, err))
+		return done, errors.Join(err, m.recordPart(ctx, a, done, err))
 	}
 	a.After = done
-	return perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	return perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
 }
 
 // recordPart leaves the record of a repair that did not come to its end. The
 // order's idempotency key stays free, since there is more to do.
-func (s *Maintenance) recordPart(ctx context.Context, a *store.Act, done outbox.Repaired, why error) error {
+func (m *Maintenance) recordPart(ctx context.Context, a *store.Act, done outbox.Repaired, why error) error {
 	type part struct {
 		outbox.Repaired
 		Stopped string `json:"stopped"`
 	}
 	a.After, a.Order.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
-	_, err := perform(ctx, s, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	_, err := perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
 	return err
 }
 
 // repairAll also returns what it did before an error.
-func (s *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
-	total, err := s.Reconcile(ctx)
+func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
+	total, err := m.Reconcile(ctx)
 	if err != nil {
 		return total, err
 	}
 	// Reconcile leaves campaigns that are worked on alone; an operator who asks
 	// for a repair wants those looked at, too.
-	gaps, err := s.Gaps(ctx)
+	gaps, err := m.Gaps(ctx)
 	if err != nil {
 		return total, err
 	}
 	for _, g := range gaps {
-		f, err := store.WhenFree(ctx, func() (store.Found, error) { return s.core.RepairFree(ctx, g.CampaignID) })
+		f, err := store.WhenFree(ctx, func() (store.Found, error) { return m.core.RepairFree(ctx, g.CampaignID) })
 		if err != nil && !errors.Is(err, store.ErrHeld) {
 			return total, err
 		}
@@ -94,14 +94,14 @@ func (s *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 // may be about to apply to those. A second call finds nothing to do and writes
 // nothing. Campaigns of which something cannot be read are passed over; the error
 // is outbox.ErrDamaged then and names each.
-func (s *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
-	total, _, err := s.ReconcileNaming(ctx, 0)
+func (m *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
+	total, _, err := m.ReconcileNaming(ctx, 0)
 	return total, err
 }
 
 // ReconcileNaming is Reconcile that names the first campaigns that it changed, at
 // most so many.
-func (s *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
+func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
 	var damaged []error
 	note := func(id string) {
 		if len(named) < most {
@@ -109,7 +109,7 @@ func (s *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 		}
 	}
 	for after := ""; ; {
-		last, found, err := s.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
+		last, found, err := m.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
 			note(f.CampaignID)
@@ -123,15 +123,15 @@ func (s *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 			break
 		}
 	}
-	err = s.adoptStrays(ctx, &total, note)
+	err = m.adoptStrays(ctx, &total, note)
 	if err == nil {
-		err = s.core.ReconcileBesides(ctx)
+		err = m.core.ReconcileBesides(ctx)
 	}
 	if err == nil {
-		err = s.core.ShortenWaits(ctx)
+		err = m.core.ShortenWaits(ctx)
 	}
 	if total.Diverged > 0 {
-		s.core.Changed()
+		m.core.Changed()
 	}
 	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
 		return total, named, fmt.Errorf("reconcile: %w", err)
@@ -143,11 +143,11 @@ func (s *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 // counted by count. It returns the id to go on from, empty at the end, and also
 // what it did before an error. One that is outbox.ErrDamaged concerns single campaigns,
 // which are passed over.
-func (s *Maintenance) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
-	last, found, err = s.reconcileTogether(ctx, after, limit, count)
+func (m *Maintenance) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
+	last, found, err = m.reconcileTogether(ctx, after, limit, count)
 	if errors.Is(err, outbox.ErrDamaged) {
-		last, err = s.oneByOne(ctx, after, limit, func(after string) (string, error) {
-			id, more, err := s.reconcileTogether(ctx, after, 1, count)
+		last, err = m.oneByOne(ctx, after, limit, func(after string) (string, error) {
+			id, more, err := m.reconcileTogether(ctx, after, 1, count)
 			found = append(found, more...)
 			return id, err
 		})
@@ -155,25 +155,25 @@ func (s *Maintenance) reconcilePage(ctx context.Context, after string, limit int
 	return last, found, err
 }
 
-func (s *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
-	p, err := s.readPage(ctx, after, limit, count)
+func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
+	p, err := m.readPage(ctx, after, limit, count)
 	if err != nil || len(p.rows) == 0 {
 		return "", nil, err
 	}
-	suspects, err := s.suspects(ctx, p)
+	suspects, err := m.suspects(ctx, p)
 	if err != nil {
 		return "", nil, err
 	}
-	if found, err = s.repairEach(ctx, suspects); err != nil {
+	if found, err = m.repairEach(ctx, suspects); err != nil {
 		return "", found, err
 	}
 	return p.rows[len(p.rows)-1].ID, found, ctx.Err()
 }
 
 // repairEach repairs campaigns, except those that turn out to be held or sound.
-func (s *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []store.Found, err error) {
+func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []store.Found, err error) {
 	for _, c := range suspects {
-		f, err := s.core.RepairFree(ctx, c.ID)
+		f, err := m.core.RepairFree(ctx, c.ID)
 		if err != nil && !errors.Is(err, store.ErrHeld) { // a worker that holds it will notice
 			return found, err
 		}
@@ -182,19 +182,19 @@ func (s *Maintenance) repairEach(ctx context.Context, suspects []*store.Campaign
 		}
 	}
 	if len(found) > 0 {
-		s.core.WakeUp()
+		m.core.WakeUp()
 	}
 	return found, nil
 }
 
 // amiss reports whether the campaign's row alone shows that something is wrong:
 // it waits longer than it may, or has fewer or more rows than events to apply.
-func (s *Maintenance) amiss(c *store.CampaignRow) bool {
-	now := s.core.Now()
-	lease, wait := s.core.Overdrawn(c, now)
+func (m *Maintenance) amiss(c *store.CampaignRow) bool {
+	now := m.core.Now()
+	lease, wait := m.core.Overdrawn(c, now)
 	return lease || wait || c.Mistimed(now+store.ClockTolerance) ||
 		c.LeaseOwner == "" && c.Diverged == "" &&
-			(c.Oldest.Valid != (c.HighWater > c.Applied) || s.core.Mode().Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
+			(c.Oldest.Valid != (c.HighWater > c.Applied) || m.core.Mode().Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
 }
 
 // tally is what the rows of a campaign are.
@@ -214,9 +214,9 @@ type page struct {
 // counting counts the rows of campaigns into p.tallies.
 type counting func(t *tx, p *page) error
 
-func (s *Maintenance) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
+func (m *Maintenance) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
 	p := &page{tallies: make(map[string]*tally)}
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := m.read(ctx, func(t *tx) (err error) {
 		if p.rows, err = t.campaignPage(after, limit); err != nil || len(p.rows) == 0 {
 			return err
 		}
@@ -232,7 +232,7 @@ func (s *Maintenance) readPage(ctx context.Context, after string, limit int, cou
 	for i, c := range p.rows {
 		ids[i] = c.ID
 	}
-	p.marks, err = s.core.ReadModel().Watermarks(ctx, ids)
+	p.marks, err = m.core.ReadModel().Watermarks(ctx, ids)
 	return p, err
 }
 
@@ -306,10 +306,10 @@ func (t *tx) campaignPage(after string, limit int) ([]*store.CampaignRow, error)
 // journal is read first: a watermark may be ahead of what its page says, and
 // never behind. Campaigns that cannot be read are passed over; the error is
 // Damaged then, and names each.
-func (s *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
+func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
 	var failed error // to visit
 	page := func(after string, limit int) (last string, err error) {
-		p, err := s.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
+		p, err := m.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
 			return "", err
 		}
@@ -322,7 +322,7 @@ func (s *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.
 	for after := ""; ; {
 		last, err := page(after, campaignPage)
 		if errors.Is(err, outbox.ErrDamaged) {
-			last, err = s.oneByOne(ctx, after, campaignPage, func(after string) (string, error) { return page(after, 1) })
+			last, err = m.oneByOne(ctx, after, campaignPage, func(after string) (string, error) { return page(after, 1) })
 		}
 		switch {
 		case failed != nil:
@@ -340,8 +340,8 @@ func (s *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.
 
 // suspects lists the campaigns of a page whose row, rows and watermark do not
 // add up. It reads little and locks nothing.
-func (s *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignRow, error) {
-	odd, err := s.skipSuspects(ctx, p.rows, p.marks)
+func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignRow, error) {
+	odd, err := m.skipSuspects(ctx, p.rows, p.marks)
 	if err != nil {
 		return nil, err
 	}
@@ -350,14 +350,14 @@ func (s *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 	for _, c := range p.rows {
 		w := p.marks[c.ID]
 		switch {
-		case s.arriving(c):
-		case s.amiss(c):
+		case m.arriving(c):
+		case m.amiss(c):
 			found = append(found, c)
-		case c.LeaseOwner != "" && c.LeaseExpiry > s.core.Now():
+		case c.LeaseOwner != "" && c.LeaseExpiry > m.core.Now():
 		case p.drifted(c):
 			found = append(found, c)
 		case c.Diverged == store.Strange(w) && w.AppliedSeq > c.HighWater:
-		case c.Diverged != "" && w.AppliedSeq == 0, c.Diverged == "" && (odd[c.ID] || s.disagrees(c, w)):
+		case c.Diverged != "" && w.AppliedSeq == 0, c.Diverged == "" && (odd[c.ID] || m.disagrees(c, w)):
 			found = append(found, c)
 		case w.AppliedSeq > 0:
 			at := len(found)
@@ -372,21 +372,21 @@ func (s *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 			}, store.SelectChainHash, c.ID, w.AppliedSeq)
 		}
 	}
-	err = s.read(ctx, func(t *tx) error { return t.RunAll(&b) })
+	err = m.read(ctx, func(t *tx) error { return t.RunAll(&b) })
 	return slices.DeleteFunc(found, func(c *store.CampaignRow) bool { return c == nil }), err
 }
 
 // arriving reports whether the requests that appended what the campaign owes may
 // still be about to apply it: those of a process that was there before are not.
-func (s *Maintenance) arriving(c *store.CampaignRow) bool {
-	age := s.core.Now() - c.Oldest.Int64
-	return s.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > s.core.Opened() &&
+func (m *Maintenance) arriving(c *store.CampaignRow) bool {
+	age := m.core.Now() - c.Oldest.Int64
+	return m.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
 		age > -store.ClockTolerance && age < store.InlineWait.Microseconds()
 }
 
 // disagrees reports whether a campaign's row says something else than its
 // watermark.
-func (s *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) bool {
+func (m *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) bool {
 	waiting := c.HighWater - w.AppliedSeq
 	return w.AppliedSeq > c.HighWater || c.Applied != w.AppliedSeq || w.FenceEpoch > c.LeaseEpoch ||
 		c.Counts.Total() != waiting ||
@@ -395,12 +395,12 @@ func (s *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) boo
 
 // Gaps lists the campaigns with events that have neither been applied nor
 // have a row.
-func (s *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
+func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	gaps := []outbox.Gap{}
-	err := s.eachCampaignPage(ctx, func(page []*store.CampaignRow, marks map[string]readmodel.Watermark) error {
+	err := m.eachCampaignPage(ctx, func(page []*store.CampaignRow, marks map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			applied := marks[c.ID].AppliedSeq
-			missing, err := s.missingRows(ctx, c, applied)
+			missing, err := m.missingRows(ctx, c, applied)
 			if err != nil {
 				return &store.CampaignError{CampaignID: c.ID, Err: err}
 			}
@@ -420,21 +420,21 @@ func (s *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 // below it, of a wave that is not settled yet, do not make up for them. A
 // worker may apply and settle between the two reads, so a finding counts only
 // when the watermark has not moved meanwhile.
-func (s *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, applied int64) (int64, error) {
+func (m *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, applied int64) (int64, error) {
 	for {
 		waiting := c.HighWater - applied
 		if waiting <= 0 {
 			return 0, nil
 		}
 		var rows int64
-		err := s.read(ctx, func(t *tx) error {
+		err := m.read(ctx, func(t *tx) error {
 			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
 			return err
 		})
 		if err != nil || rows >= waiting {
 			return 0, err
 		}
-		w, err := s.core.WatermarkOf(ctx, c.ID)
+		w, err := m.core.WatermarkOf(ctx, c.ID)
 		if err != nil || w.AppliedSeq == applied {
 			return waiting - rows, err
 		}

@@ -37,16 +37,16 @@ const (
 // whose own row shows that they would wait for ever or too long. It returns where
 // to go on and what was wrong. What drifted adds to the drift that Summary
 // reports.
-func (s *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
+func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
 	next = at
-	next.Campaign, found, err = s.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
+	next.Campaign, found, err = m.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
 	if err == nil || errors.Is(err, outbox.ErrDamaged) {
-		more, laggingErr := s.checkLagging(ctx, &next)
-		found, err = append(found, more...), cmp.Or(laggingErr, s.core.ShortenWaits(ctx), err)
+		more, laggingErr := m.checkLagging(ctx, &next)
+		found, err = append(found, more...), cmp.Or(laggingErr, m.core.ShortenWaits(ctx), err)
 	}
 	for _, f := range found {
 		if f.Drifted {
-			s.core.NoteDrift()
+			m.core.NoteDrift()
 		}
 	}
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
@@ -58,7 +58,7 @@ func (s *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (n
 	return next, found, err
 }
 
-func (s *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Found, error) {
+func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Found, error) {
 	began := time.Now()
 	if began.Before(at.rested) {
 		return nil, nil
@@ -68,7 +68,7 @@ func (s *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Foun
 	}
 	var amiss []*store.CampaignRow
 	seen := 0
-	err := s.read(ctx, func(t *tx) error {
+	err := m.read(ctx, func(t *tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			c, _, _, err := store.ScanFound(rows)
 			if err != nil {
@@ -78,7 +78,7 @@ func (s *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Foun
 			if at.lag >= 0 {
 				return sqldb.ErrEnough
 			}
-			if s.amiss(c) {
+			if m.amiss(c) {
 				amiss = append(amiss, c)
 			}
 			return nil
@@ -91,5 +91,5 @@ func (s *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Foun
 		at.lagging = ""
 	}
 	at.rested = time.Now().Add(laggingRest * time.Since(began))
-	return s.repairEach(ctx, amiss)
+	return m.repairEach(ctx, amiss)
 }

@@ -50,7 +50,7 @@ var (
 
 // eachStray walks the strays by id, page by page. The projections are read
 // first: an event that they have is in the journal before.
-func (s *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
+func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
 		bound := func(t *tx) error {
@@ -65,7 +65,7 @@ func (s *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, selectCampaignIDs, after, campaignPage)
 		}
-		if err := s.read(ctx, bound); err != nil {
+		if err := m.read(ctx, bound); err != nil {
 			return err
 		}
 		found := make(map[string]stray)
@@ -80,11 +80,11 @@ func (s *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, query, after, last)
 		}
-		err := s.readModel(ctx, func(t *tx) error {
+		err := m.readModel(ctx, func(t *tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
-			err = s.read(ctx, func(t *tx) error {
+			err = m.read(ctx, func(t *tx) error {
 				if err := note(t, selectIDsOfEvents, func(s *stray) { s.events = true }); err != nil {
 					return err
 				}
@@ -121,15 +121,15 @@ func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
 
 // adoptStrays gives campaigns their rows: those whose events are in the journal,
 // and, marked as diverged, those that only the projections know.
-func (s *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
-	return s.eachStray(ctx, func(strays []stray) error {
+func (m *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
+	return m.eachStray(ctx, func(strays []stray) error {
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
 			var repaired outbox.Repaired
-			err := s.write(ctx, func(t *tx) error {
+			err := m.write(ctx, func(t *tx) error {
 				repaired = outbox.Repaired{}
 				for _, x := range page {
-					r, err := s.adopt(t, x.id, s.core.Now())
+					r, err := m.adopt(t, x.id, m.core.Now())
 					if err != nil {
 						return fmt.Errorf("campaign %q: %w", x.id, err)
 					}
@@ -163,7 +163,7 @@ where campaign_id = $1`
 
 // adopt makes the row of a campaign from its events, its rows and its
 // watermark. One that has a row by now is left as it is.
-func (s *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
+func (m *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err
@@ -181,7 +181,7 @@ func (s *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err
 	if err := t.Recount(c); err != nil {
 		return r, err
 	}
-	if r, err = s.core.RepairCampaign(t.Tx, c, now); err != nil {
+	if r, err = m.core.RepairCampaign(t.Tx, c, now); err != nil {
 		return r, err
 	}
 	r.Campaigns = 1

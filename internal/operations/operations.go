@@ -37,17 +37,17 @@ func New(core *store.Store) *Operations {
 // tx is a transaction on the journal.
 type tx struct{ *store.Tx }
 
-func (s *Operations) read(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (ops *Operations) read(ctx context.Context, fn func(*tx) error) error {
+	return ops.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Operations) write(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (ops *Operations) write(ctx context.Context, fn func(*tx) error) error {
+	return ops.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // perform is store.Perform with a transaction of this package.
-func perform[R any](ctx context.Context, s *Operations, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+func perform[R any](ctx context.Context, ops *Operations, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, ops.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
 // failWatched ends the watch of a row that an operation requeued. Its

@@ -127,9 +127,9 @@ const previewNames = 20
 
 // Preview says what an operation on a selection would do now, and
 // changes nothing.
-func (s *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
+func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
-	err := s.read(ctx, func(t *tx) error {
+	err := ops.read(ctx, func(t *tx) error {
 		chosen, refused, err := t.candidates(selection)
 		p = preview(chosen, refused)
 		return err
@@ -137,7 +137,7 @@ func (s *Operations) Preview(ctx context.Context, selection outbox.Selection) (o
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
-	pace, err := s.core.Pace(ctx)
+	pace, err := ops.core.Pace(ctx)
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
@@ -199,13 +199,13 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // operator was shown, when there are none, or where nothing is applied;
 // outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
 // operation are left out.
-func (s *Operations) Start(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
+func (ops *Operations) Start(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
 	asked := askedOf(order)
 	a := &store.Act{Order: o, Action: outbox.ActOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
-	if s.core.Mode() == outbox.ModeShadow {
-		return outbox.Operation{}, s.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", s.core.Mode()))
+	if ops.core.Mode() == outbox.ModeShadow {
+		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", ops.core.Mode()))
 	}
-	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
 		if err != nil {
 			return outbox.Operation{}, err
@@ -214,7 +214,7 @@ func (s *Operations) Start(ctx context.Context, o outbox.Order, order outbox.Ope
 		if err := t.asShown(o, order, is, now); err != nil {
 			return outbox.Operation{}, err
 		}
-		if err := s.core.RequireReason(o, is.Released); err != nil {
+		if err := ops.core.RequireReason(o, is.Released); err != nil {
 			return outbox.Operation{}, err
 		}
 		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary,
@@ -233,7 +233,7 @@ func (s *Operations) Start(ctx context.Context, o outbox.Order, order outbox.Ope
 		return op, nil
 	})
 	if err == nil {
-		s.started.Raise()
+		ops.started.Raise()
 	}
 	return op, err
 }
@@ -372,8 +372,8 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // Cancel ends a running operation: rows it has not touched stay dead,
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
-func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+func (ops *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return ops.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if !op.Cancellable() {
 			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActOn(outbox.OperationTarget(id), now))
 		}
@@ -393,8 +393,8 @@ func (s *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen 
 
 // Acknowledge notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
-func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return s.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return ops.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Acknowledgeable():
 		case op.AcknowledgedAt == nil:
@@ -409,9 +409,9 @@ func (s *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, 
 }
 
 // changeOperation is an act on one operation that is as the operator saw it.
-func (s *Operations) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+func (ops *Operations) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
 	a := &store.Act{Order: o, Action: action, Target: outbox.OperationTarget(id)}
-	op, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Operation, error) {
+	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {
 			return op, err
@@ -427,7 +427,7 @@ func (s *Operations) changeOperation(ctx context.Context, o outbox.Order, action
 		return op, t.saveOperation(&op, now)
 	})
 	if err == nil && op.ID != id {
-		return outbox.Operation{}, s.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
+		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
 	}
 	return op, err
 }

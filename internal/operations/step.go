@@ -16,9 +16,9 @@ import (
 const groupsAtOnce = 64
 
 // Running lists the operations that are to be stepped.
-func (s *Operations) Running(ctx context.Context) ([]int64, error) {
+func (ops *Operations) Running(ctx context.Context) ([]int64, error) {
 	var ids []int64
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := ops.read(ctx, func(t *tx) (err error) {
 		ids, err = sqldb.All(t, sqldb.Column[int64], `select id from operations where acknowledged_at is null and status = 'running' order by id`)
 		return err
 	})
@@ -36,15 +36,15 @@ func (s *Operations) Running(ctx context.Context) ([]int64, error) {
 // A step is one transaction under the lock of the operation's row, and depends
 // on nothing but what is stored: several processes may step at once, and one
 // that dies in the middle has done nothing.
-func (s *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
+func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 	changed, woken := false, false
-	err := s.write(ctx, func(t *tx) error {
+	err := ops.write(ctx, func(t *tx) error {
 		changed, woken = false, false
 		op, found, err := t.operation(id, t.SkipLocked)
 		if err != nil || !found || op.Status != outbox.OperationRunning {
 			return err
 		}
-		step := &operationStep{tx: t, op: op, now: s.core.Now()}
+		step := &operationStep{tx: t, op: op, now: ops.core.Now()}
 		if err := step.run(); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 		return false, fmt.Errorf("step operation %d: %w", id, err)
 	}
 	if woken {
-		s.core.WakeUp()
+		ops.core.WakeUp()
 	}
 	return changed, nil
 }

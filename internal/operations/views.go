@@ -125,8 +125,8 @@ where id {>} $1
 order by id{desc}
 limit $4`)
 
-// Operations pages through operations, newest first.
-func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
+// List pages through operations, newest first.
+func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
 	acknowledged := int64(-1)
 	if f.Acknowledged != nil {
 		acknowledged = 0
@@ -140,7 +140,7 @@ func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(op outbox.Operation) []any { return []any{op.ID} },
 	}
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := ops.read(ctx, func(t *tx) (err error) {
 		page, err = l.Page(t, f.Cursor, f.Limit)
 		return err
 	})
@@ -150,22 +150,22 @@ func (s *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox
 	return page, nil
 }
 
-// Operation reads an operation with its groups, what it waits for, and what
+// Get reads an operation with its groups, what it waits for, and what
 // else failed meanwhile. A missing one is outbox.ErrNotFound.
-func (s *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
+func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
 	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
-	summary, err := s.core.Summary(ctx)
+	summary, err := ops.core.Summary(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
 	}
-	err = s.read(ctx, func(t *tx) (err error) {
+	err = ops.read(ctx, func(t *tx) (err error) {
 		if d.Operation, err = t.existingOperation(id); err != nil {
 			return err
 		}
 		if err = t.operationGroups(&d); err != nil {
 			return err
 		}
-		if err = s.watchedRows(t, &d, summary.Surroundings()); err != nil {
+		if err = ops.watchedRows(t, &d, summary.Surroundings()); err != nil {
 			return err
 		}
 		return t.newFailures(&d)
@@ -226,8 +226,8 @@ where r.operation_id = $1
 order by r.group_number, r.ordinal
 limit 20`
 
-func (s *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
-	now := sqldb.At(s.core.Now())
+func (ops *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
+	now := sqldb.At(ops.core.Now())
 	return t.Each(func(row sqldb.Row) error {
 		var w outbox.WatchedRow
 		var c store.CampaignRow
@@ -312,10 +312,10 @@ limit $5`)
 // Rows pages through the rows of an operation in the order in which
 // they are requeued within their group; those of one status group by group. A
 // missing operation is outbox.ErrNotFound.
-func (s *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
+func (ops *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
 	var page outbox.Page[outbox.OperationRow]
 	l := operationRowList(id, f.Status)
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := ops.read(ctx, func(t *tx) (err error) {
 		if _, err = t.existingOperation(id); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)
 		}

@@ -15,25 +15,25 @@ const stepInterval = 100 * time.Millisecond
 
 // Work steps running operations until ctx ends. It looks for them when one was
 // started in this process, and every poll. Faults are logged and tried again.
-func (s *Operations) Work(ctx context.Context, poll time.Duration, log *slog.Logger) {
-	loop.Loop{Name: "operations", Step: s.Step, Interval: s.untilStep(poll), Wake: s.started, Logger: log}.Run(ctx)
+func (ops *Operations) Work(ctx context.Context, poll time.Duration, log *slog.Logger) {
+	loop.Loop{Name: "operations", Step: ops.Step, Interval: ops.untilStep(poll), Wake: ops.started, Logger: log}.Run(ctx)
 }
 
 // Step takes every running operation a step further and reports whether any
 // of them moved. It is safe for concurrent use, by several processes too. Without
 // a running operation it costs one read of an index.
-func (s *Operations) Step(ctx context.Context) (bool, error) {
-	ids, err := s.Running(ctx)
+func (ops *Operations) Step(ctx context.Context) (bool, error) {
+	ids, err := ops.Running(ctx)
 	if err != nil {
 		return false, err
 	}
 	if len(ids) == 0 {
-		s.pause.Store(0)
+		ops.pause.Store(0)
 		return false, nil
 	}
 	moved := false
 	for _, id := range ids {
-		changed, err := s.StepOne(ctx, id)
+		changed, err := ops.StepOne(ctx, id)
 		if err != nil {
 			return false, err
 		}
@@ -41,18 +41,18 @@ func (s *Operations) Step(ctx context.Context) (bool, error) {
 	}
 	pause := stepInterval / 2
 	if !moved {
-		pause = max(stepInterval, 2*time.Duration(s.pause.Load()))
+		pause = max(stepInterval, 2*time.Duration(ops.pause.Load()))
 	}
-	s.pause.Store(int64(min(pause, time.Minute)))
+	ops.pause.Store(int64(min(pause, time.Minute)))
 	return moved, nil
 }
 
 // untilStep is the time until operations are looked at again: a poll, or less
 // while one is running.
-func (s *Operations) untilStep(poll time.Duration) loop.Interval {
+func (ops *Operations) untilStep(poll time.Duration) loop.Interval {
 	idle := loop.Every(poll)
 	return func(ctx context.Context) time.Duration {
-		if pause := time.Duration(s.pause.Load()); pause > 0 {
+		if pause := time.Duration(ops.pause.Load()); pause > 0 {
 			return min(pause, poll)
 		}
 		return idle(ctx)

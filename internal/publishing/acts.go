@@ -43,9 +43,9 @@ type publisherChange struct {
 
 // change changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
-func (s *Progress) change(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+func (pr *Progress) change(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
 	a := &store.Act{Order: o, Action: action, Target: outbox.PublisherTarget(asked.PairName), Before: asked, Asked: asked}
-	return perform(ctx, s, a, func(t *tx, now int64) (outbox.Publisher, error) {
+	return perform(ctx, pr, a, func(t *tx, now int64) (outbox.Publisher, error) {
 		p, err := t.changed(a, asked.PairName, change, now)
 		if err != nil {
 			return outbox.Publisher{}, err
@@ -73,23 +73,23 @@ func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publi
 // Pause stops a pair until it is resumed; its holder notices after the batch in
 // flight, and delivers nothing that is appended later. One that is paused already
 // is outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (s *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Pausable() {
 			return outbox.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
 				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAct(name, now))
 		}
 		p.status = outbox.PublisherPaused
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
-		return s.core.RequireReason(o, 0)
+		return pr.core.RequireReason(o, 0)
 	})
 }
 
 // Resume lets a pair that is paused or has failed go on at once, with no errors
 // counted. One with nothing to resume is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound. Of two callers at once one wins.
-func (s *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.change(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resumable() {
 			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAct(name, now))
 		}
@@ -98,20 +98,20 @@ func (s *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairN
 			p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
 		}
 		p.clearErrors()
-		return s.core.RequireReason(o, 0)
+		return pr.core.RequireReason(o, 0)
 	})
 }
 
 // Reset forgets the errors of a pair, so that one that is not paused is tried at
 // once; a pause stays. One without errors is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound.
-func (s *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return s.change(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resettable() {
 			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastAct(name, now))
 		}
 		p.clearErrors()
-		return s.core.RequireReason(o, 0)
+		return pr.core.RequireReason(o, 0)
 	})
 }
 
@@ -120,9 +120,9 @@ func (s *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairNa
 // outbox.ErrConflict. A reason is required. Where the last error blames the
 // destination the order must be confirmed, since no other
 // event would get through either.
-func (s *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
+func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
 	asked := publisherOrder{PairName: name, Position: &position}
-	return s.change(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+	return pr.change(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 		event, err := t.eventInTheWay(p, position, now)
 		if err != nil {
 			return err
@@ -182,10 +182,10 @@ func (t *tx) lastAct(name outbox.PairName, now int64) string {
 // RecordTestDelivery would. Where the order's idempotency key was used for a test
 // delivery of the pair before, it returns what came of that, and none is to
 // be sent.
-func (s *Progress) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
 	a := testAct(o, name)
-	done, err = s.admitTest(ctx, a, name)
-	return done, s.core.Refused(ctx, a, err)
+	done, err = pr.admitTest(ctx, a, name)
+	return done, pr.core.Refused(ctx, a, err)
 }
 
 func testAct(o outbox.Order, name outbox.PairName) *store.Act {
@@ -193,14 +193,14 @@ func testAct(o outbox.Order, name outbox.PairName) *store.Act {
 	return &store.Act{Order: o, Action: outbox.ActPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 }
 
-func (s *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
-	if err := s.core.Admit(a.Order); err != nil {
+func (pr *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+	if err := pr.core.Admit(a.Order); err != nil {
 		return nil, err
 	}
-	if err := s.core.RequireReason(a.Order, 0); err != nil {
+	if err := pr.core.RequireReason(a.Order, 0); err != nil {
 		return nil, err
 	}
-	err = s.read(ctx, func(t *tx) error {
+	err = pr.read(ctx, func(t *tx) error {
 		var before outbox.TestDelivery
 		repeated, err := t.RepeatedAct(a, &before)
 		if err != nil {
@@ -218,14 +218,14 @@ func (s *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.Pair
 
 // RecordTestDelivery writes the audit record of a test delivery that was sent.
 // The pair itself stays as it is. A missing one is outbox.ErrNotFound.
-func (s *Progress) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
+func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
 	a := testAct(o, d.PairName)
 	a.After = d
-	_, err := perform(ctx, s, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
+	_, err := perform(ctx, pr, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
 		if _, err := t.publisher(d.PairName); err != nil {
 			return d, err
 		}
-		return d, s.core.RequireReason(o, 0)
+		return d, pr.core.RequireReason(o, 0)
 	})
 	return err
 }

@@ -53,9 +53,9 @@ func (p *pairState) view(now int64) outbox.Publisher {
 
 // Publishers lists all pairs in the order of their names with their lags, at
 // most a second old. Callers share it and must not change it.
-func (s *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
-	all, err := s.pairs.Get(ctx, func() ([]outbox.Publisher, error) {
-		return s.readPublishers(context.WithoutCancel(ctx))
+func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
+	all, err := pr.pairs.Get(ctx, func() ([]outbox.Publisher, error) {
+		return pr.readPublishers(context.WithoutCancel(ctx))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list publishers: %w", err)
@@ -63,11 +63,11 @@ func (s *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
 	return all, nil
 }
 
-func (s *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
+func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all := []outbox.Publisher{}
-	err := s.read(ctx, func(t *tx) error {
+	err := pr.read(ctx, func(t *tx) error {
 		pairs, err := t.pairStates()
-		now := s.core.Now()
+		now := pr.core.Now()
 		for i := range pairs {
 			all = append(all, pairs[i].view(now))
 		}
@@ -77,13 +77,13 @@ func (s *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, erro
 }
 
 // Publisher reads a pair with its lag. A missing one is outbox.ErrNotFound.
-func (s *Progress) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
-	err = s.read(ctx, func(t *tx) error {
+func (pr *Progress) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
+	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
 		}
-		v, err = t.view(p, s.core.Now())
+		v, err = t.view(p, pr.core.Now())
 		return err
 	})
 	return v, err

@@ -62,15 +62,15 @@ on conflict (topic, publisher) do nothing`
 // Register makes the pairs that are new, and notes what is new about the others;
 // where they stand does not change. Pairs that are no longer configured stay as
 // they are.
-func (s *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefinition) error {
+func (pr *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefinition) error {
 	if len(pairs) == 0 {
 		return nil
 	}
 	// Positions below the last one may be drawn and not be visible yet. Who
 	// begins behind the last one must not begin before them.
-	err := s.core.Journal().WriteFrom(ctx, sqldb.BeginSettled, func(core *store.Tx) error {
+	err := pr.core.Journal().WriteFrom(ctx, sqldb.BeginSettled, func(core *store.Tx) error {
 		t := &tx{core}
-		now := s.core.Now()
+		now := pr.core.Now()
 		head, err := t.HeadPosition()
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func (s *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefinit
 	if err != nil {
 		return fmt.Errorf("register publishers: %w", err)
 	}
-	s.pairs.Forget()
+	pr.pairs.Forget()
 	return nil
 }
 
@@ -116,14 +116,14 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 
 // States tells a process how the pairs that it is configured for stand, in the
 // order of their names, and what it may do about each.
-func (s *Progress) States(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
+func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
 	var states []State
-	err := s.read(ctx, func(t *tx) error {
+	err := pr.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
 		if err != nil {
 			return err
 		}
-		states = prospects(all, owner, configured, s.core.Now())
+		states = prospects(all, owner, configured, pr.core.Now())
 		head, err := t.HeadPosition()
 		for i := range states {
 			states[i].Head = head
@@ -137,8 +137,8 @@ func (s *Progress) States(ctx context.Context, owner string, configured []outbox
 }
 
 // Acts counts what operators have done to a pair.
-func (s *Progress) Acts(ctx context.Context, name outbox.PairName) (acts int64, err error) {
-	err = s.read(ctx, func(t *tx) error {
+func (pr *Progress) Acts(ctx context.Context, name outbox.PairName) (acts int64, err error) {
+	err = pr.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
 	})
@@ -207,8 +207,8 @@ func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused |
 
 // AskFor tells the process that has the pair that owner would take it. It may
 // come to nothing.
-func (s *Progress) AskFor(ctx context.Context, owner string, name outbox.PairName) error {
-	return s.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
+func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.PairName) error {
+	return pr.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.held(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
 		}
@@ -217,13 +217,13 @@ func (s *Progress) AskFor(ctx context.Context, owner string, name outbox.PairNam
 }
 
 // withPublisher changes a pair in a transaction of its own.
-func (s *Progress) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
-	err := s.write(ctx, func(t *tx) error {
+func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
+	err := pr.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
 		}
-		now := s.core.Now()
+		now := pr.core.Now()
 		if err := change(p, now); err != nil {
 			return err
 		}
@@ -240,9 +240,9 @@ var errTaken = errors.New("the pair is taken")
 
 // Claim takes a pair that nobody holds. False means that somebody does by now, or
 // that it is not to be held.
-func (s *Progress) Claim(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
+func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
-	err := s.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
+	err := pr.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
 		if p.prospect(owner, now) != ProspectClaim {
 			return errTaken
 		}
@@ -281,10 +281,10 @@ where topic = $1
   and lease_epoch = $4`
 
 // Renew lengthens leases, and returns the pairs that are lost.
-func (s *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
+	err = pr.write(ctx, func(t *tx) error {
 		lost = nil
-		until := s.core.Now() + lease.Microseconds()
+		until := pr.core.Now() + lease.Microseconds()
 		var b sqldb.Batch
 		for _, beat := range byName(beats, func(beat Beat) outbox.PairName { return beat.Lease.PairName }) {
 			l := beat.Lease
@@ -337,13 +337,13 @@ returning acts`
 // Advance moves the position of a pair on, from where the lease knows it, and
 // lengthens the lease. It returns the number of operators' acts so far. Nothing
 // moves a position back.
-func (s *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
+func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
 	if a.Position <= l.Position {
 		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.PairName, l.Position, a.Position)
 	}
 	found := false
-	err = s.write(ctx, func(t *tx) error {
-		now := s.core.Now()
+	err = pr.write(ctx, func(t *tx) error {
+		now := pr.core.Now()
 		query, args := advancePublisher, []any{l.Topic, l.Publisher, l.Owner, l.Epoch, l.Position, a.Position, a.EventsPerSecond, now + a.Lease.Microseconds(), now}
 		if a.Delivered > 0 {
 			query, args = advanceDelivering, append(args, a.LastDelivered, a.Delivered)
@@ -380,9 +380,9 @@ const maxDeliveryError = 16 << 10
 // Fail notes that an event could not be delivered. After as many errors in a row
 // as the pair may have it has failed, and is tried again seldom; the position
 // does not move. It returns how the pair stands then.
-func (s *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
+func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
-	err := s.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
+	err := pr.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
 		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
 			return outbox.ErrLeaseLost
 		}
@@ -414,8 +414,8 @@ func (p *publisherRow) fail(f Failure, now int64) {
 
 // Release gives a pair back, for others to take at once. One that is lost is left
 // alone.
-func (s *Progress) Release(ctx context.Context, l Lease) error {
-	return s.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
+func (pr *Progress) Release(ctx context.Context, l Lease) error {
+	return pr.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {
 			p.takeAway()
 		}

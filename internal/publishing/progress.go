@@ -24,24 +24,24 @@ type Progress struct {
 
 // NewProgress is called once for a store, before it is used.
 func NewProgress(core *store.Store) *Progress {
-	p := &Progress{core: core}
-	core.OnChange(p.pairs.Forget)
-	core.OnSample(p.sample)
-	return p
+	pr := &Progress{core: core}
+	core.OnChange(pr.pairs.Forget)
+	core.OnSample(pr.sample)
+	return pr
 }
 
 // tx is a transaction on the journal.
 type tx struct{ *store.Tx }
 
-func (p *Progress) read(ctx context.Context, fn func(*tx) error) error {
-	return p.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (pr *Progress) read(ctx context.Context, fn func(*tx) error) error {
+	return pr.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-func (p *Progress) write(ctx context.Context, fn func(*tx) error) error {
-	return p.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (pr *Progress) write(ctx context.Context, fn func(*tx) error) error {
+	return pr.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // perform is store.Perform with a transaction of this package.
-func perform[R any](ctx context.Context, p *Progress, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, p.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+func perform[R any](ctx context.Context, pr *Progress, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, pr.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }

@@ -266,7 +266,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	return nil
 }
 
-// destination opens a publisher when something is to be delivered, so that one
+// lazyPublisher opens a publisher when something is to be delivered, so that one
 // that cannot be opened is an error of a delivery like any other.
 type lazyPublisher struct {
 	open func() (destination.Publisher, error)

@@ -68,13 +68,13 @@ order by minute`
 
 // sample writes how those pairs stand that are not as at their last sample, once
 // a minute.
-func (s *Progress) sample(ctx context.Context, minute int64) error {
-	if s.sampled.Swap(minute) == minute {
+func (pr *Progress) sample(ctx context.Context, minute int64) error {
+	if pr.sampled.Swap(minute) == minute {
 		return nil
 	}
-	changed, err := s.changedSamples(ctx, minute)
+	changed, err := pr.changedSamples(ctx, minute)
 	if err == nil && len(changed) > 0 {
-		err = s.write(ctx, func(t *tx) error {
+		err = pr.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			names := slices.Collect(maps.Keys(changed))
 			for _, name := range byName(names, func(n outbox.PairName) outbox.PairName { return n }) {
@@ -87,15 +87,15 @@ func (s *Progress) sample(ctx context.Context, minute int64) error {
 		})
 	}
 	if err != nil {
-		s.sampled.Store(0) // to be tried again
+		pr.sampled.Store(0) // to be tried again
 		return fmt.Errorf("sample publishers: %w", err)
 	}
 	return nil
 }
 
-func (s *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
+func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
 	changed := map[outbox.PairName]publisherSample{}
-	err := s.read(ctx, func(t *tx) error {
+	err := pr.read(ctx, func(t *tx) error {
 		pairs, err := t.pairStates()
 		if err != nil {
 			return err
@@ -118,11 +118,11 @@ func (s *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox
 
 // History is how a pair stood and went over a span that ends now, as
 // outbox.PublisherSeries has it. A missing pair is outbox.ErrNotFound.
-func (s *Progress) History(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
-	end := sqldb.At(s.core.Now())
+func (pr *Progress) History(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
+	end := sqldb.At(pr.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.PublisherSample
-	err := s.read(ctx, func(t *tx) error {
+	err := pr.read(ctx, func(t *tx) error {
 		if _, err := t.publisher(name); err != nil {
 			return err
 		}

@@ -24,17 +24,17 @@ const seekLooks = 100_000
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
-func (s *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+func (pr *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
 	asked := seekOrder(name, target)
 	a := &store.Act{Order: o, Action: outbox.ActPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
-	if err := s.core.Admit(o); err != nil {
-		return outbox.Seek{}, s.core.Refused(ctx, a, err)
+	if err := pr.core.Admit(o); err != nil {
+		return outbox.Seek{}, pr.core.Refused(ctx, a, err)
 	}
-	head, err := s.core.Position(ctx)
+	head, err := pr.core.Position(ctx)
 	if err != nil {
 		return outbox.Seek{}, err
 	}
-	return perform(ctx, s, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
+	return perform(ctx, pr, a, func(t *tx, now int64) (seek outbox.Seek, err error) {
 		_, err = t.changed(a, name, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 			if seek, err = t.seek(p, target, head); err != nil {
 				return err
@@ -42,7 +42,7 @@ func (s *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairNam
 			if seek.From == seek.To {
 				return outbox.Conflict("publisher %s is already at position %d%s", name, seek.To, t.lastAct(name, now))
 			}
-			if err := s.requireSeek(t, o, seek, seen, now); err != nil {
+			if err := pr.requireSeek(t, o, seek, seen, now); err != nil {
 				return err
 			}
 			p.moveTo(seek.To)
@@ -54,8 +54,8 @@ func (s *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairNam
 }
 
 // PreviewSeek says what Seek would do now, and changes nothing.
-func (s *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
-	err = s.read(ctx, func(t *tx) error {
+func (pr *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
+	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
 			return err
@@ -84,13 +84,13 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 }
 
 // requireSeek refuses a seek without what it asks for.
-func (s *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
+func (pr *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
 		return outbox.Conflict("publisher %s has changed since this page was loaded: the seek would now repeat %s and skip %s events, not %s and %s%s", seek.PairName,
 			outbox.AtLeast(seek.Repeats, seek.Capped), outbox.AtLeast(seek.Skips, seek.Capped), outbox.AtLeast(seen.Repeats, seen.Capped), outbox.AtLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
 	}
 	if seek.Skips == 0 {
-		return s.core.RequireReason(o, 0)
+		return pr.core.RequireReason(o, 0)
 	}
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "this skips %s, which publisher %s then never delivers; a reason is required", seek.SkipsText(), seek.PairName)

@@ -40,32 +40,32 @@ type ApplyTx struct {
 	queue     sqldb.Batch
 }
 
-func (s *Database) newApplyTx() *ApplyTx {
-	return &ApplyTx{now: s.options.Now(), reached: make(map[string]int64)}
+func (d *Database) newApplyTx() *ApplyTx {
+	return &ApplyTx{now: d.options.Now(), reached: make(map[string]int64)}
 }
 
 // Apply runs fn in one transaction on the projections database and commits
 // when fn returns nil. ctx bounds the wait for the lock only. While it runs no
 // projection is paused for all campaigns, nor resumed.
-func (s *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
-	a := s.newApplyTx()
-	err := s.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
+	a := d.newApplyTx()
+	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		return fn(a)
 	})
 	if err != nil {
 		return err
 	}
-	s.onAdvance(a.reached)
+	d.onAdvance(a.reached)
 	return nil
 }
 
 var errRehearsed = errors.New("rehearsed")
 
 // Rehearse is Apply that is always rolled back.
-func (s *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
-	a := s.newApplyTx()
-	err := s.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+func (d *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
+	a := d.newApplyTx()
+	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
 		if err := fn(a); err != nil {
 			return err
@@ -171,9 +171,9 @@ where campaign_id = $1
 // RaiseFences raises the fences of campaigns to epochs above them, and returns the
 // watermarks, which stay: nobody who holds a lower epoch moves them any more. A
 // campaign whose fence is not lower is left out.
-func (s *Database) RaiseFences(ctx context.Context, epochs map[string]int64) (marks map[string]Watermark, err error) {
+func (d *Database) RaiseFences(ctx context.Context, epochs map[string]int64) (marks map[string]Watermark, err error) {
 	ids := slices.Sorted(maps.Keys(epochs))
-	err = s.Apply(ctx, func(a *ApplyTx) error {
+	err = d.Apply(ctx, func(a *ApplyTx) error {
 		marks = make(map[string]Watermark, len(ids))
 		if err := a.ReadAhead(ids); err != nil {
 			return err
@@ -313,9 +313,9 @@ func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 
 // Watermarks reads the watermarks of several campaigns, in one snapshot.
 // Campaigns without one are left out.
-func (s *Database) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
+func (d *Database) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
-	err := s.read(ctx, func(t *tx) error {
+	err := d.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		for _, id := range campaigns {
 			b.Each(func(row sqldb.Row) error {

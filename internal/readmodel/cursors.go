@@ -23,9 +23,9 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 
 // SetAside lists the projections that do not follow the campaign's watermark,
 // each with the seq it stands at.
-func (s *Database) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
+func (d *Database) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
 	var cursors map[string]int64
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := d.read(ctx, func(t *tx) (err error) {
 		cursors, err = t.setAside(campaign)
 		return err
 	})
@@ -259,9 +259,9 @@ where projection = $1
 
 // PauseEverywhere stops a projection for all campaigns. Their cursors are set
 // as they move, see Hold.
-func (s *Database) PauseEverywhere(h *HoldOrder) error {
+func (d *Database) PauseEverywhere(h *HoldOrder) error {
 	h.State = outbox.CursorPaused
-	return s.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
 		n, err := t.Exec(pauseVersion, h.Projection, h.Now, h.By, h.Reason)
 		if err != nil || n > 0 {
 			return err
@@ -328,9 +328,9 @@ where projection = $1
 // ResumeEverywhere ends a pause for all campaigns. Nobody applies anything
 // meanwhile, nor holds a lock on a watermark, so that those who have read of
 // the pause have set their cursors, and the order of locking does not matter.
-func (s *Database) ResumeEverywhere(h *HoldOrder) error {
+func (d *Database) ResumeEverywhere(h *HoldOrder) error {
 	h.State = outbox.CursorLive
-	return s.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)

@@ -116,10 +116,10 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 // Failures pages through the events that projections could not follow, newest
 // first. A page looks through a bounded number of them and may end early, with
 // Partial set.
-func (s *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
+func (d *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
 	var page outbox.Page[outbox.ProjectionFailure]
 	l := failureList(f)
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := d.read(ctx, func(t *tx) (err error) {
 		page, err = l.Page(t, f.Cursor, f.Limit)
 		sqldb.Told(&page)
 		return err
@@ -137,10 +137,10 @@ where id = $1`
 
 // Failure reads one event that a projection could not follow. A missing one is
 // outbox.ErrNotFound.
-func (s *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
+func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
 	found := false
-	err := s.read(ctx, func(t *tx) error {
+	err := d.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) (err error) {
 			f, err = scanFailure(row)
 			found = true

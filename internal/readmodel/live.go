@@ -24,8 +24,8 @@ type Stand struct {
 
 // Live reads the projections database as it is now. The caller must Close it:
 // on SQLite the file that changes are written to grows as long as it is open.
-func (s *Database) Live(ctx context.Context) (*Live, error) {
-	t, err := s.Snapshot(ctx)
+func (d *Database) Live(ctx context.Context) (*Live, error) {
+	t, err := d.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

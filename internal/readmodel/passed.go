@@ -37,8 +37,8 @@ func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
 }
 
 // Standing reads a campaign's watermark and marks in one snapshot.
-func (s *Database) Standing(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
-	err = s.read(ctx, func(t *tx) error {
+func (d *Database) Standing(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
+	err = d.read(ctx, func(t *tx) error {
 		err := t.Each(func(row sqldb.Row) (err error) {
 			w, err = ScanWatermark(row)
 			return err
@@ -55,8 +55,8 @@ func (s *Database) Standing(ctx context.Context, campaign string) (w Watermark, 
 
 // PassedOver reads what the projections of the campaigns from one id to another
 // passed over.
-func (s *Database) PassedOver(ctx context.Context, first, last string) (all map[string]SkipMarks, err error) {
-	err = s.read(ctx, func(t *tx) (err error) {
+func (d *Database) PassedOver(ctx context.Context, first, last string) (all map[string]SkipMarks, err error) {
+	err = d.read(ctx, func(t *tx) (err error) {
 		all, err = t.marksBetween(first, last)
 		return err
 	})

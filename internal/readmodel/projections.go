@@ -23,8 +23,8 @@ type Projection struct {
 // Install creates the tables of projections that are not there yet
 // and notes the versions. A table that exists is left as it is. A wrong schema
 // statement comes back as a *SchemaError.
-func (s *Database) Install(ctx context.Context, all []Projection) error {
-	installed, err := s.projectionVersions(ctx)
+func (d *Database) Install(ctx context.Context, all []Projection) error {
+	installed, err := d.projectionVersions(ctx)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *Database) Install(ctx context.Context, all []Projection) error {
 		if installed[p.Name].Version == p.Version {
 			continue
 		}
-		if err := s.installProjection(ctx, p, installed[p.Name].Version == ""); err != nil {
+		if err := d.installProjection(ctx, p, installed[p.Name].Version == ""); err != nil {
 			return err
 		}
 	}
@@ -52,8 +52,8 @@ func (e *SchemaError) Error() string {
 
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-func (s *Database) installProjection(ctx context.Context, p Projection, first bool) error {
-	return s.write(ctx, func(t *tx) error {
+func (d *Database) installProjection(ctx context.Context, p Projection, first bool) error {
+	return d.write(ctx, func(t *tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process after the other
 			return err
 		}
@@ -81,7 +81,7 @@ func (s *Database) installProjection(ctx context.Context, p Projection, first bo
 		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
 values ($1, $2, $3, $4)
-on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, s.options.Now())
+on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, d.options.Now())
 		return err
 	})
 }
@@ -98,8 +98,8 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 
 // CheckStatement checks one statement of a projection against the
 // database, without running it.
-func (s *Database) CheckStatement(ctx context.Context, query string) error {
-	return s.read(ctx, func(t *tx) error { return t.Prepare(query) })
+func (d *Database) CheckStatement(ctx context.Context, query string) error {
+	return d.read(ctx, func(t *tx) error { return t.Prepare(query) })
 }
 
 // Version is what the database knows of a projection as a whole.
@@ -134,8 +134,8 @@ func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 
 // Versions are the versions of the projections that were installed
 // last, by name.
-func (s *Database) Versions(ctx context.Context) (map[string]string, error) {
-	installed, err := s.projectionVersions(ctx)
+func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
+	installed, err := d.projectionVersions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (s *Database) Versions(ctx context.Context) (map[string]string, error) {
 	return versions, nil
 }
 
-func (s *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
+func (d *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
 	versions := make(map[string]Version)
-	err := s.read(ctx, func(t *tx) error {
+	err := d.read(ctx, func(t *tx) error {
 		return t.Each(CollectVersions(versions), SelectVersions)
 	})
 	if err != nil {

@@ -33,19 +33,19 @@ func New(db *sqldb.DB, o Options) *Database {
 
 // OnAdvance registers what is told after a commit which watermarks stand where. It
 // must not be called once the database is in use.
-func (s *Database) OnAdvance(announce func(reached map[string]int64)) { s.onAdvance = announce }
+func (d *Database) OnAdvance(announce func(reached map[string]int64)) { d.onAdvance = announce }
 
 // tx is a transaction on the projections.
 type tx struct{ *sqldb.Tx }
 
-func (s *Database) read(ctx context.Context, fn func(*tx) error) error {
-	return s.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (d *Database) read(ctx context.Context, fn func(*tx) error) error {
+	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Database) write(ctx context.Context, fn func(*tx) error) error {
-	return s.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (d *Database) write(ctx context.Context, fn func(*tx) error) error {
+	return d.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Database) writeFrom(ctx context.Context, begin sqldb.Begin, fn func(*tx) error) error {
-	return s.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+func (d *Database) writeFrom(ctx context.Context, begin sqldb.Begin, fn func(*tx) error) error {
+	return d.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }

@@ -60,12 +60,12 @@ const (
 // OpenScratch makes a Scratch. A wrong schema statement comes back as a
 // *SchemaError. Where a proxy hands out connections by the transaction there can
 // be none, which is an outbox.ErrConflict.
-func (s *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
-	p, err := s.OpenPrivate(ctx)
+func (d *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
+	p, err := d.OpenPrivate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &Scratch{Private: p, model: s, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
+	c := &Scratch{Private: p, model: d, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
 	if err := c.createTables(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

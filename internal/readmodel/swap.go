@@ -338,8 +338,8 @@ func (w *swapping) settle(p *Swap) error {
 
 // MarkBuilt notes that the rows of a projection are those of a version of its
 // definition in every campaign.
-func (s *Database) MarkBuilt(ctx context.Context, projection, version string) error {
-	err := s.write(ctx, func(t *tx) error {
+func (d *Database) MarkBuilt(ctx context.Context, projection, version string) error {
+	err := d.write(ctx, func(t *tx) error {
 		_, err := t.Exec(`
 update projection_versions
 set built_version = $2

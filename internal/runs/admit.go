@@ -21,22 +21,22 @@ import (
 // outbox.ErrNotFound when it names a campaign that is unknown, and
 // outbox.ErrConflict when another active run has a part of its scope, or where
 // the mode changes nothing.
-func (s *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+func (rs *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := askedOfRun(order)
 	a := &store.Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
-	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
-		run, err := s.admitRun(t, o, order, loaded, now)
+	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
+		run, err := rs.admitRun(t, o, order, loaded, now)
 		if err == nil {
 			started(a, run)
 		}
 		return run, err
 	})
 	if err == nil {
-		s.steer()
+		rs.steer()
 	}
 	return run, err
 }
@@ -63,14 +63,14 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
-func (s *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (rs *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
 	if len(r.CampaignIDs) == 1 {
 		r.CampaignID = r.CampaignIDs[0]
 	}
-	if err := s.soundRun(r); err != nil {
+	if err := rs.soundRun(r); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := r.chooseProjections(order.Projections, loaded); err != nil {
@@ -79,7 +79,7 @@ func (s *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []o
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := s.core.Require(o, 0); err != nil {
+	if err := rs.core.Require(o, 0); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
@@ -95,7 +95,7 @@ func (s *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []o
 }
 
 // soundRun refuses an order that makes no sense by itself.
-func (s *Runs) soundRun(r *runRow) error {
+func (rs *Runs) soundRun(r *runRow) error {
 	switch {
 	case !slices.Contains(outbox.RunKinds, r.Kind):
 		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
@@ -111,8 +111,8 @@ func (s *Runs) soundRun(r *runRow) error {
 		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
 		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
-	case r.Kind != outbox.RunVerify && s.core.Mode() == outbox.ModeShadow:
-		return outbox.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", s.core.Mode(), r.Kind)
+	case r.Kind != outbox.RunVerify && rs.core.Mode() == outbox.ModeShadow:
+		return outbox.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", rs.core.Mode(), r.Kind)
 	}
 	return nil
 }
@@ -291,8 +291,8 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 // as the one that does has noticed, until when it is cancelling. What it has
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or that its holder is ending already, is outbox.ErrConflict.
-func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
+func (rs *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+	return rs.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case r.view(now).Cancellable(sqldb.At(now)):
 		case !r.Status.Active():
@@ -304,10 +304,10 @@ func (s *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run
 			r.CancelledBy = o.By.Name
 		}
 		if r.Status == outbox.RunQueued || !r.held(now) {
-			if err := s.core.EndRunClaims(t.Tx, id, now); err != nil {
+			if err := rs.core.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
-			return s.endRun(t, r, outbox.RunCancelled, "", now)
+			return rs.endRun(t, r, outbox.RunCancelled, "", now)
 		}
 		r.Status = outbox.RunCancelling
 		return t.saveRun(r, now)
@@ -328,15 +328,15 @@ group by outcome`
 // It goes on where it stopped: campaigns that are done stay done, those that
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
-func (s *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return s.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
+func (rs *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+	return rs.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if !r.Resumable() {
 			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
 		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {
 			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)
 		}
-		if err := s.soundRun(r); err != nil { // the mode may be another
+		if err := rs.soundRun(r); err != nil { // the mode may be another
 			return err
 		}
 		if err := t.refuseInTheWay(r, now); err != nil {
@@ -403,13 +403,13 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
-	of, err := s.Get(ctx, id)
+func (rs *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+	of, err := rs.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
 	a := &store.Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
-	run, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.Run, error) {
+	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err
 		}
@@ -417,7 +417,7 @@ func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Acti
 		if err != nil {
 			return outbox.Run{}, err
 		}
-		if err := s.core.Require(o, 0); err != nil {
+		if err := rs.core.Require(o, 0); err != nil {
 			return outbox.Run{}, err
 		}
 		a.Before = map[string]any{"run_id": id, "status": r.Status}
@@ -428,10 +428,10 @@ func (s *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Acti
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, s.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
+		return outbox.Run{}, rs.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
-		s.steer()
+		rs.steer()
 	}
 	return run, err
 }

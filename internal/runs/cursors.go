@@ -67,9 +67,9 @@ order by seq desc`
 // Cursors tells how far each of the loaded projections is in a campaign, in
 // their order. One that was never set aside has no cursor of its own: it stands
 // at the watermark. An unknown campaign is outbox.ErrNotFound.
-func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *store.CampaignRow
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := rs.read(ctx, func(t *tx) (err error) {
 		row, err = t.ExistingCampaign(campaign)
 		return err
 	})
@@ -81,7 +81,7 @@ func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pro
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]readmodel.Version)
-	err = s.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = readmodel.ScanWatermark(row)
@@ -123,8 +123,8 @@ func (s *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pro
 	for i := range cursors {
 		one[i] = &cursors[i]
 	}
-	err = s.read(ctx, func(t *tx) error {
-		if err := t.ageCursors(one, func(int) string { return campaign }, s.core.Now()); err != nil {
+	err = rs.read(ctx, func(t *tx) error {
+		if err := t.ageCursors(one, func(int) string { return campaign }, rs.core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(one, func(int) string { return campaign }, versions)
@@ -145,16 +145,16 @@ limit 1`
 
 // HeldCursors are the cursors of those projections that do not follow the
 // campaign. Where all follow, which is the rule, it asks one question.
-func (s *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+func (rs *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
-	err := s.readModel(ctx, func(t *tx) (err error) {
+	err := rs.readModel(ctx, func(t *tx) (err error) {
 		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
 	if err != nil || !held {
 		return []outbox.Cursor{}, err
 	}
-	all, err := s.Cursors(ctx, campaign, loaded)
+	all, err := rs.Cursors(ctx, campaign, loaded)
 	return outbox.HeldCursors(all), err
 }
 
@@ -228,7 +228,7 @@ limit $3`)
 // not follow, by id. Those that a pause for all campaigns stopped are among
 // them once they have events that the projection was not told. A projection
 // that is not loaded is outbox.ErrNotFound.
-func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
+func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
 	var page outbox.Page[outbox.CampaignCursor]
 	p, err := loadedAs(f.Projection, loaded)
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loa
 		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
-	err = s.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *tx) error {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (s *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loa
 		return t.failuresOf(f.Projection, page.Items)
 	})
 	if err == nil {
-		err = s.measureLag(ctx, p, versions, page.Items)
+		err = rs.measureLag(ctx, p, versions, page.Items)
 	}
 	if err != nil {
 		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
@@ -300,8 +300,8 @@ func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) erro
 
 // measureLag completes cursors by the journal. It is read after them, so that
 // none is ahead of it.
-func (s *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
-	return s.read(ctx, func(t *tx) error {
+func (rs *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
+	return rs.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
@@ -318,7 +318,7 @@ func (s *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions
 			return err
 		}
 		campaignOf := func(i int) string { return cursors[i].CampaignID }
-		if err := t.ageCursors(all, campaignOf, s.core.Now()); err != nil {
+		if err := t.ageCursors(all, campaignOf, rs.core.Now()); err != nil {
 			return err
 		}
 		return t.tellFates(all, campaignOf, versions)
@@ -363,13 +363,13 @@ group by f.projection`
 // projections: who paused them, how many campaigns each does not follow, is
 // behind in or holds up, its open failures, and whether its rows were built by another
 // version of its definition.
-func (s *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
-	summary, err := s.core.Summary(ctx)
+func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+	summary, err := rs.core.Summary(ctx)
 	if err != nil {
 		return nil, err
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = s.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *tx) error {
 		versions, failures, blocked := make(map[string]readmodel.Version), make(map[string]int64), make(map[string]int64)
 		var b sqldb.Batch
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)

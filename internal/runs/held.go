@@ -22,11 +22,11 @@ const heldLimit = 2 * time.Second
 
 // held lists the projections that are paused, quarantined or behind, by name, and
 // of each that is behind the first campaigns. Which runs those depend on is for tellRuns to say.
-func (s *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
+func (rs *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
-	err = s.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
@@ -182,12 +182,12 @@ func (t *tx) fates(all []behindCursor) ([]fate, error) {
 // Behind counts the projections that were resumed behind the watermark, at most
 // 10,000 of each projection. It reads the journal after the projections: who
 // resumes one writes to them in that order too.
-func (s *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
-	behind, err := s.behind(ctx)
+func (rs *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
+	behind, err := rs.behind(ctx)
 	if err != nil || len(behind) == 0 {
 		return n, err
 	}
-	err = s.read(ctx, func(t *tx) error {
+	err = rs.read(ctx, func(t *tx) error {
 		holders, err := t.holders(behind)
 		for _, c := range behind {
 			switch f := holders[c.projection].fateOf(c.campaign); {

@@ -22,8 +22,8 @@ import (
 // The pause is in the projections before the journal has its record. A process
 // that dies between the two leaves a pause that says itself who made it, and
 // why.
-func (s *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.hold(ctx, pausing, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return rs.hold(ctx, pausing, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // ResumeProjection lets a paused projection go on, in one campaign or, where
@@ -31,8 +31,8 @@ func (s *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, 
 // were applied meanwhile it is behind until a replay brings it level. One that
 // is not paused there is outbox.ErrConflict, and so is one campaign while it is
 // paused for all; errors are else those of PauseProjection.
-func (s *Runs) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return s.hold(ctx, resuming, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+	return rs.hold(ctx, resuming, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // holding is a pause or resume under way.
@@ -54,14 +54,14 @@ var (
 	resuming = holdKind{outbox.ActProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
 )
 
-func (s *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outbox.ProjectionHold, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
+func (rs *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outbox.ProjectionHold, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
 	a := &store.Act{Order: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
 	a.Before = a.Asked
-	hold, err := perform(ctx, s, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
+	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
 		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: of, By: o.By.Name, Reason: o.Reason, Now: now}}
 		_, err := loadedAs(of.Projection, loaded)
 		if err == nil {
-			err = s.core.Require(o, 0)
+			err = rs.core.Require(o, 0)
 		}
 		if err == nil {
 			err = t.lockAdmission() // of the replay, before campaigns are locked
@@ -73,18 +73,18 @@ func (s *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outbo
 			return h.ProjectionHold, err
 		}
 		if of.CampaignID == "" {
-			err = kind.everywhere(s.core.ReadModel(), &h.HoldOrder)
+			err = kind.everywhere(rs.core.ReadModel(), &h.HoldOrder)
 		} else if _, err = t.ExistingCampaign(of.CampaignID); err == nil {
-			err = s.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return kind.inOne(a, &h.HoldOrder) })
+			err = rs.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return kind.inOne(a, &h.HoldOrder) })
 		}
 		if err == nil && h.Behind > 0 {
-			err = s.catchUp(t, h)
+			err = rs.catchUp(t, h)
 		}
 		a.After = h.ProjectionHold
 		return h.ProjectionHold, err
 	})
 	if hold.RunID > 0 {
-		s.steer()
+		rs.steer()
 	}
 	return hold, err
 }
@@ -101,12 +101,12 @@ func (t *tx) sinceReplays(h *holding) error {
 // catchUp starts the replay that brings a resumed projection level. While
 // another run has it, or a part of it, the replay waits for the end of that one,
 // see endRun.
-func (s *Runs) catchUp(t *tx, h *holding) error {
+func (rs *Runs) catchUp(t *tx, h *holding) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
 	}
-	run, err := s.admitRun(t, h.order, order, h.loaded, h.Now)
+	run, err := rs.admitRun(t, h.order, order, h.loaded, h.Now)
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
 		h.BlockedByRun = refusal.Run

@@ -86,28 +86,28 @@ func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) 
 //
 // A run that was taken up before goes on: Run.Events.Done of the lease are the
 // events of the campaigns that have their result.
-func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
-	if idle, err := s.noRunFor(ctx, versions); err != nil || idle {
+func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
+	if idle, err := rs.noRunFor(ctx, versions); err != nil || idle {
 		return Lease{}, false, err
 	}
 	var claimed Lease
 	ok := false
-	err := s.write(ctx, func(t *tx) error {
+	err := rs.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.core.Now()
+		now := rs.core.Now()
 		runs, err := t.claimable(now)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
-			switch is, status, reason := r.judge(versions, s.core.Mode(), now); is {
+			switch is, status, reason := r.judge(versions, rs.core.Mode(), now); is {
 			case runEnds:
-				if err := s.core.EndRunClaims(t.Tx, r.ID, now); err != nil {
+				if err := rs.core.EndRunClaims(t.Tx, r.ID, now); err != nil {
 					return err
 				}
-				if err := s.endRun(t, r, status, reason, now); err != nil {
+				if err := rs.endRun(t, r, status, reason, now); err != nil {
 					return err
 				}
 			case runGoesOn:
@@ -128,13 +128,13 @@ func (s *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]st
 
 // noRunFor looks whether anything is to be done about a run, which costs an
 // idle worker no write lock.
-func (s *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
+func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
-	err := s.read(ctx, func(t *tx) error {
-		now := s.core.Now()
+	err := rs.read(ctx, func(t *tx) error {
+		now := rs.core.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
-			if is, _, _ := r.judge(versions, s.core.Mode(), now); is != runWaits {
+			if is, _, _ := r.judge(versions, rs.core.Mode(), now); is != runWaits {
 				idle = false
 			}
 		}
@@ -234,7 +234,7 @@ where c.campaign_id = $2
 // Scope lists campaigns of the run's scope that have no result in it yet,
 // in the order of their ids from the one after on, at most limit. Campaigns
 // that came to be after the run began are among them when it is over all.
-func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
+func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
 	var scope []Campaign
 	collect := func(row sqldb.Row) error {
 		var c Campaign
@@ -242,7 +242,7 @@ func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]C
 		scope = append(scope, c)
 		return err
 	}
-	err := s.read(ctx, func(t *tx) error {
+	err := rs.read(ctx, func(t *tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -276,13 +276,13 @@ func (s *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]C
 // or interrupted; why is a sentence that a failed and an interrupted one need.
 // A run in which a campaign failed is failed even if it is called completed.
 // Only a run that is cancelling is cancelled.
-func (s *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
+func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.write(ctx, func(t *tx) error {
+	err := rs.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		now := s.core.Now()
+		now := rs.core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
@@ -291,7 +291,7 @@ func (s *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why
 		if err != nil {
 			return err
 		}
-		if err := s.endRun(t, r, end, sqldb.Storable(why), now); err != nil {
+		if err := rs.endRun(t, r, end, sqldb.Storable(why), now); err != nil {
 			return err
 		}
 		run = r.view(now)
@@ -324,15 +324,15 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 
 // Release gives a run back that the lease holds, so that another process
 // goes on with it at once. That does not count as an attempt.
-func (s *Runs) Release(ctx context.Context, l Lease) error {
-	err := s.write(ctx, func(t *tx) error {
+func (rs *Runs) Release(ctx context.Context, l Lease) error {
+	err := rs.write(ctx, func(t *tx) error {
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err
 		}
 		r.owner, r.expires, r.pace = "", 0, 0
 		r.Attempts--
-		return t.saveRun(r, s.core.Now())
+		return t.saveRun(r, rs.core.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
@@ -357,9 +357,9 @@ where id in (
 // EndLeases lets the leases on runs of a worker that is known to be gone
 // run out now instead of at their time; an empty owner stands for all. Should
 // the worker live after all, the epoch keeps it from doing harm.
-func (s *Runs) EndLeases(ctx context.Context, owner string) error {
-	err := s.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endRunLeases+t.ForUpdate+")", s.core.Now(), owner)
+func (rs *Runs) EndLeases(ctx context.Context, owner string) error {
+	err := rs.write(ctx, func(t *tx) error {
+		_, err := t.Exec(endRunLeases+t.ForUpdate+")", rs.core.Now(), owner)
 		return err
 	})
 	if err != nil {

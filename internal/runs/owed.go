@@ -42,8 +42,8 @@ limit $2`
 
 // behind lists what is behind, ordered by projection, at most asideWindow of
 // each.
-func (s *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
-	err = s.readModel(ctx, func(t *tx) error {
+func (rs *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
+	err = rs.readModel(ctx, func(t *tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
@@ -173,11 +173,11 @@ func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 // admitOwed puts replays into the queue of what is behind and was not replayed
 // since, in a transaction that has locked the admission of runs. It returns how
 // many those are.
-func (s *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
-	if s.core.Mode() == outbox.ModeShadow || s.core.ReadOnly() {
+func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
+	if rs.core.Mode() == outbox.ModeShadow || rs.core.ReadOnly() {
 		return 0, nil
 	}
-	behind, err := s.behind(context.Background())
+	behind, err := rs.behind(context.Background())
 	if err != nil {
 		return 0, err
 	}
@@ -187,7 +187,7 @@ func (s *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 		for until < len(owed) && owed[until].projection == owed[from].projection {
 			until++
 		}
-		err = s.admitReplay(t, owed[from:until], now)
+		err = rs.admitReplay(t, owed[from:until], now)
 		from = until
 	}
 	return replays, err
@@ -195,7 +195,7 @@ func (s *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 
 // admitReplay puts a replay of one projection into the queue. More campaigns than
 // a run names are all of them, or where other runs have some, the first ones.
-func (s *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
+func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
@@ -210,7 +210,7 @@ func (s *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 			order.Campaigns = append(order.Campaigns, c.campaign)
 		}
 	}
-	run, err := s.admitRun(t, byItself, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	run, err := rs.admitRun(t, byItself, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
 	if err == nil {
 		err = t.recordReplay(run, order, now)
 	}
@@ -233,13 +233,13 @@ func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) erro
 
 // startOwed is admitOwed in a transaction of its own. Where nothing is owed it
 // writes nothing.
-func (s *Runs) startOwed(ctx context.Context) error {
-	behind, err := s.behind(ctx)
-	if err != nil || len(behind) == 0 || s.core.Mode() == outbox.ModeShadow {
+func (rs *Runs) startOwed(ctx context.Context) error {
+	behind, err := rs.behind(ctx)
+	if err != nil || len(behind) == 0 || rs.core.Mode() == outbox.ModeShadow {
 		return err
 	}
 	var owed []behindCursor
-	err = s.read(ctx, func(t *tx) (err error) {
+	err = rs.read(ctx, func(t *tx) (err error) {
 		owed, err = t.owed(behind)
 		return err
 	})
@@ -247,15 +247,15 @@ func (s *Runs) startOwed(ctx context.Context) error {
 		return err
 	}
 	replays := 0
-	err = s.write(ctx, func(t *tx) error {
+	err = rs.write(ctx, func(t *tx) error {
 		if err := t.lockAdmission(); err != nil {
 			return err
 		}
-		replays, err = s.admitOwed(t, s.core.Now())
+		replays, err = rs.admitOwed(t, rs.core.Now())
 		return err
 	})
 	if replays > 0 {
-		s.steer()
+		rs.steer()
 	}
 	return err
 }
@@ -263,12 +263,12 @@ func (s *Runs) startOwed(ctx context.Context) error {
 // endRun is t.endRun in a transaction that has locked the admission of runs. It
 // also starts the replays that the run has blocked; while the projections are
 // away Reconcile does so later.
-func (s *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
-	_, err := s.admitOwed(t, now)
-	if s.core.ReadModel().Away(err) && t.Err() == nil {
+	_, err := rs.admitOwed(t, now)
+	if rs.core.ReadModel().Away(err) && t.Err() == nil {
 		return nil
 	}
 	return err
@@ -277,12 +277,12 @@ func (s *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, 
 // behindAlone lists the projections that were resumed behind the watermark and
 // that no run catches up, at most 10,000 of each. It reads the journal after the
 // projections: who resumes one writes to them in that order too.
-func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
-	behind, err := s.behind(ctx)
+func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
+	behind, err := rs.behind(ctx)
 	if err != nil || len(behind) == 0 {
 		return nil, err
 	}
-	err = s.read(ctx, func(t *tx) error {
+	err = rs.read(ctx, func(t *tx) error {
 		found, err = t.alone(behind)
 		if err != nil || len(found) == 0 {
 			return err
@@ -305,8 +305,8 @@ func (s *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error
 
 // checkBehind finds what no run catches up. One that is being resumed has no run
 // for a moment, so a finding counts when it stays.
-func (s *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
-	found, err := s.behindAlone(ctx)
+func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
+	found, err := rs.behindAlone(ctx)
 	deadline := time.NewTimer(owedWait)
 	defer deadline.Stop()
 	poll := time.NewTicker(owedPoll)
@@ -320,7 +320,7 @@ func (s *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) erro
 			return ctx.Err()
 		}
 		var again []behindCursor
-		again, err = s.behindAlone(ctx)
+		again, err = rs.behindAlone(ctx)
 		found = slices.DeleteFunc(found, func(c behindCursor) bool { return !slices.Contains(again, c) })
 	}
 	if err != nil {

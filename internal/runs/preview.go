@@ -8,22 +8,22 @@ import (
 )
 
 // Preview says what a run would be about if it were started now. What
-// StartRun refuses is refused likewise, but for the run in the way of it, which
-// the preview names.
-func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
+// Start refuses is refused likewise, but for the run in the way of it, which the
+// preview names.
+func (rs *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate, Versions: map[string]string{},
 		CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))}}
 	if len(r.CampaignIDs) == 1 {
 		r.CampaignID = r.CampaignIDs[0]
 	}
-	if err := s.soundRun(r); err != nil {
+	if err := rs.soundRun(r); err != nil {
 		return outbox.RunPreview{}, err
 	}
 	if err := r.chooseProjections(order.Projections, loaded); err != nil {
 		return outbox.RunPreview{}, err
 	}
 	var p outbox.RunPreview
-	err := s.read(ctx, func(t *tx) error {
+	err := rs.read(ctx, func(t *tx) error {
 		if err := t.knownCampaigns(r); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (s *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outb
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
-			run := other.view(s.core.Now())
+			run := other.view(rs.core.Now())
 			p.InTheWay = &run
 		}
 		return nil

@@ -64,9 +64,9 @@ var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.Outc
 // all but the latest ten ended runs of each kind: a verify every night would
 // else fill the disk. It takes small steps, and returns true while there is more
 // to delete. Where there is nothing it writes nothing.
-func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
+func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
 	for _, kind := range outbox.RunKinds {
-		id, err := s.runToPrune(ctx, kind)
+		id, err := rs.runToPrune(ctx, kind)
 		if err != nil {
 			return false, fmt.Errorf("look for results of runs to prune: %w", err)
 		}
@@ -74,7 +74,7 @@ func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		more = true
-		err = s.write(ctx, func(t *tx) error {
+		err = rs.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			for _, outcome := range prunable {
 				b.Exec(nil, pruneResults, id, outcome, pruneChunk)
@@ -90,8 +90,8 @@ func (s *Runs) Prune(ctx context.Context) (more bool, err error) {
 
 // runToPrune is the oldest run of a kind that has results to delete; 0 when
 // there is none.
-func (s *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
-	err = s.read(ctx, func(t *tx) error {
+func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
+	err = rs.read(ctx, func(t *tx) error {
 		found = 0
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {

@@ -40,10 +40,10 @@ values ($1, $2, $3, $4)`
 // lease and returns the status of the run, by which a worker learns that it is
 // cancelling. A result of a campaign that has one already takes its place. What
 // was compared with the rows as they are now counts as a verification.
-func (s *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunStatus, error) {
+func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
-	err := s.write(ctx, func(t *tx) error {
-		now := s.core.Now()
+	err := rs.write(ctx, func(t *tx) error {
+		now := rs.core.Now()
 		r, err := t.heldRun(l)
 		if err != nil {
 			return err

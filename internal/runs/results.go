@@ -63,7 +63,7 @@ limit $4`)
 
 // Results pages through the results of a run by campaign, without the
 // samples of what differs. A missing run is outbox.ErrNotFound.
-func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
+func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	var page outbox.Page[outbox.RunResult]
 	l := &sqldb.List[outbox.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
@@ -73,7 +73,7 @@ func (s *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[
 	if f.Outcome != "" {
 		l.Name, l.Query, l.Args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
 	}
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := rs.read(ctx, func(t *tx) (err error) {
 		if _, err = t.existingRun(f.RunID); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)
 		}
@@ -105,9 +105,9 @@ func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, foun
 
 // ResultOf reads what became of one campaign of a run, with samples. Without
 // one it is outbox.ErrNotFound.
-func (s *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
+func (rs *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
-	err := s.read(ctx, func(t *tx) error {
+	err := rs.read(ctx, func(t *tx) error {
 		if _, err := t.existingRun(id); err != nil {
 			return err
 		}
@@ -139,14 +139,14 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 
 // Log pages through the log of a run, newest first, limit lines at a time: 0
 // means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
-func (s *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
+func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
 	var page outbox.Page[outbox.RunLine]
 	l := &sqldb.List[outbox.RunLine]{
 		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(line outbox.RunLine) []any { return []any{line.ID} },
 	}
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := rs.read(ctx, func(t *tx) (err error) {
 		if _, err = t.existingRun(id); err == nil {
 			page, err = l.Page(t, cursor, limit)
 		}

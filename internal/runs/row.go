@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// runRow is a row of runs as the store's own statements see it. Every change
+// runRow is a row of runs as this package's statements see it. Every change
 // goes through a locked read, change, save in one transaction.
 type runRow struct {
 	outbox.Run
@@ -226,22 +226,22 @@ const workerLoops = 2
 
 // Started is raised when a run was started, resumed or cancelled by a caller of this
 // process.
-func (s *Runs) Started() <-chan struct{} { return s.started }
+func (rs *Runs) Started() <-chan struct{} { return rs.started }
 
 // steer makes this process look for runs now. Others find them when they next look.
-func (s *Runs) steer() {
+func (rs *Runs) steer() {
 	for range workerLoops {
-		s.started.Raise()
+		rs.started.Raise()
 	}
 }
 
-// Run reads a run. A missing one is outbox.ErrNotFound.
-func (s *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
+// Get reads a run. A missing one is outbox.ErrNotFound.
+func (rs *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
 	var run outbox.Run
-	err := s.read(ctx, func(t *tx) error {
+	err := rs.read(ctx, func(t *tx) error {
 		r, err := t.existingRun(id)
 		if err == nil {
-			run = r.view(s.core.Now())
+			run = r.view(rs.core.Now())
 		}
 		return err
 	})
@@ -262,15 +262,15 @@ where id {>} $1
 order by id{desc}
 limit $5`)
 
-// Runs pages through runs, newest first.
-func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
+// List pages through runs, newest first.
+func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
 	var page outbox.Page[outbox.Run]
 	l := &sqldb.List[outbox.Run]{
-		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(s.core.Now()), Down: true,
+		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(rs.core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := rs.read(ctx, func(t *tx) (err error) {
 		page, err = l.Page(t, f.Cursor, f.Limit)
 		return err
 	})
@@ -280,7 +280,7 @@ func (s *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox
 	return page, nil
 }
 
-// activeShown is how many active runs ActiveRuns lists.
+// activeShown is how many active runs Active lists.
 const activeShown = 50
 
 const selectActive = `
@@ -291,9 +291,9 @@ order by id
 limit $1`
 
 // Active lists the runs that have not ended, oldest first, at most 50.
-func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
-	runs, now := []outbox.Run{}, s.core.Now()
-	err := s.read(ctx, func(t *tx) error {
+func (rs *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
+	runs, now := []outbox.Run{}, rs.core.Now()
+	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			r, err := scanRunRow(row)
 			if err == nil {
@@ -309,9 +309,9 @@ func (s *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 }
 
 // Tallies counts the runs there are by kind and status.
-func (s *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
+func (rs *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
-	err := s.read(ctx, func(t *tx) (err error) {
+	err := rs.read(ctx, func(t *tx) (err error) {
 		tallies, err = sqldb.All(t, func(row sqldb.Row) (n outbox.RunTally, err error) {
 			err = row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
 			return n, err

@@ -28,48 +28,48 @@ type Runs struct {
 // tell what is held back, a check finds what no run catches up, and a reconcile
 // starts what is owed.
 func New(core *store.Store) *Runs {
-	s := &Runs{core: core, started: loop.NewSignal(workerLoops)}
-	core.OnSummary(s.prepareHeld)
-	core.OnCheck("projections that are behind", s.checkBehind)
-	core.OnReconcile(s.startOwed)
-	core.OnEndLeases(s.EndLeases)
-	return s
+	rs := &Runs{core: core, started: loop.NewSignal(workerLoops)}
+	core.OnSummary(rs.prepareHeld)
+	core.OnCheck("projections that are behind", rs.checkBehind)
+	core.OnReconcile(rs.startOwed)
+	core.OnEndLeases(rs.EndLeases)
+	return rs
 }
 
 // prepareHeld adds to a summary what is held back. It reads the projections before
 // the journal, as Behind does; nil tells of an error.
-func (s *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
+func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
-	sum.Held, behind, _ = s.held(ctx)
+	sum.Held, behind, _ = rs.held(ctx)
 	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).tellRuns(sum.Held, behind) }
 }
 
 // tx is a transaction on either database.
 type tx struct{ *store.Tx }
 
-func (s *Runs) read(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (rs *Runs) read(ctx context.Context, fn func(*tx) error) error {
+	return rs.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-func (s *Runs) write(ctx context.Context, fn func(*tx) error) error {
-	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+func (rs *Runs) write(ctx context.Context, fn func(*tx) error) error {
+	return rs.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
 // readModel reads the projections.
-func (s *Runs) readModel(ctx context.Context, fn func(*tx) error) error {
-	return s.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+func (rs *Runs) readModel(ctx context.Context, fn func(*tx) error) error {
+	return rs.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
 }
 
 // perform is Perform with a transaction of this package.
-func perform[R any](ctx context.Context, s *Runs, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+func perform[R any](ctx context.Context, rs *Runs, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+	return store.Perform(ctx, rs.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
 // ClaimCampaigns takes the leases of campaigns for the run of a lease; see
 // Store.ClaimForRun. A process that does not hold the run any more gets
 // outbox.ErrLeaseLost.
-func (s *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
-	return s.core.ClaimForRun(ctx, func(t *store.Tx) error {
+func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
+	return rs.core.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).heldRun(l)
 		return err
 	}, w, campaigns, lease)

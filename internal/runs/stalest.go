@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// stalestWindow is how many campaigns StalestCampaigns looks at.
+// stalestWindow is how many campaigns Stalest looks at.
 const stalestWindow = 500
 
 const selectStalest = `
@@ -28,14 +28,14 @@ limit $2`
 // among them. The caller keeps next and gives it as after the next time, so
 // that each call costs the same however many campaigns there are; it is empty
 // at the end, from where one goes on at the beginning.
-func (s *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []Campaign, next string, err error) {
+func (rs *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []Campaign, next string, err error) {
 	type candidate struct {
 		Campaign
 		at int64
 	}
 	var found []candidate
 	looked := 0
-	err = s.read(ctx, func(t *tx) error {
+	err = rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var c candidate
 			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)

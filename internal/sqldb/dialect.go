@@ -12,7 +12,7 @@ type Dialect struct {
 	name        string
 	goose       goose.Dialect
 	ForUpdate   string // row lock suffix of a select that is followed by an update
-	skipLocked  string // like forUpdate, for claims: rows others hold are passed over
+	skipLocked  string // like ForUpdate, for claims: rows others hold are passed over
 	CountTables string // counts the tables named $1
 
 	// OneWriter is true when one transaction writes at a time: none meets

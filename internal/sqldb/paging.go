@@ -271,7 +271,7 @@ const (
 )
 
 // CountInto notes how many items match in all. The query says how many were
-// looked at, of countWindow + 1, and how many of these match.
+// looked at, of CountWindow + 1, and how many of these match.
 func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any) error {
 	var looked, matched int64
 	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {

@@ -44,7 +44,7 @@ const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, h
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
-// CampaignColumnsOf is campaignColumns of the table of an alias.
+// CampaignColumnsOf is CampaignColumns of the table of an alias.
 func CampaignColumnsOf(alias string) string {
 	names := strings.Split(CampaignColumns, ",")
 	for i, name := range names {
@@ -53,7 +53,7 @@ func CampaignColumnsOf(alias string) string {
 	return strings.Join(names, ", ")
 }
 
-// Dest is where a query scans campaignColumns into.
+// Dest is where a query scans CampaignColumns into.
 func (c *CampaignRow) Dest() []any {
 	return []any{&c.ID, &c.HighWater, &c.ChainHash, &c.Applied, &c.Head, &c.HeadStatus, &c.HeadNext,
 		&c.Oldest, &c.Due, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead,
@@ -137,7 +137,7 @@ func (c *CampaignRow) SaveInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateCampaign, c.values(now)...)
 }
 
-// saveAppliedInto is saveInto with the span: claims neither read nor write it.
+// saveAppliedInto is SaveInto with the span: claims neither read nor write it.
 func (c *CampaignRow) saveAppliedInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateApplied, append(c.values(now), c.span)...)
 }

@@ -14,7 +14,7 @@ import (
 // cheaper: SQLite reads all of it for substr, and for length, which counts
 // characters.
 
-// eventWithin is the columns of selectEvent, and the documents' lengths. SQLite
+// eventWithin is the columns of SelectEvent, and the documents' lengths. SQLite
 // comes to the hashes only by walking over the payload: 10 ms for 25 MB.
 const eventWithin = `
 select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,

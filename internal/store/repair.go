@@ -112,7 +112,7 @@ func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repair
 }
 
 // RepairFree repairs a campaign that nobody holds. Of one that somebody holds only
-// the times are corrected, and errHeld comes back beside that.
+// the times are corrected, and ErrHeld comes back beside that.
 func (s *Store) RepairFree(ctx context.Context, id string) (f Found, err error) {
 	var held error
 	err = s.journal.Write(ctx, func(t *Tx) error {

@@ -1,8 +1,10 @@
-// Package store is the journal database: the journal, the outbox, leases, acts with
-// their audit records, and how all of it stands. Each exported method is one use case
-// in one transaction per database; nothing relies on a transaction across the two.
-// What needs more than its core are packages of their own that work in its
-// transactions; it tells them through the hooks that they register.
+// Package store is the core on the journal database: the journal, the outbox, leases,
+// acts with their audit records, and how all of it stands. It opens the projections
+// database as well, which package readmodel works on. A method that appends, claims,
+// settles or acts is one use case in one transaction per database; nothing relies on
+// a transaction across the two. What needs more than this core are packages of their
+// own. For them it exports Tx, whose methods are parts of such a transaction, and the
+// two databases; it tells them through the hooks that they register.
 //
 // A *Store is safe for concurrent use, by several goroutines and by several
 // processes on the same files.
@@ -48,7 +50,7 @@ type Options struct {
 	Concurrency int
 }
 
-// Store is the one way to both databases.
+// Store holds both databases open.
 type Store struct {
 	options   Options
 	journal   *Database
