@@ -159,7 +159,7 @@ func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress
 	m := metrics.New(st.Summary)
 	m.Applied, m.Failed = countedFor{m.Applied, progress.applied}, countedFor{m.Failed, progress.failed}
 	w := worker.New(worker.Config{Store: st, Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
-		Lease: 30 * time.Second, Build: version, Concurrency: waves,
+		Lease: outbox.DefaultLease, Build: version, Concurrency: waves,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)
 	return w, nil

@@ -146,6 +146,8 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Vars{
 			"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
 			"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
+			"default_poll": outbox.DefaultPoll.String(), "default_lease": outbox.DefaultLease.String(), "default_event_timeout": outbox.DefaultEventTimeout.String(),
+			"default_concurrency": strconv.Itoa(outbox.DefaultConcurrency), "default_run_parallel": strconv.Itoa(outbox.DefaultRunParallel),
 			"roles": outbox.AnyRole(),
 		},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),

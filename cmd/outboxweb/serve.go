@@ -45,16 +45,16 @@ type serveCmd struct {
 	Campaigns    []string      `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
 	Publish      bool          `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
 	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
-	PollInterval time.Duration `default:"2s" help:"How often the worker polls for due rows."`
+	PollInterval time.Duration `default:"${default_poll}" help:"How often the worker polls for due rows."`
 	BatchSize    int           `default:"1000" placeholder:"N" help:"Maximum rows per wave."`
 	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
-	Lease        time.Duration `default:"30s" help:"How long a campaign's lease lasts without renewal."`
-	RunParallel  int           `default:"2" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
+	Lease        time.Duration `default:"${default_lease}" help:"How long a campaign's lease lasts without renewal."`
+	RunParallel  int           `default:"${default_run_parallel}" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
 	RunRate      int64         `placeholder:"N" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
 	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
 	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
-	Concurrency  int           `default:"2" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps on PostgreSQL only."`
-	EventTimeout time.Duration `default:"10s" help:"Maximum time to apply one event."`
+	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps on PostgreSQL only."`
+	EventTimeout time.Duration `default:"${default_event_timeout}" help:"Maximum time to apply one event."`
 	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
 	RetryBase    time.Duration `default:"1s" help:"The delay after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The maximum delay between attempts."`

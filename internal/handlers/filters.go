@@ -196,7 +196,7 @@ type requeueBody struct {
 // requeueDeadBody selects the dead rows to requeue, which may want a phrase.
 type requeueDeadBody struct {
 	requeueBody
-	Confirm string `json:"confirm" validate:"text,maxbytes=100"` // required when more than 1,000 rows are requeued or released: the phrase requeue N rows
+	Confirm string `json:"confirm" validate:"phrase"` // required when more than 1,000 rows are requeued or released: the phrase requeue N rows
 }
 
 func (b requeueBody) filter() outbox.RequeueFilter {

@@ -36,7 +36,7 @@ type operationBody struct {
 	Filter           *selectionBody `json:"filter"`
 	Canary           bool           `json:"canary" api:"default=false"`
 	Reason           string         `json:"reason" validate:"reason"`
-	Confirm          string         `json:"confirm" validate:"text,maxbytes=100"`       // required above 1,000 rows chosen or released: the phrase requeue N rows
+	Confirm          string         `json:"confirm" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
 	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // what the preview said; other rows are refused
 	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // what the preview said; refused when it is more by a tenth, and by more than 100
 }
@@ -73,7 +73,7 @@ type operationForm struct {
 	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are those that were ticked, even if none was
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
 	Reason           string   `json:"reason" validate:"reason"`
-	Confirm          string   `json:"confirm" validate:"text,maxbytes=100"`
+	Confirm          string   `json:"confirm" validate:"phrase"`
 	ExpectedRows     *int64   `json:"expected_rows" validate:"omitnil,min=0"`
 	ExpectedReleased *int64   `json:"expected_released" validate:"omitnil,min=0"`
 }

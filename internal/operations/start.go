@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -40,8 +41,8 @@ func (c *candidate) dest() []any {
 func (c *candidate) watchTo() int64 { return min(c.highWater, c.Seq+watchedBehind) }
 
 // Rows of a running operation are passed over: at most one may work on a row.
-const selectCandidate = `
-select o.campaign_id, o.seq, o.event_type, o.fingerprint, substr(o.last_error, 1, 240), o.updated_at, o.attempt_count,
+var selectCandidate = `
+select o.campaign_id, o.seq, o.event_type, o.fingerprint, substr(o.last_error, 1, ` + strconv.Itoa(exampleLimit) + `), o.updated_at, o.attempt_count,
   coalesce(c.head_seq = o.seq, false), c.high_water_seq, c.pending + c.processing + c.failed + c.dead
 from projection_apply_outbox o
 join campaigns c on c.campaign_id = o.campaign_id
@@ -54,7 +55,7 @@ where status = 'dead'
       and r.seq = o.seq
       and r.finished_at is null)`
 
-const (
+var (
 	candidatesByFilter = selectCandidate + store.SelectedBy
 
 	candidateByKey = selectCandidate + `

@@ -90,15 +90,13 @@ func (r Retry) Delay(n int) time.Duration {
 // Longest is the longest wait after any failure.
 func (r Retry) Longest() time.Duration { return r.Delay(r.Attempts()) }
 
-const maxFingerprint = 200 // bytes
-
 // Fingerprint folds an error's text into the form that groups like failures:
 // numbers, quoted text and long hexadecimal or identifier-like words become
-// placeholders. At most 200 bytes.
+// placeholders. At most fingerprintBytes long.
 func Fingerprint(message string) string {
 	line, _, _ := strings.Cut(message, "\n")
 	var b strings.Builder
-	for len(line) > 0 && b.Len() < maxFingerprint {
+	for len(line) > 0 && b.Len() < fingerprintBytes {
 		c := line[0]
 		switch {
 		case c == '"' || c == '\'' || c == '`':
@@ -121,7 +119,7 @@ func Fingerprint(message string) string {
 		}
 	}
 	folded := b.String()
-	return strings.ToValidUTF8(folded[:min(len(folded), maxFingerprint)], "")
+	return strings.ToValidUTF8(folded[:min(len(folded), fingerprintBytes)], "")
 }
 
 func isWordByte(c byte) bool {

@@ -23,8 +23,8 @@ type RelayConfig struct {
 	ID           string              // of the process, in leases
 	Options      destination.Options // what destinations are opened with, but for the journal's id; without a Logger it is the relay's
 	Source       string              // of the events, for receivers; empty means one made of the journal's id
-	PollInterval time.Duration       // how often the process looks which pairs it may take; 0 means 2 s
-	Lease        time.Duration       // 0 means 30 s
+	PollInterval time.Duration       // how often the process looks which pairs it may take; 0 means outbox.DefaultPoll
+	Lease        time.Duration       // 0 means outbox.DefaultLease
 	Clock        Clock
 	// Open opens a destination; nil means destination.Pair.Open.
 	Open func(destination.Pair, destination.Options) (destination.Publisher, error)
@@ -61,10 +61,10 @@ type Relay struct {
 // NewRelay makes a Relay. Run starts it.
 func NewRelay(c RelayConfig) *Relay {
 	if c.PollInterval <= 0 {
-		c.PollInterval = 2 * time.Second
+		c.PollInterval = outbox.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = 30 * time.Second
+		c.Lease = outbox.DefaultLease
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -17,9 +17,9 @@ type WorkerConfig struct {
 	Set          *projection.Set
 	Worker       store.Worker // who claims
 	Logger       *slog.Logger
-	PollInterval time.Duration // 0 means 2 s
-	Lease        time.Duration // 0 means 30 s
-	Parallel     int           // campaigns that a run works on at a time; 0 means 2
+	PollInterval time.Duration // 0 means outbox.DefaultPoll
+	Lease        time.Duration // 0 means outbox.DefaultLease
+	Parallel     int           // campaigns that a run works on at a time; 0 means outbox.DefaultRunParallel
 	Rate         int64         // events per second of all runs of this process at the most; 0 is no limit
 	// VerifyEvery is how often a campaign is verified in the background; 0 means
 	// never.
@@ -44,13 +44,13 @@ const pruneInterval = time.Hour
 // NewWorker makes a worker. Work starts it.
 func NewWorker(c WorkerConfig) *Worker {
 	if c.PollInterval <= 0 {
-		c.PollInterval = 2 * time.Second
+		c.PollInterval = outbox.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = 30 * time.Second
+		c.Lease = outbox.DefaultLease
 	}
 	if c.Parallel <= 0 {
-		c.Parallel = 2
+		c.Parallel = outbox.DefaultRunParallel
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ const WaveShares = 8
 // waveCampaigns is the most campaigns in a wave.
 const waveCampaigns = 256
 
-const (
+var (
 	selectDue = `
 select ` + CampaignColumns + `
 from campaigns
@@ -55,15 +56,14 @@ func serving(s outbox.Scope, before ...any) (condition string, args []any) {
 }
 
 // suspectFrom is how many processes must have died with a campaign for it to be a
-// suspect, and suspectCrashes the same for statements.
-const (
-	suspectFrom    = 2
-	suspectCrashes = "2"
-)
+// suspect.
+const suspectFrom = 2
+
+var suspectCrashes = strconv.Itoa(suspectFrom) // for statements
 
 func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
 
-const selectDueSuspect = `
+var selectDueSuspect = `
 select ` + CampaignColumns + `
 from campaigns
 where due_at <= $1

@@ -39,14 +39,16 @@ type Options struct {
 	MaxPayload int              // bytes; 0 means outbox.DefaultMaxPayload
 	Now        func() time.Time // nil means time.Now
 
-	// EventTimeout is the most time one event may take to apply; 0 means 10 s.
+	// EventTimeout is the most time one event may take to apply; 0 means
+	// outbox.DefaultEventTimeout.
 	EventTimeout time.Duration
-	// Lease is how long a worker's right to a campaign lasts; 0 means 30 s.
+	// Lease is how long a worker's right to a campaign lasts; 0 means
+	// outbox.DefaultLease.
 	// On PostgreSQL a transaction whose process has stopped in its middle is
 	// cut off after half of it.
 	Lease time.Duration
 	// Concurrency is how many waves this process works on at a time; 0 means
-	// 2. It decides how many connections it opens to PostgreSQL.
+	// outbox.DefaultConcurrency. It decides how many connections it opens to PostgreSQL.
 	Concurrency int
 }
 
@@ -101,13 +103,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Now = time.Now
 	}
 	if o.EventTimeout <= 0 {
-		o.EventTimeout = 10 * time.Second
+		o.EventTimeout = outbox.DefaultEventTimeout
 	}
 	if o.Lease <= 0 {
-		o.Lease = 30 * time.Second
+		o.Lease = outbox.DefaultLease
 	}
 	if o.Concurrency <= 0 {
-		o.Concurrency = 2
+		o.Concurrency = outbox.DefaultConcurrency
 	}
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
 	s.refusals.write = func() { s.SumRefusals(context.Background()) }

@@ -34,10 +34,10 @@ type Config struct {
 	Campaigns    outbox.Scope  // those whose events it applies
 	BatchSize    int           // rows per wave; 0 means 1000
 	BatchBytes   int64         // documents of a wave and of what is read ahead of it, unless one event alone is larger; 0 means 32 MB
-	PollInterval time.Duration // 0 means 2 s
-	Lease        time.Duration // 0 means 30 s
+	PollInterval time.Duration // 0 means outbox.DefaultPoll
+	Lease        time.Duration // 0 means outbox.DefaultLease
 	Build        string        // version of the program, for the history of attempts
-	Concurrency  int           // waves at a time; 0 means 2: while one applies, the other settles
+	Concurrency  int           // waves at a time; 0 means outbox.DefaultConcurrency
 	// Beside are the loops of others that work in this process from its arrival on,
 	// until their context ends.
 	Beside []func(context.Context)
@@ -78,13 +78,13 @@ func New(c Config) *Worker {
 		c.BatchBytes = 32 << 20
 	}
 	if c.PollInterval <= 0 {
-		c.PollInterval = 2 * time.Second
+		c.PollInterval = outbox.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = 30 * time.Second
+		c.Lease = outbox.DefaultLease
 	}
 	if c.Concurrency <= 0 {
-		c.Concurrency = 2
+		c.Concurrency = outbox.DefaultConcurrency
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
