@@ -286,7 +286,7 @@ returning id`
 
 const insertOperationGroup = `
 insert into operation_groups (operation_id, number, fingerprint, example, row_count, status, wave, updated_at)
-values ($1, $2, $3, $4, $5, 'running', -1, $6)`
+values ($1, $2, $3, $4, $5, $7, -1, $6)`
 
 const insertOperationRow = `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
@@ -323,7 +323,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	var b sqldb.Batch
 	numbers := groupNumbers(chosen)
 	for _, g := range groupsOf(taken) {
-		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now)
+		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now, string(outbox.GroupRunning))
 	}
 	b.Exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
 	if err := t.RunAll(&b); err != nil {

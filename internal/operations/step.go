@@ -162,10 +162,10 @@ func (s *operationStep) endWatch(o observed) error {
 
 const stopGroup = `
 update operation_groups
-set status = 'stopped', reason = $3, updated_at = $4
+set status = $5, reason = $3, updated_at = $4
 where operation_id = $1
   and number = $2
-  and status = 'running'`
+  and status = $6`
 
 const leaveRows = `
 update operation_rows
@@ -184,7 +184,7 @@ where operation_id = $1
 // stop lets nothing more of a group be requeued.
 func (s *operationStep) stop(group int64, reason string) error {
 	s.changed = true
-	n, err := s.Exec(stopGroup, s.op.ID, group, reason, s.now)
+	n, err := s.Exec(stopGroup, s.op.ID, group, reason, s.now, string(outbox.GroupStopped), string(outbox.GroupRunning))
 	if err != nil || n == 0 {
 		return err
 	}
@@ -206,7 +206,7 @@ select g.number, g.wave,
   (select count(*) from operation_rows r where r.operation_id = g.operation_id and r.status = 'failed_again' and r.group_number = g.number)
 from operation_groups g
 where g.operation_id = $1
-  and g.status = 'running'
+  and g.status = $3
 order by g.number
 limit $2`
 
@@ -215,7 +215,7 @@ func (s *operationStep) groups() ([]groupState, error) {
 		g.Canary = s.op.Canary
 		err = row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
 		return g, err
-	}, selectRunningGroups, s.op.ID, groupsAtOnce)
+	}, selectRunningGroups, s.op.ID, groupsAtOnce, string(outbox.GroupRunning))
 	if err != nil {
 		return nil, fmt.Errorf("read its groups: %w", err)
 	}
@@ -258,7 +258,7 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 		return next, err
 	}
 	s.changed = true
-	_, err = s.Exec(`update operation_groups set status = 'done', updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now)
+	_, err = s.Exec(`update operation_groups set status = $4, updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now, string(outbox.GroupDone))
 	return nil, err
 }
 
@@ -437,15 +437,15 @@ func (s *operationStep) finish() error {
 func (s *operationStep) endGroups() error {
 	var running, stopped, all int64
 	_, err := s.One([]any{&running, &stopped, &all}, `
-select count(*) filter (where status = 'running'), count(*) filter (where status = 'stopped'), count(*)
+select count(*) filter (where status = $2), count(*) filter (where status = $3), count(*)
 from operation_groups
-where operation_id = $1`, s.op.ID)
+where operation_id = $1`, s.op.ID, string(outbox.GroupRunning), string(outbox.GroupStopped))
 	if err != nil || running > 0 {
 		return err
 	}
 	var first string
 	if stopped > 0 {
-		if _, err := s.One([]any{&first}, `select reason from operation_groups where operation_id = $1 and status = 'stopped' order by number limit 1`, s.op.ID); err != nil {
+		if _, err := s.One([]any{&first}, `select reason from operation_groups where operation_id = $1 and status = $2 order by number limit 1`, s.op.ID, string(outbox.GroupStopped)); err != nil {
 			return err
 		}
 	}

@@ -414,12 +414,23 @@ const CutOff = "the event took longer than "
 func Inspect(events []Event) (sound int, reason string) {
 	for i := range events {
 		e := &events[i]
-		switch {
-		case e.Skipped == nil && e.ContentHash() != e.EventHash:
+		if e.Skipped == nil && e.ContentHash() != e.EventHash {
 			return i, fmt.Sprintf("event %d has changed since it was appended: its content no longer matches its hash", e.Seq)
-		case i > 0 && e.Seq == events[i-1].Seq+1 && NextChainHash(events[i-1].ChainHash, e.Seq, e.EventHash) != e.ChainHash:
-			return i, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
+		}
+		if i > 0 && e.Seq == events[i-1].Seq+1 {
+			if why := e.WhyUnchained(events[i-1].ChainHash); why != "" {
+				return i, why
+			}
 		}
 	}
 	return len(events), ""
+}
+
+// WhyUnchained says that the event does not continue the chain of its campaign,
+// which before it ends with a hash; it is empty when it does.
+func (e *Event) WhyUnchained(before string) string {
+	if NextChainHash(before, e.Seq, e.EventHash) == e.ChainHash {
+		return ""
+	}
+	return fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
 }

@@ -192,8 +192,8 @@ func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string
 		return nil, nil, &unsoundError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
 	}
 	sound, reason := outbox.Inspect(events)
-	if first := &events[0]; sound > 0 && outbox.NextChainHash(d.Hash, first.Seq, first.EventHash) != first.ChainHash {
-		sound, reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
+	if why := events[0].WhyUnchained(d.Hash); sound > 0 && why != "" {
+		sound, reason = 0, why
 	}
 	if sound == 0 {
 		return nil, nil, &unsoundError{d.campaign, events[0].Seq, reason}

@@ -117,8 +117,11 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 	p, mark := a.part, a.mark
 	todo, sound, at := p.above(mark.AppliedSeq)
 	next := len(todo) > 0 && todo[0].Seq == mark.AppliedSeq+1
-	chained := next && outbox.NextChainHash(mark.AppliedHash, todo[0].Seq, todo[0].EventHash) == todo[0].ChainHash
-	if mark.AppliedSeq > 0 && at != mark.AppliedHash && !(at == "" && chained) {
+	unchained := ""
+	if next {
+		unchained = todo[0].WhyUnchained(mark.AppliedHash)
+	}
+	if mark.AppliedSeq > 0 && at != mark.AppliedHash && !(at == "" && next && unchained == "") {
 		if diverged, err := a.diverged(ctx); err != nil || diverged {
 			return nil, 0, false, err
 		}
@@ -128,8 +131,8 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 		return nil, 0, false, nil
 	}
 	first := &todo[0]
-	if sound > 0 && !chained {
-		sound, p.reason = 0, fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", first.Seq)
+	if sound > 0 && unchained != "" {
+		sound, p.reason = 0, unchained
 	}
 	for i := range sound { // seqs without a hole, and nothing from a hanging event on
 		if todo[i].Seq != first.Seq+int64(i) || todo[i].Seq == p.cut {
