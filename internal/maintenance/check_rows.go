@@ -236,7 +236,7 @@ func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
 	for _, table := range tables {
 		var ids []string
-		err := m.readModel(ctx, func(t *tx) (err error) {
+		err := m.readModel(ctx, func(t *sqldb.Tx) (err error) {
 			ids, err = sqldb.All(t, sqldb.Column[string], `
 select distinct r.campaign_id
 from `+readmodel.QuoteName(table)+` r

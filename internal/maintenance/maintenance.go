@@ -19,7 +19,7 @@ type Maintenance struct{ core *store.Store }
 // New works on a store.
 func New(core *store.Store) *Maintenance { return &Maintenance{core} }
 
-// tx is a transaction on either database.
+// tx is a transaction on the journal.
 type tx struct{ *store.Tx }
 
 func (m *Maintenance) read(ctx context.Context, fn func(*tx) error) error {
@@ -30,9 +30,10 @@ func (m *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
 	return m.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-// readModel reads the projections.
-func (m *Maintenance) readModel(ctx context.Context, fn func(*tx) error) error {
-	return m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+// readModel reads the projections, in a transaction that has none of the journal's
+// methods.
+func (m *Maintenance) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
+	return m.core.ReadModel().Read(ctx, fn)
 }
 
 // perform is Perform with a transaction of this package.

@@ -69,7 +69,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 			return err
 		}
 		found := make(map[string]stray)
-		note := func(t *tx, query string, what func(*stray)) error {
+		note := func(t sqldb.Reader, query string, what func(*stray)) error {
 			return t.Each(func(row sqldb.Row) error {
 				var id string
 				err := row.Scan(&id)
@@ -80,7 +80,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, query, after, last)
 		}
-		err := m.readModel(ctx, func(t *tx) error {
+		err := m.readModel(ctx, func(t *sqldb.Tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {

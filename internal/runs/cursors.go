@@ -81,7 +81,7 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]readmodel.Version)
-	err = rs.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = readmodel.ScanWatermark(row)
@@ -147,7 +147,7 @@ limit 1`
 // campaign. Where all follow, which is the rule, it asks one question.
 func (rs *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
-	err := rs.readModel(ctx, func(t *tx) (err error) {
+	err := rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
 		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
 		return err
 	})
@@ -243,7 +243,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
-	err = rs.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
-		return t.failuresOf(f.Projection, page.Items)
+		return failuresOf(t, f.Projection, page.Items)
 	})
 	if err == nil {
 		err = rs.measureLag(ctx, p, versions, page.Items)
@@ -285,7 +285,7 @@ where campaign_id = $1
 order by seq desc`
 
 // failuresOf fills in where the projection stands failed in each campaign.
-func (t *tx) failuresOf(projection string, cursors []outbox.CampaignCursor) error {
+func failuresOf(t *sqldb.Tx, projection string, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		b.Each(func(row sqldb.Row) error {
@@ -369,7 +369,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		return nil, err
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
-	err = rs.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		versions, failures, blocked := make(map[string]readmodel.Version), make(map[string]int64), make(map[string]int64)
 		var b sqldb.Batch
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)

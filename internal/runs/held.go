@@ -26,7 +26,7 @@ func (rs *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
-	err = rs.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err

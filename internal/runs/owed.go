@@ -43,7 +43,7 @@ limit $2`
 // behind lists what is behind, ordered by projection, at most asideWindow of
 // each.
 func (rs *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
-	err = rs.readModel(ctx, func(t *tx) error {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err

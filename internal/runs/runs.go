@@ -44,7 +44,7 @@ func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*stor
 	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).tellRuns(sum.Held, behind) }
 }
 
-// tx is a transaction on either database.
+// tx is a transaction on the journal.
 type tx struct{ *store.Tx }
 
 func (rs *Runs) read(ctx context.Context, fn func(*tx) error) error {
@@ -55,9 +55,10 @@ func (rs *Runs) write(ctx context.Context, fn func(*tx) error) error {
 	return rs.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-// readModel reads the projections.
-func (rs *Runs) readModel(ctx context.Context, fn func(*tx) error) error {
-	return rs.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{&store.Tx{Tx: t}}) })
+// readModel reads the projections, in a transaction that has none of the journal's
+// methods.
+func (rs *Runs) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
+	return rs.core.ReadModel().Read(ctx, fn)
 }
 
 // perform is Perform with a transaction of this package.
