@@ -328,7 +328,9 @@ on conflict (campaign_id, seq) do update
 set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attempt_at, updated_at = excluded.updated_at`
 
 // takeBack sets the watermark back by one if it is on the skipped event, and
-// gives the event its row back. It reports whether it has set it back.
+// gives the event its row back. The event behind it starts over if it has failed:
+// it was tried without the one that comes before it now. takeBack reports whether
+// it has set the watermark back.
 func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
 	hashes, err := t.chainHashes(c.ID, skip.Seq)
 	if err != nil {
@@ -359,6 +361,11 @@ func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (se
 	}
 	if _, err := t.Exec(giveBackRow, c.ID, skip.Seq, now); err != nil {
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
+	}
+	if head := outbox.Status(c.HeadStatus.String); head == outbox.Failed || head == outbox.Dead {
+		if _, err := t.requeue(c, head, c.Head.Int64, now); err != nil {
+			return true, err
+		}
 	}
 	c.Applied = skip.Seq - 1
 	return true, t.Recount(c)

@@ -73,6 +73,32 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 	}
 }
 
+func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*fixture){
+		"failed": func(f *fixture) { f.Fail("no such seat", "a") },
+		"dead":   func(f *fixture) { f.Kill("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
+			f.PassOver()
+			fail(f)
+			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2); err != nil {
+				t.Fatal(err)
+			}
+			if row := f.MustRow("a", 3).Row; row.Status != outbox.Pending || row.AttemptCount != 0 {
+				t.Errorf("the event after it is %+v", row)
+			}
+			f.Sound()
+			f.Drain()
+			f.Sound()
+		})
+	}
+}
+
 func TestUnskipEvent_isRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
