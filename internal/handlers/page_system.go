@@ -29,7 +29,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Audit log", "Audit log")
+	p := s.page(r, "Audit log", "Audit")
 	p.Twin = s.linksOf(r).API().Audit(filter)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
 }

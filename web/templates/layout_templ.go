@@ -218,7 +218,7 @@ func layout(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = navItem(p, "Audit log", p.Links.Audit(outbox.ActFilter{})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = navItem(p, "Audit", p.Links.Audit(outbox.ActFilter{})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
