@@ -427,7 +427,7 @@ func (t *Tx) Lock(class int32, key string) error {
 }
 
 // Prepare has the database check a statement, without running it.
-func (t *Tx) Prepare(query string) error { return t.link.prepare(query) }
+func (t *Tx) Prepare(query string) error { return t.note(t.link.prepare(query)) }
 
 // Define runs a statement that changes the schema.
 func (t *Tx) Define(statement string) error { return t.note(t.link.define(statement)) }

@@ -97,6 +97,27 @@ func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T)
 	}
 }
 
+func TestPostgresPrepare_onALostConnectionIsBusy(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	err := d.Read(t.Context(), func(reading *Tx) error {
+		var backend int64
+		if _, err := reading.One([]any{&backend}, `select pg_backend_pid()`); err != nil {
+			return err
+		}
+		if err := d.Write(t.Context(), func(other *Tx) error {
+			_, err := other.Exec(`select pg_terminate_backend($1::int, 10000)`, backend)
+			return err
+		}); err != nil {
+			return err
+		}
+		return reading.Prepare(`select 1`)
+	})
+	if !errors.Is(err, outbox.ErrBusy) {
+		t.Errorf("got error %v, want a busy database", err)
+	}
+}
+
 func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
