@@ -106,7 +106,7 @@ func heldLink(p Page, h outbox.HeldProjection) URL {
 // releases says what requeuing a campaign's head lets go on.
 func releases(c outbox.Campaign) string {
 	if c.BlockedBehind() == 0 {
-		return "nothing is waiting behind it"
+		return "nothing behind it"
 	}
 	return "releases " + count(c.BlockedBehind(), "row", "rows")
 }
