@@ -56,7 +56,7 @@ type resultDoc struct {
 				Table, Kind string
 				Fields      []struct {
 					Name       string
-					Live, Fold any
+					Live, Expected any
 				}
 			}
 		}

@@ -89,9 +89,9 @@ func TestSkip_isTakenBackFromTheCommandLine(t *testing.T) {
 	mustCommand(t, d, nil, "skip", "poisoned", "3", "--reason", "ana cannot sit twice", "--confirm", "skip poisoned 3")
 	awaitSkips(t, s, skipState{"current", 1, 3})
 	live := mustCommand(t, d, nil, "digest", "--campaign", "poisoned", "--json")
-	folded := mustCommand(t, d, nil, "digest", "--campaign", "poisoned", "--until", "3", "--json")
-	if live != folded {
-		t.Errorf("the live digest is %s, that of a fold %s", live, folded)
+	replayed := mustCommand(t, d, nil, "digest", "--campaign", "poisoned", "--until", "3", "--json")
+	if live != replayed {
+		t.Errorf("the live digest is %s, that of a fold %s", live, replayed)
 	}
 	checkClean(t, d)
 

@@ -32,7 +32,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 		return c.try(ctx, a)
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
 			switch {
 			case c.Canary:
 				return c.operation(ctx, a, st, o)
@@ -74,7 +74,7 @@ func (c *requeueCmd) check() error {
 	return checkLimit(*c.Limit, outbox.MaxRequeue)
 }
 
-func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order) error {
+func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Command) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Order
 	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
-func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Order) error {
+func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Command) error {
 	done, err := st.RequeueDead(ctx, o, c.filter())
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		row, err := st.RetryRow(ctx, order(c.Reason), c.Campaign, seq)
+		row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
-	done, err := st.RetryFailed(ctx, order(c.Reason), outbox.RequeueFilter{
+	done, err := st.RetryFailed(ctx, command(c.Reason), outbox.RequeueFilter{
 		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		row, err := st.DeadLetterRow(ctx, order(c.Reason), c.Campaign, seq)
+		row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
-	done, err := st.maintenance.RepairGaps(ctx, order(c.Reason))
+	done, err := st.maintenance.RepairGaps(ctx, command(c.Reason))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (f *authFlags) gate(st *engine, collectors *metrics.Metrics, log *slog.Logg
 	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) {
 		token, err := st.tokens.TokenByHash(ctx, hash)
 		if err == nil && token.State(time.Now()) == "valid" {
-			st.tokens.NoteTokenUse(ctx, token)
+			st.tokens.RecordTokenUse(ctx, token)
 		}
 		return token, err
 	}

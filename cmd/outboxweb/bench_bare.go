@@ -183,7 +183,7 @@ func (p *barePlan) run(ctx context.Context, loops []*bareLoop) (time.Duration, e
 
 func (l *bareLoop) pass(ctx context.Context, w *bareWave) error {
 	now := time.Now().UnixMicro()
-	if err := l.take(ctx, w, now); err != nil {
+	if err := l.claim(ctx, w, now); err != nil {
 		return err
 	}
 	if w.after != nil {
@@ -200,8 +200,8 @@ func (l *bareLoop) pass(ctx context.Context, w *bareWave) error {
 	return l.settle(ctx, w)
 }
 
-// take marks the rows and loads the events.
-func (l *bareLoop) take(ctx context.Context, w *bareWave, now int64) error {
+// claim marks the rows and loads the events.
+func (l *bareLoop) claim(ctx context.Context, w *bareWave, now int64) error {
 	return l.journal.within(ctx, func(tx bareTx) error {
 		for i := range w.spans {
 			s := &w.spans[i]

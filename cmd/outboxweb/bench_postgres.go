@@ -128,7 +128,7 @@ func newBenchServer(ctx context.Context, flag, raw, run string) (*benchServer, e
 	if s.conn, err = s.connect(ctx); err != nil {
 		return nil, usagef("%s: cannot connect: %v", flag, serverMessage(err))
 	}
-	if err := s.heedProxy(ctx); err != nil {
+	if err := s.allowForProxy(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", flag, err), disconnect(s.conn))
 	}
 	return s, nil
@@ -152,9 +152,9 @@ func disconnect(conn *pgx.Conn) error {
 	return conn.Close(ctx)
 }
 
-// heedProxy prepares no statements by name where a proxy stands before the
+// allowForProxy prepares no statements by name where a proxy stands before the
 // server, since it may ask them of one that does not know them.
-func (s *benchServer) heedProxy(ctx context.Context) error {
+func (s *benchServer) allowForProxy(ctx context.Context) error {
 	var backend uint32
 	if err := s.conn.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&backend); err != nil {
 		return err

@@ -50,16 +50,16 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// campaignAct is what the acts on one campaign take.
-type campaignAct struct {
+// campaignAction is what the acts on one campaign take.
+type campaignAction struct {
 	Campaign string `arg:"" help:"Its id."`
 	actionFlags
 }
 
 // change does an act after which the campaign is shown.
-func (c *campaignAct) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Order, string) (outbox.Campaign, error)) error {
+func (c *campaignAction) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Command, string) (outbox.Campaign, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
-		changed, err := act(st.Store, ctx, order(c.Reason), c.Campaign)
+		changed, err := act(st.Store, ctx, command(c.Reason), c.Campaign)
 		if err != nil {
 			return err
 		}
@@ -73,26 +73,26 @@ func (c *campaignAct) change(ctx context.Context, a *app, action outbox.Action, 
 	})
 }
 
-type campaignsPauseCmd struct{ campaignAct }
+type campaignsPauseCmd struct{ campaignAction }
 
 // Run pauses one campaign.
 func (c *campaignsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, outbox.ActPause, (*store.Store).PauseCampaign)
+	return c.change(ctx, a, outbox.ActionPause, (*store.Store).PauseCampaign)
 }
 
-type campaignsResumeCmd struct{ campaignAct }
+type campaignsResumeCmd struct{ campaignAction }
 
 // Run resumes one campaign.
 func (c *campaignsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, outbox.ActResume, (*store.Store).ResumeCampaign)
+	return c.change(ctx, a, outbox.ActionResume, (*store.Store).ResumeCampaign)
 }
 
-type campaignsReplayCmd struct{ campaignAct }
+type campaignsReplayCmd struct{ campaignAction }
 
 // Run gives events without a row theirs back.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		done, err := st.ReplayCampaign(ctx, order(c.Reason), c.Campaign)
+		done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
 		if err != nil {
 			return err
 		}

@@ -11,10 +11,10 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// checkCmd tests outbox.Invariants: by folding the journal here, all others in
+// checkCmd tests outbox.Invariants: by replaying the journal here, all others in
 // internal/maintenance and in what is registered with its core.
 type checkCmd struct {
-	Fold bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
+	Expected bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
 	jsonFlag
 }
 
@@ -34,8 +34,8 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	if err := st.maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
 		return err
 	}
-	if c.Fold {
-		if err := a.checkFolds(ctx, st, set, &report); err != nil {
+	if c.Expected {
+		if err := a.checkReplays(ctx, st, set, &report); err != nil {
 			return err
 		}
 	}
@@ -82,10 +82,10 @@ func printCheck(a *app, r outbox.CheckReport) error {
 	})
 }
 
-// checkFolds folds every campaign up to what is applied and compares the rows
+// checkReplays replays every campaign up to what is applied and compares the rows
 // with the live ones.
-func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r *outbox.CheckReport) error {
-	f, err := runs.NewFolder(ctx, st.Store, set)
+func (a *app) checkReplays(ctx context.Context, st *engine, set *projection.Set, r *outbox.CheckReport) error {
+	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 		}
 		for _, campaign := range page {
 			bar.set(r.Checked["folded"], r.Checked["campaigns"])
-			if err := checkFold(ctx, f, campaign, r); err != nil {
+			if err := checkReplay(ctx, f, campaign, r); err != nil {
 				return err
 			}
 		}
@@ -106,9 +106,9 @@ func (a *app) checkFolds(ctx context.Context, st *engine, set *projection.Set, r
 	return nil
 }
 
-// checkFold compares one campaign. Campaigns that are diverged have been
+// checkReplay compares one campaign. Campaigns that are diverged have been
 // reported already; those without anything applied have nothing to compare.
-func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox.CheckReport) error {
+func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *outbox.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func checkFold(ctx context.Context, f *runs.Folder, c outbox.Campaign, r *outbox
 	return nil
 }
 
-// driftOf says how the live rows of a projection differ from a fold.
+// driftOf says how the live rows of a projection differ from a replay.
 func driftOf(p outbox.ProjectionResult) string {
 	c := p.Comparison
 	from := "no event explains the difference"

@@ -32,7 +32,7 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 
 // TestCheck_foldsAProjectionThatIsSetAsideOnlyAsFarAsItStands has one
 // projection that follows and one that was set aside half-way.
-func TestCheck_foldsAProjectionThatIsSetAsideOnlyAsFarAsItStands(t *testing.T) {
+func TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), `-- projection: names
 -- tables: names

@@ -14,8 +14,8 @@ import (
 // confirming does an act with what its flags --reason and --confirm said. One that
 // wants a phrase and was given none asks for it where somebody sits at a terminal,
 // once; elsewhere it is refused with the flag that gives it.
-func (a *app) confirming(reason, confirm string, act func(outbox.Order) error) error {
-	o := order(reason)
+func (a *app) confirming(reason, confirm string, act func(outbox.Command) error) error {
+	o := command(reason)
 	o.Confirm = confirm
 	err := act(o)
 	refusal, refused := errors.AsType[*outbox.Refusal](err)

@@ -34,7 +34,7 @@ type digests struct {
 	states map[string]string // of the projections that do not follow
 }
 
-// Run prints the digests of the live rows, or of a fold.
+// Run prints the digests of the live rows, or of a replay.
 func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	if c.Until != nil && *c.Until < 0 {
 		return usagef("--until must be 0 or more")
@@ -75,29 +75,29 @@ func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set)
 	if *c.Until > campaign.HighWaterSeq {
 		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
 	}
-	f, err := runs.NewFolder(ctx, st.Store, set)
+	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
 		return digests{}, err
 	}
 	defer f.Close()
-	fold, err := f.Begin(ctx, c.Campaign, nil, c.only()...)
+	expected, err := f.Begin(ctx, c.Campaign, nil, c.only()...)
 	if err != nil {
 		return digests{}, err
 	}
-	if err := fold.To(ctx, *c.Until); err != nil {
+	if err := expected.To(ctx, *c.Until); err != nil {
 		return digests{}, err
 	}
-	if err := fold.Refused(c.only()...); err != nil {
+	if err := expected.Refused(c.only()...); err != nil {
 		return digests{}, err
 	}
-	d := digests{CampaignID: c.Campaign, AppliedSeq: fold.Seq}
-	d.Projections, d.Full, err = fold.Digests(ctx, c.only()...)
-	d.tellSeqs(nil)
+	d := digests{CampaignID: c.Campaign, AppliedSeq: expected.Seq}
+	d.Projections, d.Full, err = expected.Digests(ctx, c.only()...)
+	d.addSeqs(nil)
 	return d, err
 }
 
-// tellSeqs says of which event each digest is, by where the projections stand.
-func (d *digests) tellSeqs(stands map[string]readmodel.Stand) {
+// addSeqs says of which event each digest is, by where the projections stand.
+func (d *digests) addSeqs(stands map[string]readmodel.Position) {
 	d.Seqs, d.states = make(map[string]int64), make(map[string]string)
 	for name := range d.Projections {
 		d.Seqs[name] = d.AppliedSeq
@@ -146,11 +146,11 @@ func (d *digests) read(ctx context.Context, st *engine, set *projection.Set, onl
 		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
 	}
 	defer live.Close()
-	stands, err := live.Stands(ctx, d.CampaignID)
+	stands, err := live.Positions(ctx, d.CampaignID)
 	if err == nil {
 		d.Projections, d.Full, err = set.Digests(ctx, live, d.CampaignID, only...)
 	}
-	d.tellSeqs(stands)
+	d.addSeqs(stands)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
 		err = fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
 	}

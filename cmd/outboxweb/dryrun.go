@@ -48,13 +48,13 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	f, err := runs.NewFolder(ctx, st.Store, set)
+	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	f.OtherVersion()
-	t := rebuildTrial{app: a, folder: f, projections: c.Projection, Results: []outbox.RunResult{}, quiet: c.JSON}
+	t := rebuildTrial{app: a, replayer: f, projections: c.Projection, Results: []outbox.RunResult{}, quiet: c.JSON}
 	if err := t.each(ctx, st, c.Campaign); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 // rebuildTrial is a dry run of a rebuild under way.
 type rebuildTrial struct {
 	app         *app
-	folder      *runs.Folder
+	replayer      *runs.Replayer
 	projections []string
 	quiet       bool
 
@@ -110,7 +110,7 @@ func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) err
 }
 
 func (t *rebuildTrial) one(ctx context.Context, id string) error {
-	r, err := t.folder.TryRebuild(ctx, id, t.projections...)
+	r, err := t.replayer.TryRebuild(ctx, id, t.projections...)
 	if err != nil {
 		return err
 	}
@@ -192,9 +192,9 @@ func rowChangeText(row outbox.RowChange) string {
 		}
 		switch {
 		case row.Kind == outbox.RowChanged:
-			fmt.Fprintf(&b, "%s%s %s → %s", separator, f.Name, valueOr(f.Live, "none"), valueOr(f.Fold, "none"))
+			fmt.Fprintf(&b, "%s%s %s → %s", separator, f.Name, valueOr(f.Live, "none"), valueOr(f.Expected, "none"))
 		case row.Kind == outbox.RowAdded:
-			fmt.Fprintf(&b, "%s%s %s", separator, f.Name, f.Fold)
+			fmt.Fprintf(&b, "%s%s %s", separator, f.Name, f.Expected)
 		default:
 			fmt.Fprintf(&b, "%s%s %s", separator, f.Name, f.Live)
 		}

@@ -27,7 +27,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		groups := all.Judged(outbox.Running{Build: version, Versions: versions})
+		groups := all.Assessed(outbox.Running{Build: version, Versions: versions})
 		if c.JSON {
 			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
 		}
@@ -35,12 +35,12 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (a *app) printGroups(groups []outbox.JudgedGroup) error {
+func (a *app) printGroups(groups []outbox.AssessedGroup) error {
 	if len(groups) == 0 {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil
 	}
-	return printTable(a.out, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.JudgedGroup) []any {
+	return printTable(a.out, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
 		note := ""
 		if g.Note != nil {
 			note = g.Note.Note
@@ -58,7 +58,7 @@ type failuresNoteCmd struct {
 // Run pins the note.
 func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		note, err := st.NoteGroup(ctx, order(c.Reason), c.Fingerprint, c.Note)
+		note, err := st.SetGroupNote(ctx, command(c.Reason), c.Fingerprint, c.Note)
 		if err != nil {
 			return err
 		}

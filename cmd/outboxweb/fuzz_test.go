@@ -32,7 +32,7 @@ func FuzzConfig(f *testing.F) {
 		if err == nil { // a parser of its own takes long
 			var c cli
 			if _, err = newParser(&c, std).Parse([]string{"serve", "--config", name}); err == nil {
-				_, err = c.pairs()
+				_, err = c.subscriptions()
 			}
 		}
 		if err == nil {

@@ -122,7 +122,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.append("c-1", 2)
 	d.append("c-2", 1)
 	infos := projectionInfos(d.set)
-	if _, err := d.st.runs.PauseProjection(t.Context(), order("a bug"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
 	d.says("verify", "the live rows of 2 campaigns match the journal")
@@ -131,14 +131,14 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("check", "no problems found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
 	d.says("report", "projections names is paused for 1 campaign")
-	if _, err := d.st.runs.ResumeProjection(t.Context(), order("fixed"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
 	run, err := d.st.runs.Active(t.Context())
 	if err != nil || len(run) != 1 {
 		t.Fatal(run, err)
 	}
-	if _, err := d.st.runs.Cancel(t.Context(), order(""), run[0].ID); err != nil {
+	if _, err := d.st.runs.Cancel(t.Context(), command(""), run[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
@@ -150,7 +150,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	if _, err := d.st.runs.PauseProjection(t.Context(), order("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
+	if _, err := d.st.runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
 		t.Fatal(err)
 	}
 	d.append("c-1", 1)

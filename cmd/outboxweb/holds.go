@@ -64,12 +64,12 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 		if p.BuiltByOtherVersion {
 			built = "not the loaded version"
 		}
-		return []any{p.Name, holdText(p.Paused), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
+		return []any{p.Name, leaseText(p.Paused), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
 			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}
 	})
 }
 
-func holdText(p *outbox.Pause) string {
+func leaseText(p *outbox.Pause) string {
 	if p == nil {
 		return "live"
 	}
@@ -80,7 +80,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
-	fmt.Fprintf(a.out, "%s: %s; quarantined for %s, paused for %s, behind in %s campaigns\n", p.Name, holdText(p.Paused),
+	fmt.Fprintf(a.out, "%s: %s; quarantined for %s, paused for %s, behind in %s campaigns\n", p.Name, leaseText(p.Paused),
 		outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
 	if len(cursors.Items) == 0 {
 		return nil
@@ -94,21 +94,21 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	})
 }
 
-// projectionHold is what pausing and resuming a projection take.
-type projectionHold struct {
+// projectionPause is what pausing and resuming a projection take.
+type projectionPause struct {
 	Name     string `arg:"" help:"The projection."`
 	Campaign string `placeholder:"C" help:"Only for this campaign."`
 	actionFlags
 }
 
-func (c *projectionHold) change(ctx context.Context, a *app, past string,
-	act func(*runs.Runs, context.Context, outbox.Order, string, string, []outbox.ProjectionInfo) (outbox.ProjectionHold, error)) error {
+func (c *projectionPause) change(ctx context.Context, a *app, past string,
+	act func(*runs.Runs, context.Context, outbox.Command, string, string, []outbox.ProjectionInfo) (outbox.ProjectionPause, error)) error {
 	set, err := a.loadProjections(ctx)
 	if err != nil {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		h, err := act(st.runs, ctx, order(c.Reason), c.Name, c.Campaign, projectionInfos(set))
+		h, err := act(st.runs, ctx, command(c.Reason), c.Name, c.Campaign, projectionInfos(set))
 		switch {
 		case err != nil:
 			return err
@@ -130,14 +130,14 @@ func (c *projectionHold) change(ctx context.Context, a *app, past string,
 	})
 }
 
-type projectionsPauseCmd struct{ projectionHold }
+type projectionsPauseCmd struct{ projectionPause }
 
 // Run pauses the projection.
 func (c *projectionsPauseCmd) Run(ctx context.Context, a *app) error {
 	return c.change(ctx, a, "paused", (*runs.Runs).PauseProjection)
 }
 
-type projectionsResumeCmd struct{ projectionHold }
+type projectionsResumeCmd struct{ projectionPause }
 
 // Run resumes the projection.
 func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {

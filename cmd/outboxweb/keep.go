@@ -37,7 +37,7 @@ func (k keeper) run(ctx context.Context) {
 	again := time.NewTicker(keepEvery)
 	defer again.Stop()
 	for {
-		k.delete(ctx, "audit records", k.audit, k.store.maintenance.PruneActs)
+		k.delete(ctx, "audit records", k.audit, k.store.maintenance.PruneAuditLog)
 		k.delete(ctx, "history of events", k.history, k.store.maintenance.PruneHistory)
 		select {
 		case <-ctx.Done():

@@ -13,7 +13,7 @@ import (
 func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	if _, err := d.st.RecordRefusal(t.Context(), outbox.Order{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAct{Action: outbox.ActPause, Refusal: "no"}); err != nil {
+	if _, err := d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	journal := dbtest.Open(t, d.JournalDB)
@@ -32,7 +32,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		if err := journal.QueryRow(`select count(*) from attempts`).Scan(&attempts); err != nil {
 			t.Fatal(err)
 		}
-		page, err := d.st.Acts(t.Context(), outbox.ActFilter{})
+		page, err := d.st.AuditLog(t.Context(), outbox.AuditFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 	}
 	stop()
 	<-ended
-	if before, err := d.st.maintenance.ActsRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
+	if before, err := d.st.maintenance.AuditLogRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
 		t.Errorf("records are gone from before %s, %v", before, err)
 	}
 }

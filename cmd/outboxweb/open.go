@@ -149,10 +149,10 @@ func installProjections(ctx context.Context, st *store.Store, set *projection.Se
 	return err
 }
 
-// order is an instruction given on the command line, in the name of the
+// command is an instruction given on the command line, in the name of the
 // operating system's user.
-func order(reason string) outbox.Order {
-	return outbox.Order{By: outbox.Operator{Name: osUser(), Via: "cli", Auth: outbox.AuthOS, Role: outbox.RoleAdmin}, Reason: reason}
+func command(reason string) outbox.Command {
+	return outbox.Command{By: outbox.Operator{Name: osUser(), Via: "cli", Auth: outbox.AuthOS, Role: outbox.RoleAdmin}, Reason: reason}
 }
 
 func osUser() string {

@@ -8,8 +8,8 @@ import (
 )
 
 // operation starts an operation and, when asked to, follows it.
-func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox.Order) error {
-	op, err := st.operations.Start(ctx, o, outbox.OperationOrder{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox.Command) error {
+	op, err := st.operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ type operationsCancelCmd struct {
 // Run ends one operation.
 func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		op, err := st.operations.Cancel(ctx, order(c.Reason), c.ID, "")
+		op, err := st.operations.Cancel(ctx, command(c.Reason), c.ID, "")
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ type operationsAcknowledgeCmd struct {
 // Run acknowledges one operation.
 func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		op, err := st.operations.Acknowledge(ctx, order(c.Reason), c.ID, "")
+		op, err := st.operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
 		if err != nil {
 			return err
 		}

@@ -22,12 +22,12 @@ type publishersCmd struct {
 	Test    publishersTestCmd    `cmd:"" help:"Send a test event to the destination of one; exit 1 if it is not delivered."`
 }
 
-// pairArg names a publisher as TOPIC/PUBLISHER.
-type pairArg struct{ outbox.PairName }
+// subscriptionArg names a publisher as TOPIC/PUBLISHER.
+type subscriptionArg struct{ outbox.SubscriptionName }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (p *pairArg) UnmarshalText(text []byte) (err error) {
-	p.PairName, err = outbox.ParsePairName(string(text))
+func (p *subscriptionArg) UnmarshalText(text []byte) (err error) {
+	p.SubscriptionName, err = outbox.ParseSubscriptionName(string(text))
 	return err
 }
 
@@ -59,21 +59,21 @@ func holderOf(p outbox.Publisher) string {
 const publisherActsShown = 10
 
 type publishersShowCmd struct {
-	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	jsonFlag
 }
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		p, err := st.publishing.Publisher(ctx, c.Publisher.PairName)
+		p, err := st.publishing.Publisher(ctx, c.Publisher.SubscriptionName)
 		if err != nil {
 			return err
 		}
 		if c.JSON {
 			return a.printJSON(p)
 		}
-		acts, err := st.ActsOn(ctx, outbox.PublisherTarget(p.PairName), publisherActsShown)
+		acts, err := st.AuditLogOf(ctx, outbox.PublisherTarget(p.SubscriptionName), publisherActsShown)
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
+func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error {
 	t := table(a.out)
 	t.row(p, p.Status)
 	for _, line := range publisherLines(p) {
@@ -98,7 +98,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.Act) error {
 			fmt.Fprintln(a.out, "\nrecent activity")
 		}
 		did := string(act.Action)
-		if act.Outcome == outbox.ActRefused {
+		if act.Outcome == outbox.AuditRefused {
 			did += " (refused)"
 		}
 		t.row(stamp(act.At), act.Actor, did, firstLine(act.Reason, 120))
@@ -133,7 +133,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 }
 
 type publishersHistoryCmd struct {
-	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Span      string  `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
 	jsonFlag
 }
@@ -141,13 +141,13 @@ type publishersHistoryCmd struct {
 // Run shows how one publisher stood and went.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		name, span := c.Publisher.PairName, outbox.Span(c.Span)
+		name, span := c.Publisher.SubscriptionName, outbox.Span(c.Span)
 		points, err := st.publishing.History(ctx, name, span)
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			return a.printJSON(outbox.PublisherHistory{PairName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+			return a.printJSON(outbox.PublisherHistory{SubscriptionName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
 		}
 		if len(points) == 0 {
 			fmt.Fprintln(a.out, "no samples yet; a server takes one a minute while something changes")
@@ -160,16 +160,16 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// publisherAct is what the acts on one publisher take.
-type publisherAct struct {
-	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+// publisherAction is what the acts on one publisher take.
+type publisherAction struct {
+	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	actionFlags
 }
 
 // change does an act after which the publisher is shown.
-func (c *publisherAct) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Order, outbox.PairName) (outbox.Publisher, error)) error {
+func (c *publisherAction) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
-		p, err := act(st.publishing, ctx, order(c.Reason), c.Publisher.PairName)
+		p, err := act(st.publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
 		if err != nil {
 			return err
 		}
@@ -177,21 +177,21 @@ func (c *publisherAct) change(ctx context.Context, a *app, past string, act func
 	})
 }
 
-type publishersPauseCmd struct{ publisherAct }
+type publishersPauseCmd struct{ publisherAction }
 
 // Run pauses one publisher.
 func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
 	return c.change(ctx, a, "paused", (*publishing.Progress).Pause)
 }
 
-type publishersResumeCmd struct{ publisherAct }
+type publishersResumeCmd struct{ publisherAction }
 
 // Run resumes one publisher.
 func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
 	return c.change(ctx, a, "resumed", (*publishing.Progress).Resume)
 }
 
-type publishersResetCmd struct{ publisherAct }
+type publishersResetCmd struct{ publisherAction }
 
 // Run forgets the errors of one publisher.
 func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
@@ -199,7 +199,7 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 }
 
 type publishersSkipCmd struct {
-	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Position  int64   `arg:"" help:"The position of the blocking event, as reported by show."`
 	Reason    string  `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
 	Confirm   string  `placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."`
@@ -212,8 +212,8 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 		return usagef("a skip needs --reason TEXT")
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			p, err := st.publishing.SkipEvent(ctx, o, c.Publisher.PairName, c.Position)
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+			p, err := st.publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
 			if err != nil {
 				return err
 			}
@@ -223,7 +223,7 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 }
 
 type publishersSeekCmd struct {
-	Publisher pairArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Position  *int64  `placeholder:"N" help:"Continue with the first event after this position."`
 	Time      string  `placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."`
 	Head      bool    `help:"Continue with the next event appended."`
@@ -260,14 +260,14 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.withStore(ctx, func(st *engine) error {
 		if c.DryRun {
-			seek, err := st.publishing.PreviewSeek(ctx, c.Publisher.PairName, target)
+			seek, err := st.publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
 			if err != nil {
 				return err
 			}
 			return c.printSeek(a, seek, "would continue")
 		}
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
-			seek, err := st.publishing.Seek(ctx, o, c.Publisher.PairName, target, nil)
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+			seek, err := st.publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
 			if err != nil {
 				return err
 			}
@@ -281,20 +281,20 @@ func (c *publishersSeekCmd) printSeek(a *app, seek outbox.Seek, does string) err
 	if seek.Capped {
 		least = "at least "
 	}
-	return c.print(a, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.PairName, does, seek.To, seek.From,
+	return c.print(a, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.SubscriptionName, does, seek.To, seek.From,
 		least, outbox.Count(seek.Repeats, "event", "events"), least, outbox.Number(seek.Skips))
 }
 
-type publishersTestCmd struct{ publisherAct }
+type publishersTestCmd struct{ publisherAction }
 
 // Run sends a made-up event and records the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		name, o := c.Publisher.PairName, order(c.Reason)
+		name, o := c.Publisher.SubscriptionName, command(c.Reason)
 		if _, err := st.publishing.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
-		pair, err := a.pair(name)
+		pair, err := a.subscription(name)
 		if err != nil {
 			return err
 		}
@@ -311,8 +311,8 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 
 func (c *publishersTestCmd) printTest(a *app, d outbox.TestDelivery) error {
 	if d.OK {
-		return c.print(a, d, "delivered event %s to publisher %s in %.3f s", d.ID, d.PairName, d.Seconds)
+		return c.print(a, d, "delivered event %s to publisher %s in %.3f s", d.ID, d.SubscriptionName, d.Seconds)
 	}
-	err := c.print(a, d, "publisher %s did not accept event %s after %.3f s: %s", d.PairName, d.ID, d.Seconds, d.Error)
+	err := c.print(a, d, "publisher %s did not accept event %s after %.3f s: %s", d.SubscriptionName, d.ID, d.Seconds, d.Error)
 	return cmp.Or(err, errFound)
 }

@@ -16,7 +16,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-var archive = pairArg{outbox.PairName{Topic: "scenes", Publisher: "archive"}}
+var archive = subscriptionArg{outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}}
 
 // withPublisher gives a desk a publisher that an event is in the way of: the
 // second of three of its topic, at position 4.
@@ -90,7 +90,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 		"errors in a row 10, the last one caused by the destination", "blocked by event 3 (scene.b) of campaign c-1, at position 4", "no space left")
 	d.does("show", "scenes/archive", "--json")
 	var p outbox.Publisher
-	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.PairName != archive.PairName || p.ErrorEvent == nil {
+	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.SubscriptionName != archive.SubscriptionName || p.ErrorEvent == nil {
 		t.Errorf("document is %+v, %v", p, err)
 	}
 	d.out.Reset()
@@ -169,7 +169,7 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 		t.Errorf("what was sent: %s, %v", text, err)
 	}
 	d.fails("there is no publisher", "test", "scenes/x")
-	acts, err := d.st.ActsOn(t.Context(), outbox.PublisherTarget(archive.PairName), 10)
+	acts, err := d.st.AuditLogOf(t.Context(), outbox.PublisherTarget(archive.SubscriptionName), 10)
 	if err != nil || len(acts) != 2 {
 		t.Errorf("acts %+v, %v", acts, err)
 	}

@@ -13,9 +13,9 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// pairs are the publishers that the configuration file describes. An error
+// subscriptions are the publishers that the configuration file describes. An error
 // names the file and the line at fault.
-func (c *Common) pairs() ([]destination.Pair, error) {
+func (c *Common) subscriptions() ([]destination.Subscription, error) {
 	if c.topics == nil {
 		return nil, nil
 	}
@@ -26,23 +26,23 @@ func (c *Common) pairs() ([]destination.Pair, error) {
 	return pairs, err
 }
 
-// pair is one of pairs.
-func (c *Common) pair(name outbox.PairName) (destination.Pair, error) {
-	pairs, err := c.pairs()
+// subscription is one of pairs.
+func (c *Common) subscription(name outbox.SubscriptionName) (destination.Subscription, error) {
+	pairs, err := c.subscriptions()
 	if err != nil {
-		return destination.Pair{}, err
+		return destination.Subscription{}, err
 	}
-	pair, found := pairNamed(pairs, name)
+	pair, found := subscriptionNamed(pairs, name)
 	if !found {
 		return pair, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
 	}
 	return pair, nil
 }
 
-func pairNamed(pairs []destination.Pair, name outbox.PairName) (destination.Pair, bool) {
-	i := slices.IndexFunc(pairs, func(p destination.Pair) bool { return p.PairName == name })
+func subscriptionNamed(pairs []destination.Subscription, name outbox.SubscriptionName) (destination.Subscription, bool) {
+	i := slices.IndexFunc(pairs, func(p destination.Subscription) bool { return p.SubscriptionName == name })
 	if i < 0 {
-		return destination.Pair{}, false
+		return destination.Subscription{}, false
 	}
 	return pairs[i], true
 }
@@ -53,9 +53,9 @@ func (a *app) publishOptions() destination.Options {
 }
 
 // publisherTester sends made-up events to the destinations of pairs.
-func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Pair) func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
-	return func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
-		pair, found := pairNamed(pairs, name)
+func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Subscription) func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
+	return func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
+		pair, found := subscriptionNamed(pairs, name)
 		if !found {
 			return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
 		}
@@ -65,7 +65,7 @@ func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Pair)
 
 // testPublisher sends a made-up event to the destination of a pair. That the
 // destination does not take it is no error.
-func testPublisher(ctx context.Context, st *engine, pair destination.Pair, o destination.Options, source string) (outbox.TestDelivery, error) {
+func testPublisher(ctx context.Context, st *engine, pair destination.Subscription, o destination.Options, source string) (outbox.TestDelivery, error) {
 	journal, err := st.JournalID(ctx)
 	if err != nil {
 		return outbox.TestDelivery{}, err
@@ -77,7 +77,7 @@ func testPublisher(ctx context.Context, st *engine, pair destination.Pair, o des
 	if err != nil {
 		return outbox.TestDelivery{}, err
 	}
-	sent := outbox.TestDelivery{PairName: pair.PairName, ID: "test-" + uuid.NewString()}
+	sent := outbox.TestDelivery{SubscriptionName: pair.SubscriptionName, ID: "test-" + uuid.NewString()}
 	began := time.Now()
 	_, failure := to.Publish(ctx, []*destination.Event{destination.TestEvent(source, sent.ID)})
 	sent.Seconds = time.Since(began).Seconds()

@@ -28,10 +28,10 @@ var (
 	benchPostgres = flag.Bool("bench.postgres", false, "let BenchmarkRebuild use the databases of $OUTBOXWEB_JOURNAL_DB and $OUTBOXWEB_PROJECTIONS_DB")
 )
 
-// BenchmarkRebuild measures a rebuild of everything beside the bare fold of the
+// BenchmarkRebuild measures a rebuild of everything beside the bare replay of the
 // same events, which is its limit; what pages take meanwhile, and how far the
 // process grows. Then it measures how much slower events are applied while a
-// run folds, in turns with none.
+// run replays, in turns with none.
 func BenchmarkRebuild(b *testing.B) {
 	tuneCollector(0)
 	s, set := rebuildable(b)
@@ -59,7 +59,7 @@ func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 
 func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
 	server := offering(b, s)
-	limit := bareFold(b, s, set)
+	limit := bareReplay(b, s, set)
 	debug.FreeOSMemory()
 	before := residentMB(b, os.Getpid())
 	run := startRun(b, s, set, outbox.RunRebuild)
@@ -104,7 +104,7 @@ func measureBeside(b *testing.B, s *engine, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
 	const turns, batch = 6, 150_000
-	by := outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}
+	by := outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}
 	for turn := range turns {
 		appendSpread(b, s, campaigns, batch, turn)
 		took := &alone
@@ -206,26 +206,26 @@ func untilApplied(b *testing.B, s *engine) {
 	}
 }
 
-// bareFold is how many events a second two folders get through, without
+// bareFold is how many events a second two replayers get through, without
 // anything being compared or swapped.
-func bareFold(b *testing.B, s *engine, set *projection.Set) float64 {
+func bareReplay(b *testing.B, s *engine, set *projection.Set) float64 {
 	b.Helper()
 	campaigns := allCampaigns(b, s)
 	began := time.Now()
 	var events int64
-	var folders sync.WaitGroup
+	var replayers sync.WaitGroup
 	for half := range 2 {
-		folders.Go(func() {
-			f, err := runs.NewFolder(b.Context(), s.Store, set)
+		replayers.Go(func() {
+			f, err := runs.NewReplayer(b.Context(), s.Store, set)
 			if err != nil {
 				b.Error(err)
 				return
 			}
 			defer f.Close()
 			for i := half; i < len(campaigns); i += 2 {
-				fold, err := f.Begin(b.Context(), campaigns[i].CampaignID, nil)
+				expected, err := f.Begin(b.Context(), campaigns[i].CampaignID, nil)
 				if err == nil {
-					err = fold.To(b.Context(), campaigns[i].HighWaterSeq)
+					err = expected.To(b.Context(), campaigns[i].HighWaterSeq)
 				}
 				if err != nil {
 					b.Error(err)
@@ -236,13 +236,13 @@ func bareFold(b *testing.B, s *engine, set *projection.Set) float64 {
 	for _, c := range campaigns {
 		events += c.HighWaterSeq
 	}
-	folders.Wait()
+	replayers.Wait()
 	return float64(events) / time.Since(began).Seconds()
 }
 
 func startRun(b *testing.B, s *engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run, err := s.runs.Start(b.Context(), outbox.Order{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunOrder{Kind: kind, All: true}, projectionInfos(set))
+	run, err := s.runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunRequest{Kind: kind, All: true}, projectionInfos(set))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,9 +20,9 @@ const (
 	roomRemind = time.Minute // between two lines of the log about it
 )
 
-// openOnceThereIsRoom is openBothWith for a server, which waits while a disk is
+// openWhenDiskHasSpace is openBothWith for a server, which waits while a disk is
 // full, until ctx ends. Requests are answered with 503 meanwhile.
-func (a *app) openOnceThereIsRoom(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine, *projection.Set, error) {
+func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine, *projection.Set, error) {
 	st, set, err := a.openBothWith(ctx, o)
 	if !errors.Is(err, outbox.ErrFull) {
 		return st, set, err

@@ -35,8 +35,8 @@ type runScope struct {
 	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
 }
 
-func (s *runScope) order(kind outbox.RunKind) outbox.RunOrder {
-	o := outbox.RunOrder{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, Rate: s.Rate}
+func (s *runScope) request(kind outbox.RunKind) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, Rate: s.Rate}
 	if s.Until != nil {
 		o.UntilSeq = *s.Until
 	}
@@ -88,7 +88,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Start(ctx, order(c.Reason), c.order(kind), projectionInfos(set))
+	run, err := st.runs.Start(ctx, command(c.Reason), c.request(kind), projectionInfos(set))
 	if err != nil {
 		return err
 	}
@@ -378,7 +378,7 @@ type runsCancelCmd struct {
 // Run ends one run.
 func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		run, err := st.runs.Cancel(ctx, order(c.Reason), c.ID)
+		run, err := st.runs.Cancel(ctx, command(c.Reason), c.ID)
 		if err != nil {
 			return err
 		}
@@ -404,7 +404,7 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Resume(ctx, order(c.Reason), c.ID, projectionInfos(set))
+	run, err := st.runs.Resume(ctx, command(c.Reason), c.ID, projectionInfos(set))
 	if err != nil {
 		return err
 	}
@@ -414,7 +414,7 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 	return a.printQueued(ctx, st, run, c.jsonFlag)
 }
 
-// verifyCmd compares live rows with a fold of the journal; it suits cron.
+// verifyCmd compares live rows with a replay of the journal; it suits cron.
 type verifyCmd struct {
 	runScope
 	actionFlags
@@ -431,7 +431,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Start(ctx, order(c.Reason), c.order(outbox.RunVerify), projectionInfos(set))
+	run, err := st.runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), projectionInfos(set))
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	for _, p := range infos {
 		versions[p.Name] = p.Version
 	}
-	if _, err := d.st.runs.Start(ctx, order("nightly"), outbox.RunOrder{Kind: kind, All: true}, infos); err != nil {
+	if _, err := d.st.runs.Start(ctx, command("nightly"), outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
 		d.t.Fatal(err)
 	}
 	l, ok, err := d.st.runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
@@ -178,7 +178,7 @@ func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	// Nobody here has these projections, so that it waits.
-	run, err := d.st.runs.Start(t.Context(), order(""), outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
+	run, err := d.st.runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

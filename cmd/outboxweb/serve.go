@@ -86,7 +86,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if outbox.Mode(a.Mode) == outbox.ModeShadow && !c.scope.Every() {
 		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", outbox.ModeShadow)
 	}
-	pairs, err := a.pairs()
+	pairs, err := a.subscriptions()
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openOnceThereIsRoom(ctx, c.storeOptions(a, pairs), listener, tlsConfig)
+	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, pairs), listener, tlsConfig)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 }
 
 // storeOptions are the store's options as serve needs them with these publishers.
-func (c *serveCmd) storeOptions(a *app, publishers []destination.Pair) store.Options {
+func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription) store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
 	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0)
@@ -266,14 +266,14 @@ type server struct {
 	log    *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []destination.Pair, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []destination.Subscription, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.runs.Tallies)
 	collectors.WatchBehind(st.runs.Behind)
 	collectors.WatchPublishers(st.publishing.Publishers)
 	collectors.WatchConnections(st.Connections)
-	collectors.TellBuild(version, revision())
+	collectors.AddBuild(version, revision())
 	st.OnAppend(collectors.Append)
 	gate, err := c.gate(st, collectors, log)
 	if err != nil {

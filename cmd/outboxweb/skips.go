@@ -26,7 +26,7 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 		return usagef("a skip needs --reason TEXT")
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Order) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
 			row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
 			if err != nil {
 				return err
@@ -50,7 +50,7 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine) error {
-		skip, err := st.UnskipEvent(ctx, order(c.Reason), c.Campaign, seq)
+		skip, err := st.UnskipEvent(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
 		}

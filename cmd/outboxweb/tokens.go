@@ -46,7 +46,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	}
 	text, hash := auth.NewToken()
 	return a.withStore(ctx, func(st *engine) error {
-		made, err := st.tokens.CreateToken(ctx, order(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
+		made, err := st.tokens.CreateToken(ctx, command(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
 		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
 			return asUsage("--"+refusal.Field, err)
 		}
@@ -96,7 +96,7 @@ type tokenRevokeCmd struct {
 // Run revokes the token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		token, err := st.tokens.RevokeToken(ctx, order(c.Reason), c.ID)
+		token, err := st.tokens.RevokeToken(ctx, command(c.Reason), c.ID)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
 func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	if _, err := d.st.PauseCampaign(t.Context(), order("why\x1b[2J "+obeyed), "c-1"); err != nil {
+	if _, err := d.st.PauseCampaign(t.Context(), command("why\x1b[2J "+obeyed), "c-1"); err != nil {
 		t.Fatal(err)
 	}
 	d.ended(outbox.RunVerify, outbox.RunFailed, "boom "+obeyed, outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: obeyed})

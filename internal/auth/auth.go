@@ -126,7 +126,7 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	}
 	who, denied := g.identify(r)
 	if denied != nil {
-		g.note(r, denied)
+		g.recordRefusal(r, denied)
 		return outbox.Identity{}, denied.refusal
 	}
 	return who, nil
@@ -149,8 +149,8 @@ func deny(why, format string, args ...any) *denial {
 	return &denial{why: why, refusal: &outbox.Refusal{Err: ErrUnidentified, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// putOff is a denial that may end by itself.
-func putOff(cause error, format string, args ...any) *denial {
+// temporaryDenial is a denial that may end by itself.
+func temporaryDenial(cause error, format string, args ...any) *denial {
 	return &denial{why: whyUnavailable, cause: cause, refusal: &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(format, args...)}}
 }
 

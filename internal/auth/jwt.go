@@ -45,7 +45,7 @@ func (g *Gate) byAssertion(r *http.Request) (outbox.Identity, *denial) {
 	if denied != nil {
 		return outbox.Identity{}, denied
 	}
-	claims, denied := g.assert.judge(r.Context(), strings.TrimPrefix(text, "Bearer "))
+	claims, denied := g.assert.verifiedClaims(r.Context(), strings.TrimPrefix(text, "Bearer "))
 	if denied != nil {
 		return outbox.Identity{}, denied
 	}
@@ -72,9 +72,9 @@ func (a *asked) VerifySignature(ctx context.Context, text string) ([]byte, error
 	return a.signed, a.err
 }
 
-// judge returns the claims of an assertion that is the issuer's, for us, and
+// verifiedClaims returns the claims of an assertion that is the issuer's, for us, and
 // valid now.
-func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *denial) {
+func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[string]any, *denial) {
 	if len(text) > maxAssertion || !compact(text) {
 		return nil, deny(whyMalformed, "the assertion in the header %s is not a signed JWT of three parts and at most 16 KiB", a.config.Header)
 	}
@@ -85,7 +85,7 @@ func (a *assertions) judge(ctx context.Context, text string) (map[string]any, *d
 	token, err := oidc.NewVerifier(a.config.Issuer, ask, &a.verify).Verify(ctx, text)
 	switch {
 	case errors.Is(ask.err, errNoKeys):
-		return nil, putOff(ask.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in a few seconds")
+		return nil, temporaryDenial(ask.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in a few seconds")
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with one of the issuer's keys", a.config.Header)
 	case !ask.called:

@@ -62,8 +62,8 @@ func (g *grumbles) due(why string, now time.Time) (leftOut int, due bool) {
 	return last.leftOut, true
 }
 
-// note counts and logs a refusal.
-func (g *Gate) note(r *http.Request, denied *denial) {
+// recordRefusal counts and logs a refusal.
+func (g *Gate) recordRefusal(r *http.Request, denied *denial) {
 	if g.config.Refused != nil {
 		g.config.Refused(denied.why)
 	}

@@ -62,7 +62,7 @@ func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *deni
 	case errors.Is(err, outbox.ErrNotFound):
 		return nobody, deny(whyUnknown, "there is no such token; list them with outboxweb token list")
 	case err != nil:
-		return nobody, putOff(err, "the token cannot be looked up at the moment: the database is busy or unavailable; try again in a moment")
+		return nobody, temporaryDenial(err, "the token cannot be looked up at the moment: the database is busy or unavailable; try again in a moment")
 	case token.RevokedAt != nil:
 		return nobody, deny(whyRevoked, "token %d was revoked on %s", token.ID, token.RevokedAt.UTC().Format(time.DateOnly))
 	case token.State(now) != "valid":

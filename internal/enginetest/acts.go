@@ -27,7 +27,7 @@ func (b *Engine) Infos() []outbox.ProjectionInfo {
 	return infos
 }
 
-func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()
 	run, err := b.Runs.Start(context.Background(), Operator, order, b.Infos())
 	if err != nil {
@@ -37,7 +37,7 @@ func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
 }
 
 // MustRun starts a run and works until there is none left.
-func (b *Engine) MustRun(tb testing.TB, order outbox.RunOrder) outbox.Run {
+func (b *Engine) MustRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()
 	run := b.MustStartRun(tb, order)
 	b.StepRuns(tb)
@@ -68,7 +68,7 @@ func (b *Engine) MustReadRun(tb testing.TB, id int64) outbox.Run {
 
 func (b *Engine) Skip(campaign string, seq int64) error {
 	o := Operator
-	o.Confirm = outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	o.Confirm = outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 	_, err := b.SkipEvent(context.Background(), o, campaign, seq)
 	return err
 }
@@ -168,7 +168,7 @@ func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 var LenientAccounts = strings.ReplaceAll(Accounts, "on-failure: block", "on-failure: quarantine")
 
 // Trail writes down every application of every event, like a ledger, with keys
-// that a fold makes again.
+// that a replay makes again.
 const Trail = `-- projection: trail
 -- tables: trail
 
@@ -190,7 +190,7 @@ func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between
 	return errors.Join(err, wave.Settle(ctx))
 }
 
-func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
+func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
 	h, err := b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.Pr
 	return h
 }
 
-func (b *Engine) MustResume(tb testing.TB, projection, campaign string) outbox.ProjectionHold {
+func (b *Engine) MustResume(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
 	h, err := b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())
 	if err != nil {
@@ -236,4 +236,4 @@ func (b *Engine) Meddle(tb testing.TB, statement string) {
 	}
 }
 
-var Everything = outbox.RunOrder{Kind: outbox.RunVerify, All: true}
+var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}

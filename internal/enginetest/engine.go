@@ -404,7 +404,7 @@ func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 }
 
 // Operator is who acts.
-var Operator = outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
+var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
 
 // MustRequeue requeues a dead row.
 func (b *Engine) MustRequeue(tb testing.TB, campaign string, seq int64) {

@@ -45,15 +45,15 @@ var (
 )
 
 // VerifyAll orders that every campaign is verified.
-func VerifyAll() outbox.RunOrder { return outbox.RunOrder{Kind: outbox.RunVerify, All: true} }
+func VerifyAll() outbox.RunRequest { return outbox.RunRequest{Kind: outbox.RunVerify, All: true} }
 
 // Rebuild orders that campaigns are rebuilt.
-func Rebuild(campaigns ...string) outbox.RunOrder {
-	return outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: campaigns}
+func Rebuild(campaigns ...string) outbox.RunRequest {
+	return outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: campaigns}
 }
 
 // StartRun starts a run over what is loaded.
-func (f *Rooms) StartRun(order outbox.RunOrder) outbox.Run {
+func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	f.TB.Helper()
 	run, err := f.Runs.Start(f.Ctx, storetest.Ana("looks odd"), order, LoadedRuns)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *Rooms) ActiveRuns() []outbox.Run {
 }
 
 // StartOperation starts an operation.
-func (f *Rooms) StartOperation(order outbox.OperationOrder) outbox.Operation {
+func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 	f.TB.Helper()
 	op, err := f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)
 	if err != nil {

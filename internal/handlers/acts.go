@@ -11,7 +11,7 @@ import (
 // asked is an act on a K that somebody asks for.
 type asked[K any] struct {
 	on    K // what it is about
-	order outbox.Order
+	order outbox.Command
 	shown templates.URL // of an act on a page: what is shown after it
 }
 
@@ -21,20 +21,20 @@ type asking[K any] struct {
 }
 
 // doing makes the one call that an act is, of a page as well as of the API.
-type doing[K, R any] func(context.Context, outbox.Order, K) (R, error)
+type doing[K, R any] func(context.Context, outbox.Command, K) (R, error)
 
-// addAct adds an act that both a page's form and the API ask for. The API answers
+// addAction adds an act that both a page's form and the API ask for. The API answers
 // with what it makes; e says so where more is to be said of it.
-func addAct[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
+func addAction[K, R any](s *server, action outbox.Action, reads asking[K], do doing[K, R], e endpoint) {
 	if e.answers == nil {
 		e.answers = gives[R]("done and audited")
 	}
-	s.formAct(action, actByForm(s, reads.form, do))
-	s.apiAct(action, actByBody(s, reads.body, do), e)
+	s.formAction(action, actionByForm(s, reads.form, do))
+	s.apiAction(action, actionByBody(s, reads.body, do), e)
 }
 
-// actByBody does an act as the API asks for it, and answers with what it makes.
-func actByBody[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
+// actionByBody does an act as the API asks for it, and answers with what it makes.
+func actionByBody[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := read(r)
 		if err != nil {
@@ -48,8 +48,8 @@ func actByBody[K, R any](s *server, read func(*http.Request) (asked[K], error), 
 	}
 }
 
-// actByForm does an act as a page's form asks for it.
-func actByForm[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
+// actionByForm does an act as a page's form asks for it.
+func actionByForm[K, R any](s *server, read func(*http.Request) (asked[K], error), do doing[K, R]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := read(r)
 		if err != nil {
@@ -63,43 +63,43 @@ func actByForm[K, R any](s *server, read func(*http.Request) (asked[K], error), 
 }
 
 // onRow is an act of the store on a row, as one on its key.
-func onRow[R any](do func(ctx context.Context, o outbox.Order, campaign string, seq int64) (R, error)) doing[outbox.RowKey, R] {
-	return func(ctx context.Context, o outbox.Order, row outbox.RowKey) (R, error) {
+func onRow[R any](do func(ctx context.Context, o outbox.Command, campaign string, seq int64) (R, error)) doing[outbox.RowKey, R] {
+	return func(ctx context.Context, o outbox.Command, row outbox.RowKey) (R, error) {
 		return do(ctx, o, row.CampaignID, row.Seq)
 	}
 }
 
-// asksOfRow reads acts on a row, or on an event, of which decode reads the body.
-func (s *server) asksOfRow(decode func(*http.Request) (outbox.Order, error)) asking[outbox.RowKey] {
-	return asksOf(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
+// readRowAction reads acts on a row, or on an event, of which decode reads the body.
+func (s *server) readRowAction(decode func(*http.Request) (outbox.Command, error)) asking[outbox.RowKey] {
+	return readAction(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
 		return l.Row(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
 	})
 }
 
-// asksOfCampaign reads acts on a campaign.
-func (s *server) asksOfCampaign() asking[string] {
-	return asksOf(s, campaignParam, s.decodeOrder, func(l templates.Links, id string) (own, campaign templates.URL) {
+// readCampaignAction reads acts on a campaign.
+func (s *server) readCampaignAction() asking[string] {
+	return readAction(s, campaignParam, s.decodeCommand, func(l templates.Links, id string) (own, campaign templates.URL) {
 		return l.Campaign(id), l.Campaign(id)
 	})
 }
 
-// asksOfToken reads acts on a token.
-func (s *server) asksOfToken() asking[int64] {
-	return asksOf(s, tokenParam, s.decodeOrder, func(l templates.Links, _ int64) (own, campaign templates.URL) {
+// readTokenAction reads acts on a token.
+func (s *server) readTokenAction() asking[int64] {
+	return readAction(s, tokenParam, s.decodeCommand, func(l templates.Links, _ int64) (own, campaign templates.URL) {
 		return l.Tokens(), l.Tokens()
 	})
 }
 
-// asksOf reads acts on what an address names: about reads that, decode the body.
+// readAction reads acts on what an address names: about reads that, decode the body.
 // A form leads to one of its pages.
-func asksOf[K any](s *server, about func(*http.Request) (K, error), decode func(*http.Request) (outbox.Order, error), pages func(templates.Links, K) (own, campaign templates.URL)) asking[K] {
+func readAction[K any](s *server, about func(*http.Request) (K, error), decode func(*http.Request) (outbox.Command, error), pages func(templates.Links, K) (own, campaign templates.URL)) asking[K] {
 	return asking[K]{
 		form: func(r *http.Request) (a asked[K], err error) {
 			if a.on, err = about(r); err != nil {
 				return a, err
 			}
 			own, campaign := pages(s.linksOf(r), a.on)
-			a.order, a.shown, err = s.formOrder(r, own, campaign)
+			a.order, a.shown, err = s.formCommand(r, own, campaign)
 			return a, err
 		},
 		body: func(r *http.Request) (a asked[K], err error) {
@@ -117,10 +117,10 @@ type reasoned interface {
 	why() (reason, confirm string)
 }
 
-// asksAlike reads acts of which the form has the same fields as the body, a B. What
+// readSameForm reads acts of which the form has the same fields as the body, a B. What
 // they are about is said by the address and by those fields; page is shown after a
 // form.
-func asksAlike[K any, B reasoned](s *server, about func(*http.Request) (K, error), with func(K, B) K, page func(templates.Links, K) templates.URL) asking[K] {
+func readSameForm[K any, B reasoned](s *server, about func(*http.Request) (K, error), with func(K, B) K, page func(templates.Links, K) templates.URL) asking[K] {
 	read := func(via string, read func(*http.Request, any) error) func(*http.Request) (asked[K], error) {
 		return func(r *http.Request) (a asked[K], err error) {
 			if a.on, err = about(r); err != nil {
@@ -131,7 +131,7 @@ func asksAlike[K any, B reasoned](s *server, about func(*http.Request) (K, error
 				return a, err
 			}
 			reason, confirm := body.why()
-			a.on, a.order = with(a.on, body), s.order(r, via, reason, nil)
+			a.on, a.order = with(a.on, body), s.command(r, via, reason, nil)
 			a.order.Confirm, a.shown = confirm, page(s.linksOf(r), a.on)
 			return a, nil
 		}

@@ -9,7 +9,7 @@ import (
 
 // viewed is an act on a campaign that answers with what it has made of it.
 func (s *server) viewed(act doing[string, outbox.Campaign]) doing[string, campaignView] {
-	return func(ctx context.Context, o outbox.Order, id string) (campaignView, error) {
+	return func(ctx context.Context, o outbox.Command, id string) (campaignView, error) {
 		c, err := act(ctx, o, id)
 		if err != nil {
 			return campaignView{}, err
@@ -21,9 +21,9 @@ func (s *server) viewed(act doing[string, outbox.Campaign]) doing[string, campai
 func (b requeueBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b requeueDeadBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// asksOfRows reads acts on the rows that a filter selects, of which the API sends a
+// readRowsAction reads acts on the rows that a filter selects, of which the API sends a
 // B.
-func asksOfRows[B interface {
+func readRowsAction[B interface {
 	reasoned
 	filter() outbox.RequeueFilter
 }](s *server) func(*http.Request) (asked[outbox.RequeueFilter], error) {
@@ -33,18 +33,18 @@ func asksOfRows[B interface {
 			return a, err
 		}
 		reason, confirm := body.why()
-		a.on, a.order = body.filter(), s.order(r, "api", reason, nil)
+		a.on, a.order = body.filter(), s.command(r, "api", reason, nil)
 		a.order.Confirm = confirm
 		return a, nil
 	}
 }
 
-// asksOfAll reads acts that are about nothing by itself.
-func (s *server) asksOfAll(r *http.Request) (a asked[struct{}], err error) {
-	a.order, err = s.decodeOrder(r)
+// readGlobalAction reads acts that are about nothing by itself.
+func (s *server) readGlobalAction(r *http.Request) (a asked[struct{}], err error) {
+	a.order, err = s.decodeCommand(r)
 	return a, err
 }
 
-func (s *server) repairGaps(ctx context.Context, o outbox.Order, _ struct{}) (outbox.Repaired, error) {
+func (s *server) repairGaps(ctx context.Context, o outbox.Command, _ struct{}) (outbox.Repaired, error) {
 	return s.maintenance.RepairGaps(ctx, o)
 }

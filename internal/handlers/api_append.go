@@ -54,7 +54,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait.Wait != "" { // before anything is appended
-		leave, err := s.waits.enter(w, r)
+		leave, err := s.waits.acquire(w, r)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 
 // appendBody appends what the body says. A large body has room until then.
 func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign string) (done []store.Appended, batch bool, err error) {
-	end, err := s.appendKeys.enter(r)
+	end, err := s.appendKeys.begin(r)
 	if err != nil {
 		return nil, false, err
 	}

@@ -9,8 +9,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// pairParam is the publisher in an address.
-func pairParam(r *http.Request) (name outbox.PairName, err error) {
+// subscriptionParam is the publisher in an address.
+func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error) {
 	if name.Topic, err = param(r, "topic"); err == nil {
 		name.Publisher, err = param(r, "publisher")
 	}
@@ -32,22 +32,22 @@ type publisherSkipBody struct {
 func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b publisherSkipBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// asksOfPublisher reads acts on a publisher.
-func (s *server) asksOfPublisher() asking[outbox.PairName] {
-	return asksAlike(s, pairParam, func(name outbox.PairName, _ publisherBody) outbox.PairName { return name }, templates.Links.Publisher)
+// readPublisherAction reads acts on a publisher.
+func (s *server) readPublisherAction() asking[outbox.SubscriptionName] {
+	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
 }
 
 // publisherEvent is the event in a publisher's way, by its position.
 type publisherEvent struct {
-	publisher outbox.PairName
+	publisher outbox.SubscriptionName
 	position  int64
 }
 
-// asksOfPublisherSkip reads skips of an event in a publisher's way.
-func (s *server) asksOfPublisherSkip() asking[publisherEvent] {
-	return asksAlike(s,
+// readPublisherSkip reads skips of an event in a publisher's way.
+func (s *server) readPublisherSkip() asking[publisherEvent] {
+	return readSameForm(s,
 		func(r *http.Request) (e publisherEvent, err error) {
-			e.publisher, err = pairParam(r)
+			e.publisher, err = subscriptionParam(r)
 			return e, err
 		},
 		func(e publisherEvent, b publisherSkipBody) publisherEvent {
@@ -57,7 +57,7 @@ func (s *server) asksOfPublisherSkip() asking[publisherEvent] {
 		func(l templates.Links, e publisherEvent) templates.URL { return l.Publisher(e.publisher) })
 }
 
-func (s *server) skipPublisherEvent(ctx context.Context, o outbox.Order, e publisherEvent) (outbox.Publisher, error) {
+func (s *server) skipPublisherEvent(ctx context.Context, o outbox.Command, e publisherEvent) (outbox.Publisher, error) {
 	return s.Publishers.SkipEvent(ctx, o, e.publisher, e.position)
 }
 
@@ -108,21 +108,21 @@ func (b seekBody) seen() *outbox.Seek {
 }
 
 func (s *server) readPublisherHistory(r *http.Request) (h outbox.PublisherHistory, err error) {
-	if h.PairName, err = pairParam(r); err != nil {
+	if h.SubscriptionName, err = subscriptionParam(r); err != nil {
 		return h, err
 	}
 	if h.Span, err = readSpan(r); err != nil {
 		return h, err
 	}
 	h.StepSeconds = h.Span.Step().Seconds()
-	h.Points, err = s.Publishers.History(r.Context(), h.PairName, h.Span)
+	h.Points, err = s.Publishers.History(r.Context(), h.SubscriptionName, h.Span)
 	return h, err
 }
 
 // apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that
 // would do, which a server that refuses changes answers too.
 func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
+	name, err := subscriptionParam(r)
 	if err != nil {
 		return err
 	}
@@ -145,17 +145,17 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	return s.writeJSON(w, http.StatusOK, seek)
 }
 
-func (s *server) seekPublisher(r *http.Request, name outbox.PairName, target outbox.SeekTarget, body seekBody) (outbox.Seek, error) {
+func (s *server) seekPublisher(r *http.Request, name outbox.SubscriptionName, target outbox.SeekTarget, body seekBody) (outbox.Seek, error) {
 	if body.DryRun {
 		return s.previewSeekTo(r.Context(), name, target)
 	}
-	if err := needs(r, outbox.ActPublisherSeek.Role()); err != nil {
+	if err := needs(r, outbox.ActionPublisherSeek.Role()); err != nil {
 		return outbox.Seek{}, err
 	}
 	if err := s.refuseReadOnly(); err != nil {
 		return outbox.Seek{}, err
 	}
-	order := s.order(r, "api", body.Reason, nil)
+	order := s.command(r, "api", body.Reason, nil)
 	order.Confirm = body.Confirm
 	return s.Publishers.Seek(r.Context(), order, name, target, body.seen())
 }
@@ -166,7 +166,7 @@ const recordTime = 10 * time.Second
 // testPublisher sends a made-up event to a publisher's destination and records
 // the outcome, also when whoever asked has gone meanwhile. An order whose
 // idempotency key was used before sends nothing.
-func (s *server) testPublisher(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.TestDelivery, error) {
+func (s *server) testPublisher(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
 	done, err := s.Publishers.AdmitTest(ctx, o, name)
 	if err != nil {
 		return outbox.TestDelivery{}, err

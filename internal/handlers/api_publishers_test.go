@@ -124,9 +124,9 @@ func TestPublishers_aTestDeliveryIsSentOnceAndRecorded(t *testing.T) {
 	t.Parallel()
 	sent := 0
 	s := newSite(t, func(c *Config) {
-		c.TestPublisher = func(_ context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
+		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			sent++
-			return outbox.TestDelivery{PairName: name, ID: "test-1", Seconds: 0.25, Error: "refused"}, nil
+			return outbox.TestDelivery{SubscriptionName: name, ID: "test-1", Seconds: 0.25, Error: "refused"}, nil
 		}
 	})
 	s.withPublisher(0)

@@ -62,7 +62,7 @@ type instanceView struct {
 	// idle: it promised none and has had nothing to say lately
 	State   outbox.Condition `json:"state"`
 	Why     string           `json:"why"` // one sentence: how it is, and what becomes of what it holds
-	Holding outbox.Holding   `json:"holding"`
+	Holding outbox.HeldLeases   `json:"holding"`
 }
 
 // viewInstance is an instance as the API shows it, made like a campaign's view.
@@ -74,7 +74,7 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
 	}
 	if v.Holding.Held == nil {
-		v.Holding.Held = []outbox.Held{}
+		v.Holding.Held = []outbox.HeldLease{}
 	}
 	if v.Holding.Publishers == nil {
 		v.Holding.Publishers = []string{}
@@ -88,7 +88,7 @@ type rowView struct {
 	Event    outbox.Event     `json:"event"`
 	Attempts []outbox.Attempt `json:"attempts"`
 	Campaign campaignView     `json:"campaign"`
-	Acts     []outbox.Act     `json:"acts"`
+	Acts     []outbox.AuditEntry     `json:"acts"`
 
 	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last in shadow_only mode that came to the event
 
@@ -131,7 +131,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := heldView{s.viewCampaign(c, s.around(r.Context())), held}
-	view.Explanation = view.Without(view.Held)
+	view.Explanation = view.WithHeldProjections(view.Held)
 	return s.writeJSON(w, http.StatusOK, view)
 }
 
@@ -140,7 +140,7 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
 		return err
 	}
-	leave, err := s.waits.enter(w, r)
+	leave, err := s.waits.acquire(w, r)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {
 	return views, err
 }
 
-func (s *server) viewActs(ctx context.Context, f outbox.ActFilter) (auditAnswer, error) {
+func (s *server) viewAudit(ctx context.Context, f outbox.AuditFilter) (auditAnswer, error) {
 	page, removed, err := s.audit(ctx, f)
 	return auditAnswer{page, orNil(removed)}, err
 }

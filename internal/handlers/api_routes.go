@@ -25,7 +25,7 @@ func (s *server) routeAPI() {
 
 // routeSystemAPI adds what the API has of how the whole is.
 func (s *server) routeSystemAPI() {
-	s.apiGet("/summary", tell(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
+	s.apiGet("/summary", serveJSON(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
 		id: "getSummary", tag: tagSystem,
 		summary: "The state of the whole system, at most a second old",
 		answers: gives[outbox.Summary]("the summary"),
@@ -36,24 +36,24 @@ func (s *server) routeSystemAPI() {
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.History]("the history; steps before the first sample have no point"),
 	})
-	s.apiGet("/gaps", tellAll(s, s.maintenance.Gaps), endpoint{
+	s.apiGet("/gaps", serveJSONList(s, s.maintenance.Gaps), endpoint{
 		id: "listGaps", tag: tagSystem,
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[outbox.Gap]]("the gaps"),
 	})
-	s.apiAct(outbox.ActRepairGaps, actByBody(s, s.asksOfAll, s.repairGaps), endpoint{
+	s.apiAction(outbox.ActionRepairGaps, actionByBody(s, s.readGlobalAction, s.repairGaps), endpoint{
 		id: "repairGaps", tag: tagSystem,
 		summary: "Enqueue every unapplied event of every campaign again",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 		answers: gives[outbox.Repaired]("done and audited"),
 	})
-	s.apiGet("/instances", tellAll(s, s.viewInstances), endpoint{
+	s.apiGet("/instances", serveJSONList(s, s.viewInstances), endpoint{
 		id: "listInstances", tag: tagSystem,
 		summary: "Instances of the last week and the leases they hold",
 		details: "Instances that died holding leases come first.",
 		answers: gives[items[instanceView]]("the instances"),
 	})
-	s.apiGet("/about", tell(s, s.readAbout), endpoint{
+	s.apiGet("/about", serveJSON(s, s.readAbout), endpoint{
 		id: "getAbout", tag: tagSystem,
 		summary: "This process, its databases and its configuration, without secrets",
 		answers: gives[about]("its configuration, and the console's overhead since it started"),
@@ -73,13 +73,13 @@ func (s *server) routeRowsAPI() {
 		query:   queryOf(rowsQuery{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
-	s.apiAct(outbox.ActRequeueMany, actByBody(s, asksOfRows[requeueDeadBody](s), s.Store.RequeueDead), endpoint{
+	s.apiAction(outbox.ActionRequeueMany, actionByBody(s, readRowsAction[requeueDeadBody](s), s.Store.RequeueDead), endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 		body:    mayTake[requeueDeadBody](),
 		answers: gives[outbox.Requeued]("done and audited"),
 	})
-	s.apiAct(outbox.ActRetryMany, actByBody(s, asksOfRows[requeueBody](s), s.Store.RetryFailed), endpoint{
+	s.apiAction(outbox.ActionRetryMany, actionByBody(s, readRowsAction[requeueBody](s), s.Store.RetryFailed), endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Make failed heads due now, in order of next attempt",
 		body:    mayTake[requeueBody](),
@@ -90,22 +90,22 @@ func (s *server) routeRowsAPI() {
 		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
 	})
-	addAct(s, outbox.ActRequeue, s.asksOfRow(s.decodeConfirmed), onRow(s.Store.RequeueRow), endpoint{
+	addAction(s, outbox.ActionRequeue, s.readRowAction(s.decodeConfirmed), onRow(s.Store.RequeueRow), endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
 		body:    mayTake[confirmedBody](),
 	})
-	addAct(s, outbox.ActRetry, s.asksOfRow(s.decodeOrder), onRow(s.Store.RetryRow), endpoint{
+	addAction(s, outbox.ActionRetry, s.readRowAction(s.decodeCommand), onRow(s.Store.RetryRow), endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
-	addAct(s, outbox.ActDeadLetter, s.asksOfRow(s.decodeOrder), onRow(s.Store.DeadLetterRow), endpoint{
+	addAction(s, outbox.ActionDeadLetter, s.readRowAction(s.decodeCommand), onRow(s.Store.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not retried until it is requeued",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
-	s.apiGet("/rows/{campaign}/{seq}/dry-run", tell(s, s.readDryRun), endpoint{
+	s.apiGet("/rows/{campaign}/{seq}/dry-run", serveJSON(s, s.readDryRun), endpoint{
 		id: "dryRunRow", tag: tagRows,
 		summary:  "Dry run: what applying a row's event would change, with the events before it and some after it",
 		details:  "The rows that would change, or the error. Runs on copies; nothing changes.",
@@ -141,20 +141,20 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	addAct(s, outbox.ActPause, s.asksOfCampaign(), s.viewed(s.Store.PauseCampaign), endpoint{
+	addAction(s, outbox.ActionPause, s.readCampaignAction(), s.viewed(s.Store.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "Pause a campaign: no worker applies its events until it is resumed",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
-	addAct(s, outbox.ActResume, s.asksOfCampaign(), s.viewed(s.Store.ResumeCampaign), endpoint{
+	addAction(s, outbox.ActionResume, s.readCampaignAction(), s.viewed(s.Store.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Resume a campaign",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
-	addAct(s, outbox.ActReplay, s.asksOfCampaign(), s.Store.ReplayCampaign, endpoint{
+	addAction(s, outbox.ActionReplay, s.readCampaignAction(), s.Store.ReplayCampaign, endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Enqueue every unapplied event of the campaign again",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
 	s.apiGet("/campaigns/{campaign}/history", reply(s, campaignParam, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
@@ -172,18 +172,18 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds what the API has of events of the journal.
 func (s *server) routeEventsAPI() {
-	addAct(s, outbox.ActSkip, s.asksOfRow(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
+	addAction(s, outbox.ActionSkip, s.readRowAction(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
 		body:    takes[skipBody](),
 	})
-	s.apiGet("/campaigns/{campaign}/events", tell(s, s.readEvents), endpoint{
+	s.apiGet("/campaigns/{campaign}/events", serveJSON(s, s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,
 		summary: "The events of a campaign, in order",
 		query:   queryOf(eventsQuery{}),
 		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
 	})
-	s.apiAct(outbox.ActAppend, s.apiAppend, endpoint{
+	s.apiAction(outbox.ActionAppend, s.apiAppend, endpoint{
 		id: "appendEvents", tag: tagEvents,
 		summary: "Append one event, or a batch, all or nothing",
 		details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After.",
@@ -213,26 +213,26 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	addAct(s, outbox.ActUnskip, s.asksOfRow(s.decodeOrder), onRow(s.Store.UnskipEvent), endpoint{
+	addAction(s, outbox.ActionUnskip, s.readRowAction(s.decodeCommand), onRow(s.Store.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "Undo a skip, as long as no later event has been applied",
 		details: "The event is applied like any other.",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 	})
-	s.apiAct(outbox.ActReveal, s.apiReveal, endpoint{
+	s.apiAction(outbox.ActionReveal, s.apiReveal, endpoint{
 		id: "revealEvent", tag: tagEvents,
 		summary: "The event without redaction: an audited action of an admin that requires a reason",
 		details: "Every read is audited.",
-		body:    takes[actBody](),
+		body:    takes[actionBody](),
 		answers: gives[outbox.Event]("the event as it is stored"),
 	})
-	s.apiGet("/campaigns/{campaign}/skips", tell(s, s.readSkips), endpoint{
+	s.apiGet("/campaigns/{campaign}/skips", serveJSON(s, s.readSkips), endpoint{
 		id: "listSkips", tag: tagEvents,
 		summary: "Skipped events, newest first, including undone skips",
 		query:   queryOf(paging{}),
 		answers: gives[outbox.Page[outbox.Skip]]("a page of skips"),
 	})
-	s.apiGet("/journal", tell(s, s.readJournal), endpoint{
+	s.apiGet("/journal", serveJSON(s, s.readJournal), endpoint{
 		id: "getJournal", tag: tagEvents,
 		summary: "The journal's last position, to be read before the events that a conditional append depends on",
 		details: "No event appears at or below it any more.",
@@ -242,12 +242,12 @@ func (s *server) routeEventsAPI() {
 
 // routeFailuresAPI adds what the API has of what goes wrong.
 func (s *server) routeFailuresAPI() {
-	s.apiGet("/failures/groups", tell(s, s.readFailureGroups), endpoint{
+	s.apiGet("/failures/groups", serveJSON(s, s.readFailureGroups), endpoint{
 		id: "listFailureGroups", tag: tagFailures,
 		summary: "Failed and dead rows grouped by error fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
-	addAct(s, outbox.ActNoteErrors, s.asksOfNote(), s.noteGroup, endpoint{
+	addAction(s, outbox.ActionNoteErrors, s.readGroupNote(), s.setGroupNote, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
 		summary: "Annotate an error",
 		body:    takes[noteBody](),
@@ -268,7 +268,7 @@ func (s *server) routeFailuresAPI() {
 
 // routeAuditAPI adds what the API has of the record of acts.
 func (s *server) routeAuditAPI() {
-	s.apiGet("/audit", reply(s, actFilter, s.viewActs), endpoint{
+	s.apiGet("/audit", reply(s, auditFilter, s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,
 		summary: "The audit log: actions done and refused, newest first unless reversed",
 		query:   queryOf(auditQuery{}),
@@ -278,21 +278,21 @@ func (s *server) routeAuditAPI() {
 		id: "exportActs", tag: tagAudit,
 		summary: "All audit records that match, as CSV or JSON",
 		query:   queryOf(exportQuery{}, auditQuery{}).without("cursor", "limit"),
-		answers: givesFile[outbox.Act](),
+		answers: givesFile[outbox.AuditEntry](),
 	})
 }
 
 // routeTokensAPI adds what the API has of tokens of machines.
 func (s *server) routeTokensAPI() {
-	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(tellAll(s, s.Tokens.List)), endpoint{
+	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,
 		summary: "API tokens, valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000"),
 	})
-	addAct(s, outbox.ActTokenRevoke, s.asksOfToken(), s.Tokens.RevokeToken, endpoint{
+	addAction(s, outbox.ActionTokenRevoke, s.readTokenAction(), s.Tokens.RevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Revoke a token at once; for admins",
-		body:    mayTake[actBody](),
+		body:    mayTake[actionBody](),
 		answers: gives[outbox.Token]("the token"),
 	})
 }

@@ -14,13 +14,13 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operationsQuery{}),
 		answers: gives[outbox.Page[outbox.Operation]]("a page of operations"),
 	})
-	s.apiAct(outbox.ActOperationStart, s.apiStartOperation, endpoint{
+	s.apiAction(outbox.ActionOperationStart, s.apiStartOperation, endpoint{
 		id: "startOperation", tag: tagOperations,
 		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
 		body:    takes[operationBody](),
 		answers: starts[outbox.Operation](),
 	})
-	s.apiQuestion(outbox.RoleViewer, "/operations/preview", tell(s, s.readOperationPreview), endpoint{
+	s.apiQuestion(outbox.RoleViewer, "/operations/preview", serveJSON(s, s.readOperationPreview), endpoint{
 		id: "previewOperation", tag: tagOperations,
 		summary: "What an operation would do; changes nothing",
 		body:    takes[operationBody](),
@@ -31,21 +31,21 @@ func (s *server) routeOperationsAPI() {
 		summary: "One operation: its groups, what it is waiting for, and other failures since it started",
 		answers: gives[outbox.OperationDetail]("the operation"),
 	})
-	s.apiGet("/operations/{operation}/rows", tell(s, s.readOperationRows), endpoint{
+	s.apiGet("/operations/{operation}/rows", serveJSON(s, s.readOperationRows), endpoint{
 		id: "listOperationRows", tag: tagOperations,
 		summary: "The result of each row of an operation",
 		query:   queryOf(operationRowsQuery{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
-	addAct(s, outbox.ActOperationCancel, s.asksOfOperation(), asSeen(s.Operations.Cancel), endpoint{
+	addAction(s, outbox.ActionOperationCancel, s.readOperationAction(), asSeen(s.Operations.Cancel), endpoint{
 		id: "cancelOperation", tag: tagOperations,
 		summary: "Cancel an operation: rows not attempted stay dead, rows in progress continue",
-		body:    mayTake[operationActBody](),
+		body:    mayTake[operationActionBody](),
 	})
-	addAct(s, outbox.ActOperationAcknowledge, s.asksOfOperation(), asSeen(s.Operations.Acknowledge), endpoint{
+	addAction(s, outbox.ActionOperationAcknowledge, s.readOperationAction(), asSeen(s.Operations.Acknowledge), endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
 		summary: "Acknowledge the outcome of an operation",
-		body:    mayTake[operationActBody](),
+		body:    mayTake[operationActionBody](),
 	})
 }
 
@@ -57,7 +57,7 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(runsQuery{}),
 		answers: gives[outbox.Page[outbox.Run]]("a page of runs"),
 	})
-	s.apiAct(outbox.ActRunStart, s.apiStartRun, endpoint{
+	s.apiAction(outbox.ActionRunStart, s.apiStartRun, endpoint{
 		id: "startRun", tag: tagRuns,
 		summary: "Start a replay, verify or rebuild; 409 names the blocking run",
 		body:    takes[runBody](),
@@ -68,15 +68,15 @@ func (s *server) routeRunsAPI() {
 		summary: "One run: its progress and outcome",
 		answers: gives[outbox.Run]("the run"),
 	})
-	addAct(s, outbox.ActRunCancel, s.asksOfRun(), s.Runs.Cancel, endpoint{
+	addAction(s, outbox.ActionRunCancel, s.readRunAction(), s.Runs.Cancel, endpoint{
 		id: "cancelRun", tag: tagRuns,
 		summary: "Cancel a run: finished campaigns stay done, the others are unchanged",
-		body:    mayTake[runActBody](),
+		body:    mayTake[runActionBody](),
 	})
-	addAct(s, outbox.ActRunResume, s.asksOfRun(), s.resumeRun, endpoint{
+	addAction(s, outbox.ActionRunResume, s.readRunAction(), s.resumeRun, endpoint{
 		id: "resumeRun", tag: tagRuns,
 		summary: "Resume an interrupted or failed run where it stopped",
-		body:    mayTake[runActBody](),
+		body:    mayTake[runActionBody](),
 	})
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
@@ -84,12 +84,12 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(resultsQuery{}),
 		answers: gives[outbox.Page[outbox.RunResult]]("a page of results"),
 	})
-	s.apiGet("/runs/{run}/results/{campaign}", tell(s, s.readRunResult), endpoint{
+	s.apiGet("/runs/{run}/results/{campaign}", serveJSON(s, s.readRunResult), endpoint{
 		id: "getRunResult", tag: tagRuns,
 		summary: "The result of one campaign of a run, with sample rows that differ",
 		answers: gives[outbox.RunResult]("the result"),
 	})
-	s.apiGet("/runs/{run}/log", tell(s, s.readRunLog), endpoint{
+	s.apiGet("/runs/{run}/log", serveJSON(s, s.readRunLog), endpoint{
 		id: "listRunLog", tag: tagRuns,
 		summary: "The log of a run, newest first, with every error in full",
 		query:   queryOf(paging{}),
@@ -104,81 +104,81 @@ func (s *server) routeRunsAPI() {
 
 // routeProjectionsAPI adds what the API has of projections.
 func (s *server) routeProjectionsAPI() {
-	s.apiGet("/projections", tellAll(s, s.describeProjections), endpoint{
+	s.apiGet("/projections", serveJSONList(s, s.describeProjections), endpoint{
 		id: "listProjections", tag: tagProjections,
 		summary: "The loaded projections",
 		answers: gives[items[outbox.ProjectionInfo]]("the projections"),
 	})
-	s.apiGet("/projections/{name}", tell(s, s.described), endpoint{
+	s.apiGet("/projections/{name}", serveJSON(s, s.described), endpoint{
 		id: "getProjection", tag: tagProjections,
 		summary: "One projection",
 		answers: gives[outbox.ProjectionInfo]("the projection"),
 	})
-	s.apiGet("/projections/{name}/cursors", tell(s, s.readProjectionCursors), endpoint{
+	s.apiGet("/projections/{name}/cursors", serveJSON(s, s.readProjectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,
 		summary: "Campaigns where a projection is not live, by id",
 		query:   queryOf(cursorsQuery{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
-	addAct(s, outbox.ActProjectionPause, s.asksOfHold(), s.pauseProjection, endpoint{
+	addAction(s, outbox.ActionProjectionPause, s.readPause(), s.pauseProjection, endpoint{
 		id: "pauseProjection", tag: tagProjections,
 		summary: "Pause a projection for a campaign or for all; the others keep going",
-		body:    mayTake[holdBody](),
-		answers: gives[outbox.ProjectionHold]("the outcome"),
+		body:    mayTake[pauseBody](),
+		answers: gives[outbox.ProjectionPause]("the outcome"),
 	})
-	addAct(s, outbox.ActProjectionResume, s.asksOfHold(), s.resumeProjection, endpoint{
+	addAction(s, outbox.ActionProjectionResume, s.readPause(), s.resumeProjection, endpoint{
 		id: "resumeProjection", tag: tagProjections,
 		summary: "Resume a paused projection; where it missed events, it is behind until a replay",
-		body:    mayTake[holdBody](),
-		answers: gives[outbox.ProjectionHold]("the outcome"),
+		body:    mayTake[pauseBody](),
+		answers: gives[outbox.ProjectionPause]("the outcome"),
 	})
 }
 
 // routePublishersAPI adds what the API has of publishers.
 func (s *server) routePublishersAPI() {
-	s.apiGet("/publishers", tellAll(s, s.Publishers.Publishers), endpoint{
+	s.apiGet("/publishers", serveJSONList(s, s.Publishers.Publishers), endpoint{
 		id: "listPublishers", tag: tagPublishers,
 		summary: "All publishers by name, with their lag, at most a second old",
 		answers: gives[items[outbox.Publisher]]("the publishers"),
 	})
-	s.apiGet("/publishers/{topic}/{publisher}", reply(s, pairParam, s.Publishers.Publisher), endpoint{
+	s.apiGet("/publishers/{topic}/{publisher}", reply(s, subscriptionParam, s.Publishers.Publisher), endpoint{
 		id: "getPublisher", tag: tagPublishers,
 		summary: "A publisher",
 		answers: gives[outbox.Publisher]("the publisher"),
 	})
-	s.apiGet("/publishers/{topic}/{publisher}/history", tell(s, s.readPublisherHistory), endpoint{
+	s.apiGet("/publishers/{topic}/{publisher}/history", serveJSON(s, s.readPublisherHistory), endpoint{
 		id: "getPublisherHistory", tag: tagPublishers,
 		summary: "The history of a publisher over the last hour or day",
 		query:   queryOf(overviewQuery{}),
 		answers: gives[outbox.PublisherHistory]("the history; steps before the first sample have no point"),
 	})
-	addAct(s, outbox.ActPublisherPause, s.asksOfPublisher(), s.Publishers.Pause, endpoint{
+	addAction(s, outbox.ActionPublisherPause, s.readPublisherAction(), s.Publishers.Pause, endpoint{
 		id: "pausePublisher", tag: tagPublishers,
 		summary: "Pause a publisher; a batch in flight finishes first",
 		body:    mayTake[publisherBody](),
 	})
-	addAct(s, outbox.ActPublisherResume, s.asksOfPublisher(), s.Publishers.Resume, endpoint{
+	addAction(s, outbox.ActionPublisherResume, s.readPublisherAction(), s.Publishers.Resume, endpoint{
 		id: "resumePublisher", tag: tagPublishers,
 		summary: "Resume a paused or failed publisher at once, with its errors cleared",
 		body:    mayTake[publisherBody](),
 	})
-	addAct(s, outbox.ActPublisherReset, s.asksOfPublisher(), s.Publishers.Reset, endpoint{
+	addAction(s, outbox.ActionPublisherReset, s.readPublisherAction(), s.Publishers.Reset, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Clear a publisher's errors; a pause stays",
 		body:    mayTake[publisherBody](),
 	})
-	addAct(s, outbox.ActPublisherSkip, s.asksOfPublisherSkip(), s.skipPublisherEvent, endpoint{
+	addAction(s, outbox.ActionPublisherSkip, s.readPublisherSkip(), s.skipPublisherEvent, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
 		summary: "Skip the event that a publisher cannot deliver",
 		body:    takes[publisherSkipBody](),
 	})
-	addAct(s, outbox.ActPublisherTest, s.asksOfPublisher(), s.testPublisher, endpoint{
+	addAction(s, outbox.ActionPublisherTest, s.readPublisherAction(), s.testPublisher, endpoint{
 		id: "testPublisher", tag: tagPublishers,
 		summary: "Send a test event to a publisher's destination",
 		body:    mayTake[publisherBody](),
 		answers: gives[outbox.TestDelivery]("the outcome, also when it was not delivered"),
 	})
-	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActPublisherSeek},
+	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActionPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActionPublisherSeek},
 		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the act's role itself, unless it only asks what would be
 			id: "seekPublisher", tag: tagPublishers,
 			summary: "Move a publisher's position (reset its offset), repeating or skipping events",

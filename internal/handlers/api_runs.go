@@ -16,14 +16,14 @@ type runBody struct {
 	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
 	All         bool     `json:"all_campaigns" api:"default=false"`
 	Projections []string `json:"projections" validate:"dive,required,id"` // none stands for all that are loaded
-	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // of a verify over one campaign: the last event to fold
+	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // of a verify over one campaign: the last event to replay
 	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // events per second at the most; 0 is no limit
 	Reason      string   `json:"reason" validate:"reason"`
 }
 
-// order is the body as the store takes it.
-func (b runBody) order() (outbox.RunOrder, error) {
-	o := outbox.RunOrder{Kind: outbox.RunKind(b.Kind), Campaigns: b.CampaignIDs, All: b.All, Projections: b.Projections, UntilSeq: b.UntilSeq, Rate: b.Rate}
+// request is the body as the store takes it.
+func (b runBody) request() (outbox.RunRequest, error) {
+	o := outbox.RunRequest{Kind: outbox.RunKind(b.Kind), Campaigns: b.CampaignIDs, All: b.All, Projections: b.Projections, UntilSeq: b.UntilSeq, Rate: b.Rate}
 	if b.CampaignID != "" {
 		if len(b.CampaignIDs) > 0 {
 			return o, outbox.Invalid("campaign_ids", "name one campaign in campaign_id, or several in campaign_ids, not both")
@@ -33,16 +33,16 @@ func (b runBody) order() (outbox.RunOrder, error) {
 	return o, nil
 }
 
-// runActBody is what acts on a run read.
-type runActBody struct {
+// runActionBody is what acts on a run read.
+type runActionBody struct {
 	Reason string `json:"reason" validate:"reason"`
 }
 
-func (b runActBody) why() (reason, confirm string) { return b.Reason, "" }
+func (b runActionBody) why() (reason, confirm string) { return b.Reason, "" }
 
-// asksOfRun reads acts on a run.
-func (s *server) asksOfRun() asking[int64] {
-	return asksAlike(s, runParam, func(id int64, _ runActBody) int64 { return id }, templates.Links.RunOf)
+// readRunAction reads acts on a run.
+func (s *server) readRunAction() asking[int64] {
+	return readSameForm(s, runParam, func(id int64, _ runActionBody) int64 { return id }, templates.Links.RunOf)
 }
 
 type runsQuery struct {
@@ -86,11 +86,11 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	order, err := body.order()
+	order, err := body.request()
 	if err != nil {
 		return err
 	}
-	run, err := s.Runs.Start(r.Context(), s.order(r, "api", body.Reason, nil), order, s.Projections)
+	run, err := s.Runs.Start(r.Context(), s.command(r, "api", body.Reason, nil), order, s.Projections)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 // resumeRun resumes a run with the projections that are loaded.
-func (s *server) resumeRun(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
+func (s *server) resumeRun(ctx context.Context, o outbox.Command, id int64) (outbox.Run, error) {
 	return s.Runs.Resume(ctx, o, id, s.Projections)
 }
 

@@ -23,10 +23,10 @@ type appendKey struct {
 	key string
 }
 
-// enter notes that an append under a request's key is under way, until leave is
+// begin notes that an append under a request's key is under way, until leave is
 // called. One that is under way already is outbox.ErrConflict. A request without
 // a key is never in the way.
-func (k *appendKeys) enter(r *http.Request) (leave func(), err error) {
+func (k *appendKeys) begin(r *http.Request) (leave func(), err error) {
 	key := appendKey{paced{me(r).Auth, me(r).Name}, r.Header.Get("Idempotency-Key")}
 	if key.key == "" {
 		return func() {}, nil

@@ -63,7 +63,7 @@ func trustFlag(peer string) string {
 // them, and so that it is known who asks. It judges nothing but a.
 func adviceFor(a outbox.Arrival) []string {
 	var all []string
-	for _, rule := range []func(outbox.Arrival) string{advisePrefix, advisePublicOrigin, adviseIdentity} {
+	for _, rule := range []func(outbox.Arrival) string{warnAboutPrefix, warnAboutPublicOrigin, warnAboutIdentity} {
 		if sentence := rule(a); sentence != "" {
 			all = append(all, sentence)
 		}
@@ -71,7 +71,7 @@ func adviceFor(a outbox.Arrival) []string {
 	return all
 }
 
-func advisePrefix(a outbox.Arrival) string {
+func warnAboutPrefix(a outbox.Arrival) string {
 	h := a.Header(prefixHeader)
 	told := strings.TrimSuffix(h.Value, "/")
 	err := CheckPath(h.Value)
@@ -90,9 +90,9 @@ func advisePrefix(a outbox.Arrival) string {
 	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, trustFlag(a.Peer), told)
 }
 
-// advisePublicOrigin compares what the proxy says that the browser asked for
+// warnAboutPublicOrigin compares what the proxy says that the browser asked for
 // with what this server takes for it.
-func advisePublicOrigin(a outbox.Arrival) string {
+func warnAboutPublicOrigin(a outbox.Arrival) string {
 	scheme, host := a.Address.Scheme, a.Header("X-Forwarded-Host")
 	proto := a.Header("X-Forwarded-Proto")
 	if proto.Times == 1 && (proto.Value == "https" || proto.Value == "http") {
@@ -126,7 +126,7 @@ func sameHost(a, b string) bool {
 	return nameA == nameB
 }
 
-func adviseIdentity(a outbox.Arrival) string {
+func warnAboutIdentity(a outbox.Arrival) string {
 	named := slices.DeleteFunc(slices.Clone(a.IdentityHeaders), func(name string) bool { return name == "Authorization" })
 	if len(named) == 0 {
 		return ""

@@ -9,17 +9,17 @@ import (
 
 // auditAnswer is a page of audit records as the API has it.
 type auditAnswer struct {
-	outbox.Page[outbox.Act]
+	outbox.Page[outbox.AuditEntry]
 	RemovedBefore *time.Time `json:"removed_before"` // records from before then were removed, as --keep-audit says; nil when none were
 }
 
 // audit reads a page of audit records, and from before when they were removed.
-func (s *server) audit(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], time.Time, error) {
-	page, err := s.Store.Acts(ctx, f)
+func (s *server) audit(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], time.Time, error) {
+	page, err := s.Store.AuditLog(ctx, f)
 	if err != nil {
 		return page, time.Time{}, err
 	}
-	removed, err := s.maintenance.ActsRemovedBefore(ctx)
+	removed, err := s.maintenance.AuditLogRemovedBefore(ctx)
 	return page, removed, err
 }
 

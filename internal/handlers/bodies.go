@@ -44,7 +44,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 		if size < 0 {
 			size = maxAppendBody
 		}
-		if leave, err = b.enter(r.Context(), size); err != nil {
+		if leave, err = b.acquire(r.Context(), size); err != nil {
 			return nil, nil, err
 		}
 		body, err = readOn(w, r, append(make([]byte, 0, size+1), body...)) // and its end
@@ -61,21 +61,21 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 	return body, leave, nil
 }
 
-// enter waits for room for so many bytes.
-func (b *bodies) enter(ctx context.Context, size int64) (leave func(), err error) {
+// acquire waits for room for so many bytes.
+func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
 	defer b.waiting.Add(-1)
 	if b.waiting.Add(1) > bodiesWaiting {
-		return nil, noRoom()
+		return nil, errFull()
 	}
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
 	if b.room.Acquire(ctx, size) != nil {
-		return nil, noRoom()
+		return nil, errFull()
 	}
 	return func() { b.room.Release(size) }, nil
 }
 
-func noRoom() error {
+func errFull() error {
 	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "other large appends are in progress; nothing was appended, try again in a moment"}
 }
 

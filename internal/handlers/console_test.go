@@ -84,7 +84,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s := newSite(t).trouble()
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
-		s.srv.overviews[outbox.SpanHour].forget() // as if a second had passed for all who look
+		s.srv.overviews[outbox.SpanHour].invalidate() // as if a second had passed for all who look
 		return s.get("/", target)
 	}
 	before := look().want(t, 200)
@@ -126,7 +126,7 @@ func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
 	s.get("/").want(t, 200, paused)
 	s.submit("/campaigns/c-1/resume", "").want(t, 303)
 	s.get("/").want(t, 200).lacks(t, paused)
-	if _, err := s.store.PauseCampaign(t.Context(), outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1"); err != nil {
+	if _, err := s.store.PauseCampaign(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1"); err != nil {
 		t.Fatal(err)
 	}
 	s.get("/").want(t, 200, paused)
@@ -135,7 +135,7 @@ func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
-	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "migration of <users>"}
+	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "migration of <users>"}
 	if _, err := s.store.PauseCampaign(context.Background(), order, "c-2"); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 		t.Errorf("sent again it leads to %s and not to %s", again.Header.Get("Location"), first.Header.Get("Location"))
 	}
 	s.get(first.Header.Get("Location")).want(t, 200, "Requeued event 2")
-	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{}); err != nil || len(acts.Items) != 1 {
+	if acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{}); err != nil || len(acts.Items) != 1 {
 		t.Errorf("%d acts on record, %v, want one", len(acts.Items), err)
 	}
 	another := hiddenKey.FindStringSubmatch(s.get("/rows/c-1/2/requeue").body)
@@ -194,7 +194,7 @@ func (s *site) twice(page, form, target, body, action string) {
 	}
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
 	s.submit(target, body).want(s.t, http.StatusSeeOther)
-	if acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.Action(action)}); err != nil || len(acts.Items) != 1 {
+	if acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.Action(action)}); err != nil || len(acts.Items) != 1 {
 		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
 	}
 }

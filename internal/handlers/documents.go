@@ -25,7 +25,7 @@ var errHidden = errors.New("hidden")
 // not the one that was hashed. Where documents are hidden altogether it is
 // errHidden.
 func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
-	done, err := s.reading.enter(ctx, roomWait)
+	done, err := s.reading.acquire(ctx, roomWait)
 	if err != nil {
 		return "", "", fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
 	}

@@ -56,8 +56,8 @@ func plainPage(component func(templates.Page) templ.Component) pageFunc {
 	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
 }
 
-// draw writes a page in its frame.
-func (s *server) draw(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
+// writePage writes a page in its frame.
+func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
 	if err := content(s.Redact, p).Render(ctx, into); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
@@ -68,7 +68,7 @@ func (s *server) draw(ctx context.Context, into *bytes.Buffer, p templates.Page,
 func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p templates.Page, content pageFunc) error {
 	buf := templ.GetBuffer()
 	defer templ.ReleaseBuffer(buf)
-	if err := s.draw(r.Context(), buf, p, content); err != nil {
+	if err := s.writePage(r.Context(), buf, p, content); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -87,7 +87,7 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 	}
 	buf := templ.GetBuffer()
 	defer templ.ReleaseBuffer(buf)
-	if err := s.draw(r.Context(), buf, p, live); err != nil {
+	if err := s.writePage(r.Context(), buf, p, live); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(buf.Bytes())

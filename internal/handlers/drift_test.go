@@ -16,7 +16,7 @@ import (
 func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
 	s.t.Helper()
 	for _, name := range []string{"campaigns", "roster"} {
-		if err := s.store.NoteVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}); err != nil {
+		if err := s.store.RecordVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	note := func(v outbox.Verification) {
 		t.Helper()
 		v.CampaignID, v.Projection, v.Seq = "c-1", "campaigns", 2
-		if err := s.store.NoteVerifications(context.Background(), []outbox.Verification{v}); err != nil {
+		if err := s.store.RecordVerifications(context.Background(), []outbox.Verification{v}); err != nil {
 			t.Fatal(err)
 		}
 	}

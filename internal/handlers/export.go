@@ -80,20 +80,20 @@ func campaignCells(c outbox.Campaign, now time.Time, around outbox.Surroundings)
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
-	filter, err := actFilter(r)
+	filter, err := auditFilter(r)
 	if err != nil {
 		return err
 	}
 	filter.Cursor = ""
-	return export(s, w, r, s.Store.ActsInPages(r.Context(), filter), table[outbox.Act]{
+	return export(s, w, r, s.Store.AuditLogInPages(r.Context(), filter), table[outbox.AuditEntry]{
 		name: "audit",
 		header: []any{"id", "at", "actor", "auth", "role", "via", "from", "action", "campaign_id", "seq", "target", "outcome", "refusal", "reason", "request_id",
 			"before", "after"},
-		cells: func(a outbox.Act) []any {
+		cells: func(a outbox.AuditEntry) []any {
 			return []any{a.ID, a.At, a.Actor, string(a.Auth), string(a.Role), a.Via, a.From, string(a.Action), a.CampaignID, a.Seq, string(a.Target), string(a.Outcome),
 				a.Refusal, a.Reason, a.RequestID, string(a.Before), string(a.After)}
 		},
-		view: func(a outbox.Act) any { return a },
+		view: func(a outbox.AuditEntry) any { return a },
 	})
 }
 
@@ -151,9 +151,9 @@ func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode fun
 
 // inTurns makes each part in a place of the room, and gives the place back
 // while the part is on its way: a client that takes it slowly holds nobody up.
-func inTurns(ctx context.Context, m room, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+func inTurns(ctx context.Context, m limiter, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		leave, err := m.enter(ctx, roomWait)
+		leave, err := m.acquire(ctx, roomWait)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -165,7 +165,7 @@ func inTurns(ctx context.Context, m room, parts iter.Seq2[[]byte, error]) iter.S
 			if !yield(part, err) || err != nil {
 				return
 			}
-			again, err := m.enter(ctx, exportPatience)
+			again, err := m.acquire(ctx, exportPatience)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -87,21 +87,21 @@ type auditQuery struct {
 	paging
 }
 
-func actFilter(r *http.Request) (outbox.ActFilter, error) {
+func auditFilter(r *http.Request) (outbox.AuditFilter, error) {
 	var q auditQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.ActFilter{}, err
+		return outbox.AuditFilter{}, err
 	}
 	since, err := outbox.ParseSince("since", q.Since)
 	if err != nil {
-		return outbox.ActFilter{}, err
+		return outbox.AuditFilter{}, err
 	}
 	until, err := outbox.ParseUntil("until", q.Until)
 	if err != nil {
-		return outbox.ActFilter{}, err
+		return outbox.AuditFilter{}, err
 	}
-	return outbox.ActFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Target: outbox.Target(q.Target),
-		Outcome: outbox.ActOutcome(q.Outcome), Auth: outbox.Auth(q.Auth), Role: outbox.Role(q.Role), RequestID: q.Request, Since: since, Until: until,
+	return outbox.AuditFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Target: outbox.Target(q.Target),
+		Outcome: outbox.AuditOutcome(q.Outcome), Auth: outbox.Auth(q.Auth), Role: outbox.Role(q.Role), RequestID: q.Request, Since: since, Until: until,
 		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
@@ -170,15 +170,15 @@ type expected struct {
 	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
 }
 
-// actBody is what every act of the API reads.
-type actBody struct {
+// actionBody is what every act of the API reads.
+type actionBody struct {
 	Reason   string    `json:"reason" validate:"reason"`
 	Expected *expected `json:"expected"`
 }
 
 // confirmedBody is what acts on a row read that may want a phrase.
 type confirmedBody struct {
-	actBody
+	actionBody
 	// required when more than 1,000 rows are released: the phrase release N rows,
 	// with N as blocked_behind of the row says
 	Confirm string `json:"confirm" validate:"phrase"`
@@ -207,8 +207,8 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 	return f
 }
 
-// actForm is actBody as the pages send it.
-type actForm struct {
+// actionForm is actionBody as the pages send it.
+type actionForm struct {
 	Reason       string `json:"reason" validate:"reason"`
 	Confirm      string `json:"confirm" validate:"phrase"`
 	Status       string `json:"expected_status" validate:"omitempty,status"`
@@ -217,9 +217,9 @@ type actForm struct {
 	ReturnTo     string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
 }
 
-// order makes the instruction that a store method gets.
-func (s *server) order(r *http.Request, via, reason string, seen *expected) outbox.Order {
-	o := outbox.Order{
+// command makes the instruction that a store method gets.
+func (s *server) command(r *http.Request, via, reason string, seen *expected) outbox.Command {
+	o := outbox.Command{
 		By:             me(r).Operator(via, remoteHost(r)),
 		Reason:         reason,
 		RequestID:      requestID(r),
@@ -235,22 +235,22 @@ func (s *server) order(r *http.Request, via, reason string, seen *expected) outb
 	return o
 }
 
-// decodeOrder reads the body of an act of the API.
-func (s *server) decodeOrder(r *http.Request) (outbox.Order, error) {
-	var body actBody
+// decodeCommand reads the body of an act of the API.
+func (s *server) decodeCommand(r *http.Request) (outbox.Command, error) {
+	var body actionBody
 	if err := decode(r, &body); err != nil {
-		return outbox.Order{}, err
+		return outbox.Command{}, err
 	}
-	return s.order(r, "api", body.Reason, body.Expected), nil
+	return s.command(r, "api", body.Reason, body.Expected), nil
 }
 
-// decodeConfirmed is decodeOrder of an act that may want a phrase.
-func (s *server) decodeConfirmed(r *http.Request) (outbox.Order, error) {
+// decodeConfirmed is decodeCommand of an act that may want a phrase.
+func (s *server) decodeConfirmed(r *http.Request) (outbox.Command, error) {
 	var body confirmedBody
 	if err := decode(r, &body); err != nil {
-		return outbox.Order{}, err
+		return outbox.Command{}, err
 	}
-	o := s.order(r, "api", body.Reason, body.Expected)
+	o := s.command(r, "api", body.Reason, body.Expected)
 	o.Confirm = body.Confirm
 	return o, nil
 }

@@ -34,7 +34,7 @@ func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
 	z := new(fuzzed)
 	z.site = newSite(f, append(change, tryOnStore, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&z.log, nil))
-		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
+		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{Error: "refused"}, nil
 		}
 	})...)

@@ -38,7 +38,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 			t.Fatal(err)
 		}
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
-		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) { return outbox.TestDelivery{}, nil }
+		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) { return outbox.TestDelivery{}, nil }
 		tryOnStore(c)
 	}}, change...)...)
 	for _, role := range outbox.Roles {
@@ -54,8 +54,8 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	return g
 }
 
-func (g *guarded) byAda() outbox.Order {
-	return outbox.Order{By: outbox.Identity{Name: "ada", Auth: outbox.AuthProxyHeader, Role: outbox.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
+func (g *guarded) byAda() outbox.Command {
+	return outbox.Command{By: outbox.Identity{Name: "ada", Auth: outbox.AuthProxyHeader, Role: outbox.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
 }
 
 func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) outbox.Token {
@@ -145,7 +145,7 @@ func (g *guarded) fill() *guarded {
 	g.seed("c-3", poison)
 	g.seed("c-6", poison)
 	g.work()
-	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
+	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
 	g.work()
 	g.seed("c-4", "a", "b")
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)

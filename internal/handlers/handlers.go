@@ -91,7 +91,7 @@ type Config struct {
 	// TestPublisher sends a made-up event to a publisher's destination; what the
 	// destination says of it is no error. nil means that this process has no
 	// publisher in its configuration.
-	TestPublisher func(ctx context.Context, name outbox.PairName) (outbox.TestDelivery, error)
+	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
@@ -130,14 +130,14 @@ type server struct {
 	routes      map[string]route // what the router knows, by method and pattern
 	overviews   map[outbox.Span]*overviewCache
 	cost        cost
-	reading     room // for reading documents
-	trying      room // for dry runs
-	previewing  room // for saying what acts on much would do
-	exporting   room // for reading a page of an export
+	reading     limiter // for reading documents
+	trying      limiter // for dry runs
+	previewing  limiter // for saying what acts on much would do
+	exporting   limiter // for reading a page of an export
 	bodies      *bodies
 	appendKeys  appendKeys
 	waits       waits
-	acting      *pace // of acts
+	acting      *rateLimiter // of acts
 	// crossOrigin knows changes that another site's page asked for.
 	crossOrigin *http.CrossOriginProtection
 }
@@ -165,14 +165,14 @@ func newServer(c Config) *server {
 	}
 	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
-		reading: newRoom(documentReaders, "reading large documents"), trying: newRoom(dryRunsAtATime, "running dry runs"),
-		bodies: newBodies(), previewing: newRoom(previewsAtATime, "previewing actions"), exporting: newRoom(exportsAtATime, "exporting lists")}
+		reading: newLimiter(documentReaders, "reading large documents"), trying: newLimiter(dryRunsAtATime, "running dry runs"),
+		bodies: newBodies(), previewing: newLimiter(previewsAtATime, "previewing actions"), exporting: newLimiter(exportsAtATime, "exporting lists")}
 	for _, span := range outbox.Spans {
 		c := new(overviewCache)
 		s.overviews[span] = c
-		s.Store.OnChange(c.forget)
+		s.Store.OnChange(c.invalidate)
 	}
-	s.router.Use(s.identify, s.setHeaders, s.learnPrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
+	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
 	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
 	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
@@ -222,16 +222,16 @@ func (s *server) routePages() {
 	s.get("/campaigns/{campaign}/events/{seq}", s.eventPage)
 	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
 	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
-	s.formAct(outbox.ActReveal, s.revealForm)
+	s.formAction(outbox.ActionReveal, s.revealForm)
 	s.get("/failures", s.failuresPage)
-	s.formActAt(outbox.ActRetryMany, "/failures/groups/retry", s.retryGroupForm)
+	s.formActionAt(outbox.ActionRetryMany, "/failures/groups/retry", s.retryGroupForm)
 	s.get("/operations", s.operationsPage)
 	s.get("/operations/new", s.newOperationPage)
-	s.formAct(outbox.ActOperationStart, s.startOperationForm)
+	s.formAction(outbox.ActionOperationStart, s.startOperationForm)
 	s.get("/operations/{operation}", s.operationPage)
 	s.get("/runs", s.runsPage)
 	s.get("/runs/new", s.newRunPage)
-	s.formAct(outbox.ActRunStart, s.startRunForm)
+	s.formAction(outbox.ActionRunStart, s.startRunForm)
 	s.get("/runs/{run}", s.runPage)
 	s.get("/runs/{run}/results/{campaign}", s.runResultPage)
 	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage)

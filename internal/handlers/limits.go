@@ -105,19 +105,19 @@ const (
 	roomWait        = 2 * time.Second
 )
 
-// room lets so many in at a time. It is safe for concurrent use.
-type room struct {
+// limiter lets so many in at a time. It is safe for concurrent use.
+type limiter struct {
 	places chan struct{}
 	others string // what those inside are doing, as in "others are … just now"
 }
 
-func newRoom(places int, others string) room {
-	return room{places: make(chan struct{}, places), others: others}
+func newLimiter(places int, others string) limiter {
+	return limiter{places: make(chan struct{}, places), others: others}
 }
 
-// enter waits for a place. leave gives it back, once. No place within wait is
+// acquire waits for a place. leave gives it back, once. No place within wait is
 // outbox.ErrBusy.
-func (m room) enter(ctx context.Context, wait time.Duration) (leave func(), err error) {
+func (m limiter) acquire(ctx context.Context, wait time.Duration) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
@@ -128,9 +128,9 @@ func (m room) enter(ctx context.Context, wait time.Duration) (leave func(), err 
 	}
 }
 
-// within does something once there is a place for it.
-func within[T any](ctx context.Context, m room, f func() (T, error)) (result T, err error) {
-	leave, err := m.enter(ctx, roomWait)
+// withSlot does something once there is a place for it.
+func withSlot[T any](ctx context.Context, m limiter, f func() (T, error)) (result T, err error) {
+	leave, err := m.acquire(ctx, roomWait)
 	if err != nil {
 		return result, err
 	}
@@ -139,23 +139,23 @@ func within[T any](ctx context.Context, m room, f func() (T, error)) (result T, 
 }
 
 func (s *server) previewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Operations.Preview(ctx, selection) })
+	return withSlot(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Operations.Preview(ctx, selection) })
 }
 
-func (s *server) previewRun(ctx context.Context, order outbox.RunOrder) (outbox.RunPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
+func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {
+	return withSlot(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
-func (s *server) previewSeekTo(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (outbox.Seek, error) {
-	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
+func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (outbox.Seek, error) {
+	return withSlot(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }
 
 // maxPaced is how many identities are held to their rate at a time.
 const maxPaced = 10_000
 
-// pace holds each identity to a rate of acts. It is safe for concurrent use.
+// rateLimiter holds each identity to a rate of acts. It is safe for concurrent use.
 // The zero value lets everything pass.
-type pace struct {
+type rateLimiter struct {
 	limit rate.Limit // acts a second
 	burst int
 
@@ -170,13 +170,13 @@ type paced struct {
 }
 
 // newPace makes a pace of so many acts a second, with bursts of twice as many.
-func newPace(perSecond float64) *pace {
-	return &pace{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
+func newPace(perSecond float64) *rateLimiter {
+	return &rateLimiter{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
 }
 
-// take counts an act of somebody, unless it is one too many: then it says how
+// allow counts an act of somebody, unless it is one too many: then it says how
 // long to wait.
-func (p *pace) take(who outbox.Identity, now time.Time) (wait time.Duration) {
+func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Duration) {
 	if p.limit == 0 {
 		return 0
 	}
@@ -185,7 +185,7 @@ func (p *pace) take(who outbox.Identity, now time.Time) (wait time.Duration) {
 	key := paced{who.Auth, who.Name}
 	l := p.known[key]
 	if l == nil {
-		p.makeRoom(now)
+		p.evict(now)
 		l = rate.NewLimiter(p.limit, p.burst)
 		p.known[key] = l
 	}
@@ -195,10 +195,10 @@ func (p *pace) take(who outbox.Identity, now time.Time) (wait time.Duration) {
 	return time.Duration((1 - l.TokensAt(now)) / float64(p.limit) * float64(time.Second))
 }
 
-// makeRoom forgets, once there are many, those of whom little need be known:
+// evict forgets, once there are many, those of whom little need be known:
 // who has the whole burst again but for an act. If that is nobody, it is who has
 // most of it.
-func (p *pace) makeRoom(now time.Time) {
+func (p *rateLimiter) evict(now time.Time) {
 	if len(p.known) < maxPaced {
 		return
 	}
@@ -221,7 +221,7 @@ func (s *server) checkPace(w http.ResponseWriter, r *http.Request, t route) erro
 	if !t.action.Audited() {
 		return nil
 	}
-	wait := s.acting.take(me(r), s.Now())
+	wait := s.acting.allow(me(r), s.Now())
 	if wait == 0 {
 		return nil
 	}

@@ -369,7 +369,7 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a")
-	for _, m := range []room{s.srv.exporting, s.srv.previewing} {
+	for _, m := range []limiter{s.srv.exporting, s.srv.previewing} {
 		for range cap(m.places) {
 			m.places <- struct{}{}
 		}
@@ -412,7 +412,7 @@ func TestRoom_givesUpWithItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := newRoom(0, "testing").enter(ctx, time.Hour); !errors.Is(err, outbox.ErrBusy) {
+	if _, err := newLimiter(0, "testing").acquire(ctx, time.Hour); !errors.Is(err, outbox.ErrBusy) {
 		t.Error(err)
 	}
 }
@@ -420,7 +420,7 @@ func TestRoom_givesUpWithItsRequest(t *testing.T) {
 func TestLargeAppends_shareRoom(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	all, err := s.srv.bodies.enter(t.Context(), bodyRoom)
+	all, err := s.srv.bodies.acquire(t.Context(), bodyRoom)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +511,7 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	p, now := newPace(1), time.Now()
 	who := func(name string) outbox.Identity { return outbox.Identity{Name: name, Auth: outbox.AuthJWT} }
 	exhaust := func(i outbox.Identity) (taken int) {
-		for p.take(i, now) == 0 {
+		for p.allow(i, now) == 0 {
 			taken++
 		}
 		return taken
@@ -520,23 +520,23 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	if a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token); a != 2 || b != 2 || c != 2 {
 		t.Errorf("bursts of %d, %d and %d", a, b, c)
 	}
-	if wait := p.take(who("ana"), now); wait <= 0 || wait > time.Second {
+	if wait := p.allow(who("ana"), now); wait <= 0 || wait > time.Second {
 		t.Errorf("ana waits for %s", wait)
 	}
 	for i := range 3 * maxPaced { // all at once, so that nobody is idle
-		p.take(who(fmt.Sprint(i)), now)
+		p.allow(who(fmt.Sprint(i)), now)
 		if len(p.known) > maxPaced {
 			t.Fatalf("%d are known", len(p.known))
 		}
 	}
-	if p.take(who("ana"), now) == 0 {
+	if p.allow(who("ana"), now) == 0 {
 		t.Error("others make ana forgotten")
 	}
 	for i := 0; len(p.known) < maxPaced; i++ {
-		p.take(who("more"+fmt.Sprint(i)), now)
+		p.allow(who("more"+fmt.Sprint(i)), now)
 	}
 	now = now.Add(time.Minute)
-	p.take(who("new"), now)
+	p.allow(who("new"), now)
 	if len(p.known) != 1 {
 		t.Errorf("%d are known of whom nothing need be", len(p.known))
 	}

@@ -58,15 +58,15 @@ func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
 			t.Errorf("%s: the first page is %v, want %v", list, start.marks(mark), first.marks(mark))
 		}
 	}
-	page := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
-	next := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
-	back := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*next.PrevCursor).want(t, 200, `"prev_cursor":null`))
+	page := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
+	next := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
+	back := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*next.PrevCursor).want(t, 200, `"prev_cursor":null`))
 	if len(page.Items) != 3 || fmt.Sprint(ids(back)) != fmt.Sprint(ids(page)) || next.Items[0].ID >= page.Items[2].ID {
 		t.Errorf("acts are %v, then %v, then again %v", ids(page), ids(next), ids(back))
 	}
 }
 
-func ids(page outbox.Page[outbox.Act]) (all []int64) {
+func ids(page outbox.Page[outbox.AuditEntry]) (all []int64) {
 	for _, a := range page.Items {
 		all = append(all, a.ID)
 	}

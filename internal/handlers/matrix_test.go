@@ -71,7 +71,7 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 	t.Parallel()
 	routes := newSite(t).srv.routes
-	for _, action := range append(outbox.AuditedActions(), outbox.ActAppend) {
+	for _, action := range append(outbox.AuditedActions(), outbox.ActionAppend) {
 		path := action.Info().Path
 		if r := routes[http.MethodPost+" "+apiPrefix+path]; path != "" && r.action != action {
 			t.Errorf("POST %s does %q, want %q", r.pattern, r.action, action)

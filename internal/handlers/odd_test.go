@@ -89,7 +89,7 @@ func (s *site) send(r request) answer {
 // prefix; a page reads its twin's. The empty address is that of every page.
 var (
 	queryParams = map[string][]any{
-		"": {actQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
+		"": {auditEntryQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
 		"/operations": {operationsQuery{}}, "/operations/new": {operationForm{}}, "/operations/{operation}": {operationRowsQuery{}}, "/operations/{operation}/rows": {operationRowsQuery{}},
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
 		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
@@ -99,13 +99,13 @@ var (
 		"/projections/{name}":                     {cursorsQuery{}}, "/projections/{name}/cursors": {cursorsQuery{}},
 		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}
-	formParams = map[string]any{"": actForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActForm{}, "/operations/{operation}/acknowledge": operationActForm{},
-		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": actForm{},
-		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{}}
-	bodyParams = map[string]any{"": actBody{}, "/rows/requeue": requeueDeadBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
-		"/operations/{operation}/cancel": operationActBody{}, "/operations/{operation}/acknowledge": operationActBody{},
-		"/runs": runBody{}, "/runs/{run}/cancel": runActBody{}, "/runs/{run}/resume": runActBody{},
-		"/projections/{name}/pause": holdBody{}, "/projections/{name}/resume": holdBody{},
+	formParams = map[string]any{"": actionForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActionForm{}, "/operations/{operation}/acknowledge": operationActionForm{},
+		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": actionForm{},
+		"/projections/{name}/pause": pauseBody{}, "/projections/{name}/resume": pauseBody{}}
+	bodyParams = map[string]any{"": actionBody{}, "/rows/requeue": requeueDeadBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
+		"/operations/{operation}/cancel": operationActionBody{}, "/operations/{operation}/acknowledge": operationActionBody{},
+		"/runs": runBody{}, "/runs/{run}/cancel": runActionBody{}, "/runs/{run}/resume": runActionBody{},
+		"/projections/{name}/pause": pauseBody{}, "/projections/{name}/resume": pauseBody{},
 		"/publishers/{topic}/{publisher}/pause": publisherBody{}, "/publishers/{topic}/{publisher}/resume": publisherBody{}, "/publishers/{topic}/{publisher}/reset": publisherBody{},
 		"/publishers/{topic}/{publisher}/skip": publisherSkipBody{}, "/publishers/{topic}/{publisher}/test": publisherBody{}, "/publishers/{topic}/{publisher}/seek": seekBody{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/requeue": confirmedBody{}, "/rows/{campaign}/{seq}/skip": confirmedBody{}, "/campaigns/{campaign}/events": outbox.Event{}}

@@ -23,8 +23,8 @@ var filledPages = []string{
 // askingPages say what an act would do and ask whether to; a control that leads
 // to one leads to the act.
 var askingPages = map[string]outbox.Action{
-	"/operations/new": outbox.ActOperationStart, "/runs/new": outbox.ActRunStart, "/rows/requeue": outbox.ActOperationStart,
-	"/rows/{campaign}/{seq}/requeue": outbox.ActRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActPublisherSeek,
+	"/operations/new": outbox.ActionOperationStart, "/runs/new": outbox.ActionRunStart, "/rows/requeue": outbox.ActionOperationStart,
+	"/rows/{campaign}/{seq}/requeue": outbox.ActionRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActionPublisherSeek,
 }
 
 var (

@@ -41,10 +41,10 @@ type operationBody struct {
 	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // what the preview said; refused when it is more by a tenth, and by more than 100
 }
 
-// order is the body as the store takes it. Every dead row is a selection that
+// request is the body as the store takes it. Every dead row is a selection that
 // has to be asked for in so many words.
-func (b operationBody) order() (outbox.OperationOrder, error) {
-	o := outbox.OperationOrder{Canary: b.Canary, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
+func (b operationBody) request() (outbox.OperationRequest, error) {
+	o := outbox.OperationRequest{Canary: b.Canary, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
 	switch {
 	case len(b.Rows) > 0 && b.Filter != nil:
 		return o, outbox.Invalid("rows", "name the rows or give a filter, not both")
@@ -78,10 +78,10 @@ type operationForm struct {
 	ExpectedReleased *int64   `json:"expected_released" validate:"omitnil,min=0"`
 }
 
-func (f operationForm) order() (outbox.OperationOrder, error) {
+func (f operationForm) request() (outbox.OperationRequest, error) {
 	b := operationBody{Canary: f.Canary == "yes", ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
 	if len(f.Rows) == 0 && f.Chosen != "" {
-		return outbox.OperationOrder{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
+		return outbox.OperationRequest{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
 	if len(f.Rows) == 0 {
 		b.Filter = &selectionBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
@@ -90,16 +90,16 @@ func (f operationForm) order() (outbox.OperationOrder, error) {
 		cut := max(0, strings.LastIndexByte(text, '/'))
 		seq, err := strconv.ParseInt(strings.TrimPrefix(text[cut:], "/"), 10, 64)
 		if err != nil || cut == 0 {
-			return outbox.OperationOrder{}, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
+			return outbox.OperationRequest{}, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
 		}
 		b.Rows = append(b.Rows, rowKeyBody{CampaignID: text[:cut], Seq: seq})
 	}
-	return b.order()
+	return b.request()
 }
 
-func readOperationForm(values url.Values) (form operationForm, order outbox.OperationOrder, err error) {
+func readOperationForm(values url.Values) (form operationForm, order outbox.OperationRequest, err error) {
 	if err = fill(&form, values); err == nil {
-		order, err = form.order()
+		order, err = form.request()
 	}
 	return form, order, err
 }
@@ -146,14 +146,14 @@ type operationSeen struct {
 	Status string `json:"status" validate:"omitempty,operationstatus"`
 }
 
-// operationActBody is what acts on an operation read.
-type operationActBody struct {
+// operationActionBody is what acts on an operation read.
+type operationActionBody struct {
 	Reason   string         `json:"reason" validate:"reason"`
 	Expected *operationSeen `json:"expected"`
 }
 
-// operationActForm is operationActBody as the pages send it.
-type operationActForm struct {
+// operationActionForm is operationActionBody as the pages send it.
+type operationActionForm struct {
 	Reason string `json:"reason" validate:"reason"`
 	Status string `json:"expected_status" validate:"omitempty,operationstatus"`
 }
@@ -165,29 +165,29 @@ type seenOperation struct {
 }
 
 // asSeen is an act of the store on an operation that is as the caller saw it.
-func asSeen(do func(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) doing[seenOperation, outbox.Operation] {
-	return func(ctx context.Context, o outbox.Order, on seenOperation) (outbox.Operation, error) {
+func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) doing[seenOperation, outbox.Operation] {
+	return func(ctx context.Context, o outbox.Command, on seenOperation) (outbox.Operation, error) {
 		return do(ctx, o, on.id, on.seen)
 	}
 }
 
-// asksOfOperation reads acts on an operation.
-func (s *server) asksOfOperation() asking[seenOperation] {
+// readOperationAction reads acts on an operation.
+func (s *server) readOperationAction() asking[seenOperation] {
 	return asking[seenOperation]{
 		form: func(r *http.Request) (a asked[seenOperation], err error) {
-			var form operationActForm
+			var form operationActionForm
 			if a.on.id, err = operationParam(r); err == nil {
 				err = fill(&form, r.PostForm)
 			}
 			if err != nil {
 				return a, err
 			}
-			a.on.seen, a.order = outbox.OperationStatus(form.Status), s.order(r, "page", form.Reason, nil)
+			a.on.seen, a.order = outbox.OperationStatus(form.Status), s.command(r, "page", form.Reason, nil)
 			a.shown = s.linksOf(r).Operation(a.on.id, outbox.OperationRowFilter{})
 			return a, nil
 		},
 		body: func(r *http.Request) (a asked[seenOperation], err error) {
-			var body operationActBody
+			var body operationActionBody
 			if a.on.id, err = operationParam(r); err == nil {
 				err = decode(r, &body)
 			}
@@ -197,7 +197,7 @@ func (s *server) asksOfOperation() asking[seenOperation] {
 			if body.Expected != nil {
 				a.on.seen = outbox.OperationStatus(body.Expected.Status)
 			}
-			a.order = s.order(r, "api", body.Reason, nil)
+			a.order = s.command(r, "api", body.Reason, nil)
 			return a, nil
 		},
 	}
@@ -208,11 +208,11 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	order, err := body.order()
+	order, err := body.request()
 	if err != nil {
 		return err
 	}
-	by := s.order(r, "api", body.Reason, nil)
+	by := s.command(r, "api", body.Reason, nil)
 	by.Confirm = body.Confirm
 	op, err := s.Operations.Start(r.Context(), by, order)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *server) readOperationPreview(r *http.Request) (preview outbox.Operation
 	if err := decode(r, &body); err != nil {
 		return preview, err
 	}
-	order, err := body.order()
+	order, err := body.request()
 	if err != nil {
 		return preview, err
 	}
@@ -278,7 +278,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	acts, err := s.Store.ActsOn(r.Context(), outbox.OperationTarget(id), actsShownOf)
+	acts, err := s.Store.AuditLogOf(r.Context(), outbox.OperationTarget(id), actsShownOf)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	op, err := s.Operations.Start(r.Context(), s.order(r, "page", form.Reason, nil), order)
+	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form.Reason, nil), order)
 	if err != nil {
 		return err
 	}

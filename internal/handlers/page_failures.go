@@ -50,15 +50,15 @@ type noteBody struct {
 
 func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }
 
-// asksOfNote reads what note is pinned to which errors.
-func (s *server) asksOfNote() asking[noteBody] {
-	return asksAlike(s, func(*http.Request) (b noteBody, err error) { return b, nil },
+// readGroupNote reads what note is pinned to which errors.
+func (s *server) readGroupNote() asking[noteBody] {
+	return readSameForm(s, func(*http.Request) (b noteBody, err error) { return b, nil },
 		func(_, b noteBody) noteBody { return b },
 		func(l templates.Links, b noteBody) templates.URL { return l.FailureGroup(b.Fingerprint) })
 }
 
-func (s *server) noteGroup(ctx context.Context, o outbox.Order, b noteBody) (noted, error) {
-	note, err := s.Store.NoteGroup(ctx, o, b.Fingerprint, b.Note)
+func (s *server) setGroupNote(ctx context.Context, o outbox.Command, b noteBody) (noted, error) {
+	note, err := s.Store.SetGroupNote(ctx, o, b.Fingerprint, b.Note)
 	return noted{Fingerprint: b.Fingerprint, Note: note}, err
 }
 
@@ -69,7 +69,7 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: outbox.MaxRequeue}
-	if _, err := s.Store.RetryFailed(r.Context(), s.order(r, "page", form.Reason, nil), filter); err != nil {
+	if _, err := s.Store.RetryFailed(r.Context(), s.command(r, "page", form.Reason, nil), filter); err != nil {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
@@ -83,13 +83,13 @@ type noted struct {
 
 // failureGroups are the errors that rows have in common.
 type failureGroups struct {
-	items[outbox.JudgedGroup]
+	items[outbox.AssessedGroup]
 	Capped bool `json:"capped"` // there are more failed or dead rows than were looked at, so that counts are lower bounds
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	all, err := s.Store.ErrorGroups(r.Context())
-	return failureGroups{listOf(all.Judged(s.running())), all.Capped}, err
+	return failureGroups{listOf(all.Assessed(s.running())), all.Capped}, err
 }
 
 // campaignHistory is how far behind a campaign was over the last hour.

@@ -78,7 +78,7 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	s.cost.Snapshot(shared)
 	if !shared {
 		c.stale.Store(false)                                                  // before reading: what is done meanwhile may not be in it
-		view, err := s.takeOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
+		view, err := s.queryOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
 		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
 		c.reading++
@@ -90,9 +90,9 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	return c.view, live, err
 }
 
-// forget makes the next reader take a new overview. It waits for nobody, since
+// invalidate makes the next reader take a new overview. It waits for nobody, since
 // acts call it.
-func (c *overviewCache) forget() { c.stale.Store(true) }
+func (c *overviewCache) invalidate() { c.stale.Store(true) }
 
 // render writes the live part for the audience that p's reader is one of. It
 // stays as it was when nothing but ages has changed, so that pages that poll
@@ -107,7 +107,7 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page)
 	now := p.Now
 	if known && now.Sub(was.at) < overviewKept {
 		p.Now = was.at
-		same, err := s.drawOverview(ctx, p, c.view)
+		same, err := s.renderOverview(ctx, p, c.view)
 		if err == nil && bytes.Equal(same, was.live) {
 			was.reading = c.reading
 			c.rendered[who] = was
@@ -115,7 +115,7 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page)
 		}
 		p.Now = now
 	}
-	live, err := s.drawOverview(ctx, p, c.view)
+	live, err := s.renderOverview(ctx, p, c.view)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page)
 	return live, nil
 }
 
-func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v templates.Overview, err error) {
+func (s *server) queryOverview(ctx context.Context, span outbox.Span) (v templates.Overview, err error) {
 	if v.Summary, err = s.Store.Summary(ctx); err != nil {
 		return v, err
 	}
@@ -155,7 +155,7 @@ func (s *server) takeOverview(ctx context.Context, span outbox.Span) (v template
 	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.Acts(ctx, outbox.ActFilter{Outcome: outbox.ActDone, Limit: actsShown})
+	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: actsShown})
 	v.Acts = acts.Items
 	return v, err
 }
@@ -210,9 +210,9 @@ func liveOverview(p templates.Page, v sharedOverview) templ.Component {
 	return templates.OverviewLive(p, v.Overview)
 }
 
-func (s *server) drawOverview(ctx context.Context, p templates.Page, v sharedOverview) ([]byte, error) {
+func (s *server) renderOverview(ctx context.Context, p templates.Page, v sharedOverview) ([]byte, error) {
 	var buf bytes.Buffer
-	err := s.draw(ctx, &buf, p, pageOf(liveOverview, v))
+	err := s.writePage(ctx, &buf, p, pageOf(liveOverview, v))
 	return buf.Bytes(), err
 }
 

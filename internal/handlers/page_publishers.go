@@ -18,7 +18,7 @@ func (s *server) routePublishers() {
 	s.get("/publishers", s.publishersPage)
 	s.get(pair, s.publisherPage)
 	s.get(pair+"/seek", s.seekPage)
-	s.formAct(outbox.ActPublisherSeek, s.seekForm)
+	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
@@ -34,7 +34,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
+	name, err := subscriptionParam(r)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Points, err = s.Publishers.History(r.Context(), name, view.Span); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.ActsOn(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
+	if view.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
@@ -99,7 +99,7 @@ func (q seekQuery) body() (b seekBody, err error) {
 // seekPage asks where a pair shall go on and, once that is said, what it would
 // do.
 func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
+	name, err := subscriptionParam(r)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
-	name, err := pairParam(r)
+	name, err := subscriptionParam(r)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
-func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery) error {
+func (s *server) seekAsAsked(r *http.Request, name outbox.SubscriptionName, q seekQuery) error {
 	body, err := q.body()
 	if err != nil {
 		return err
@@ -142,12 +142,12 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.PairName, q seekQuery)
 	if err != nil {
 		return err
 	}
-	_, err = s.Publishers.Seek(r.Context(), s.order(r, "page", q.Reason, nil), name, target, body.seen())
+	_, err = s.Publishers.Seek(r.Context(), s.command(r, "page", q.Reason, nil), name, target, body.seen())
 	return err
 }
 
 // previewSeek says what a seek would do; nil before it is said where to.
-func (s *server) previewSeek(ctx context.Context, name outbox.PairName, q seekQuery) (*outbox.Seek, error) {
+func (s *server) previewSeek(ctx context.Context, name outbox.SubscriptionName, q seekQuery) (*outbox.Seek, error) {
 	if q.To == "" {
 		return nil, nil
 	}

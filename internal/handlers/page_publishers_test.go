@@ -99,8 +99,8 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	t.Parallel()
 	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}
 	s := newSite(t, func(c *Config) {
-		c.TestPublisher = func(_ context.Context, name outbox.PairName) (outbox.TestDelivery, error) {
-			result.PairName = name
+		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			result.SubscriptionName = name
 			return result, nil
 		}
 	})
@@ -166,7 +166,7 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 	}
 	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "continues after position 1 instead of 121: 120 events repeated")
 	s.submit(seekPath, "to=position&position=1").want(t, 409, "is already at position 1")
-	if acts := decodeAs[outbox.Page[outbox.Act]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
+	if acts := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
 		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))
 	}
 }

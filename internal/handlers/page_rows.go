@@ -80,12 +80,12 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
 }
 
-// formOrder reads the form of an act and where it leads afterwards: to the
+// formCommand reads the form of an act and where it leads afterwards: to the
 // page about what it was about, unless the form was on another.
-func (s *server) formOrder(r *http.Request, own, campaign templates.URL) (outbox.Order, templates.URL, error) {
-	var form actForm
+func (s *server) formCommand(r *http.Request, own, campaign templates.URL) (outbox.Command, templates.URL, error) {
+	var form actionForm
 	if err := fill(&form, r.PostForm); err != nil {
-		return outbox.Order{}, "", err
+		return outbox.Command{}, "", err
 	}
 	to := own
 	switch form.ReturnTo {
@@ -95,5 +95,5 @@ func (s *server) formOrder(r *http.Request, own, campaign templates.URL) (outbox
 		to = campaign
 	}
 	seen := &expected{Status: form.Status, AttemptCount: form.AttemptCount, HeadSeq: form.HeadSeq}
-	return s.order(r, "page", form.Reason, seen), to, nil
+	return s.command(r, "page", form.Reason, seen), to, nil
 }

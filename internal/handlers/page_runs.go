@@ -32,8 +32,8 @@ type runForm struct {
 	Reason      string   `json:"reason" validate:"reason"`
 }
 
-func (f runForm) order() outbox.RunOrder {
-	o := outbox.RunOrder{Kind: outbox.RunKind(f.Kind), Campaigns: f.Campaign, All: f.All == "1", Projections: f.Projections, UntilSeq: f.UntilSeq, Rate: f.Rate}
+func (f runForm) request() outbox.RunRequest {
+	o := outbox.RunRequest{Kind: outbox.RunKind(f.Kind), Campaigns: f.Campaign, All: f.All == "1", Projections: f.Projections, UntilSeq: f.UntilSeq, Rate: f.Rate}
 	for line := range strings.Lines(f.Campaigns) {
 		if id := strings.TrimSpace(line); id != "" {
 			o.Campaigns = append(o.Campaigns, id)
@@ -89,7 +89,7 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
 		return v, err
 	}
-	if v.Acts, err = s.Store.ActsOn(ctx, outbox.RunTarget(f.RunID), actsShownOf); err != nil {
+	if v.Acts, err = s.Store.AuditLogOf(ctx, outbox.RunTarget(f.RunID), actsShownOf); err != nil {
 		return v, err
 	}
 	if v.Results, err = s.Runs.Results(ctx, f); err != nil {
@@ -139,7 +139,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.URL.Query()); err != nil {
 		return err
 	}
-	view := templates.NewRunView{Order: form.order(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
+	view := templates.NewRunView{Order: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
 	if o := view.Order; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
 		preview, err := s.previewRun(r.Context(), o)
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
@@ -160,7 +160,7 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	run, err := s.Runs.Start(r.Context(), s.order(r, "page", form.Reason, nil), form.order(), s.Projections)
+	run, err := s.Runs.Start(r.Context(), s.command(r, "page", form.Reason, nil), form.request(), s.Projections)
 	if err != nil {
 		return err
 	}

@@ -185,9 +185,9 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	c.Changed, c.Added, c.Removed = 25, 1, 1
 	c.Samples = []outbox.RowChange{
 		{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte("9007199254740993")}}, Fields: []outbox.FieldChange{
-			{Name: "name", Live: []byte(`"<script>alert(1)</script> \u202e"`), Fold: []byte(`"Ash \\u003c"`)},
-			{Name: "big", Live: []byte("12345678901234567890"), Fold: []byte(`"` + strings.Repeat("x", 40_000) + `"`)}}},
-		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Fold: []byte("3")}}},
+			{Name: "name", Live: []byte(`"<script>alert(1)</script> \u202e"`), Expected: []byte(`"Ash \\u003c"`)},
+			{Name: "big", Live: []byte("12345678901234567890"), Expected: []byte(`"` + strings.Repeat("x", 40_000) + `"`)}}},
+		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Expected: []byte("3")}}},
 		{Table: "campaigns", Kind: outbox.RowRemoved, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}},
 	}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{result}})
@@ -290,7 +290,7 @@ func TestLinks_ofRuns(t *testing.T) {
 	t.Parallel()
 	l := templates.NewLinks("/ops")
 	for got, want := range map[templates.URL]templates.URL{
-		l.NewRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign=a%2Fb&campaign=c%26d&kind=verify&projection=x&until=4",
+		l.NewRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign=a%2Fb&campaign=c%26d&kind=verify&projection=x&until=4",
 		l.RunResult(3, "a/b"):                                "/ops/runs/3/results/a%2Fb",
 		l.Run(3, outbox.ResultFilter{Outcome: "drift"}, "c"): "/ops/runs/3?log=c&outcome=drift",
 		l.API().DryRun("a/b", 3, 0):                          "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",

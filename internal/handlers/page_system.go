@@ -21,7 +21,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := actFilter(r)
+	filter, err := auditFilter(r)
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,9 @@ func (s *server) prefixOf(r *http.Request) (string, error) {
 	return strings.TrimSuffix(told[0], "/"), nil
 }
 
-// learnPrefix makes links of what a request asks for as its reader can follow
+// resolvePrefix makes links of what a request asks for as its reader can follow
 // them: below the stripped prefix and the base path.
-func (s *server) learnPrefix(next http.Handler) http.Handler {
+func (s *server) resolvePrefix(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prefix, err := s.prefixOf(r)
 		if err != nil {

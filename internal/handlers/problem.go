@@ -146,7 +146,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.run = refusal.Run
 	}
 	p.RequestID = requestID(r)
-	s.leaveRefusal(r, p, err)
+	s.recordRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}
@@ -195,7 +195,7 @@ func (s *server) back(r *http.Request) templates.URL {
 	if r.Method != http.MethodPost || rc == nil {
 		return ""
 	}
-	if pair, err := pairParam(r); err == nil && pair.Topic != "" {
+	if pair, err := subscriptionParam(r); err == nil && pair.Topic != "" {
 		return s.linksOf(r).Publisher(pair)
 	}
 	campaign, err := campaignParam(r)

@@ -59,9 +59,9 @@ func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox
 	return s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
 }
 
-// holdBody is what pausing and resuming a projection read, as a body and as a
+// pauseBody is what pausing and resuming a projection read, as a body and as a
 // form. Without a campaign it is for all.
-type holdBody struct {
+type pauseBody struct {
 	CampaignID string `json:"campaign_id" validate:"id"` // empty for all campaigns
 	Reason     string `json:"reason" validate:"reason"`
 }
@@ -69,21 +69,21 @@ type holdBody struct {
 // projectionOf is a projection of one campaign, or of all when it names none.
 type projectionOf struct{ projection, campaign string }
 
-// asksOfHold reads pauses and resumes of a projection.
-func (s *server) asksOfHold() asking[projectionOf] {
+// readPause reads pauses and resumes of a projection.
+func (s *server) readPause() asking[projectionOf] {
 	return asking[projectionOf]{
 		form: func(r *http.Request) (a asked[projectionOf], err error) {
-			if a.on, err = projectionParam(r, fillForm, new(holdBody)); err != nil {
+			if a.on, err = projectionParam(r, fillForm, new(pauseBody)); err != nil {
 				return a, err
 			}
-			a.order, a.shown, err = s.formOrder(r, s.linksOf(r).Projection(a.on.projection), s.linksOf(r).Campaign(a.on.campaign))
+			a.order, a.shown, err = s.formCommand(r, s.linksOf(r).Projection(a.on.projection), s.linksOf(r).Campaign(a.on.campaign))
 			return a, err
 		},
 		body: func(r *http.Request) (a asked[projectionOf], err error) {
-			var body holdBody
+			var body pauseBody
 			a.on, err = projectionParam(r, decode, &body)
 			if err == nil {
-				a.order = s.order(r, "api", body.Reason, nil)
+				a.order = s.command(r, "api", body.Reason, nil)
 			}
 			return a, err
 		},
@@ -91,7 +91,7 @@ func (s *server) asksOfHold() asking[projectionOf] {
 }
 
 // projectionParam is the projection in an address, of the campaign in a body.
-func projectionParam(r *http.Request, read func(*http.Request, any) error, body *holdBody) (of projectionOf, err error) {
+func projectionParam(r *http.Request, read func(*http.Request, any) error, body *pauseBody) (of projectionOf, err error) {
 	if of.projection, err = param(r, "name"); err != nil {
 		return of, err
 	}
@@ -100,11 +100,11 @@ func projectionParam(r *http.Request, read func(*http.Request, any) error, body 
 	return of, err
 }
 
-func (s *server) pauseProjection(ctx context.Context, o outbox.Order, of projectionOf) (outbox.ProjectionHold, error) {
+func (s *server) pauseProjection(ctx context.Context, o outbox.Command, of projectionOf) (outbox.ProjectionPause, error) {
 	return s.Runs.PauseProjection(ctx, o, of.projection, of.campaign, s.Projections)
 }
 
-func (s *server) resumeProjection(ctx context.Context, o outbox.Order, of projectionOf) (outbox.ProjectionHold, error) {
+func (s *server) resumeProjection(ctx context.Context, o outbox.Command, of projectionOf) (outbox.ProjectionPause, error) {
 	return s.Runs.ResumeProjection(ctx, o, of.projection, of.campaign, s.Projections)
 }
 
@@ -184,6 +184,6 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
-	v.Acts, err = s.Store.ActsOn(r.Context(), outbox.ProjectionTarget(v.Name), actsShownOf)
+	v.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.ProjectionTarget(v.Name), actsShownOf)
 	return v, err
 }

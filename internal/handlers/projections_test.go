@@ -43,8 +43,8 @@ func TestProjection_isPausedAndResumedThroughTheAPI(t *testing.T) {
 	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"nobody"}`).want(t, 404, "there is no campaign \\\"nobody\\\"")
 	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
 	s.post("/api/v1/projections/campaigns/resume", `{}`).want(t, 409, "not paused for all")
-	hold := decodeAs[outbox.ProjectionHold](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
-	if hold != (outbox.ProjectionHold{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}) {
+	hold := decodeAs[outbox.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
+	if hold != (outbox.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}) {
 		t.Errorf("paused as %+v", hold)
 	}
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"campaign_id":"c-1"`, `"reason":"a bug"`, `"lag_events":0`)
@@ -100,7 +100,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	to = s.submit("/projections/campaigns/resume", "").want(t, 303).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "projection_pause", "projection_resume")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	if n := len(must(s.store.ActsOn(context.Background(), outbox.ProjectionTarget("campaigns"), 10))); n != 3 {
+	if n := len(must(s.store.AuditLogOf(context.Background(), outbox.ProjectionTarget("campaigns"), 10))); n != 3 {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }

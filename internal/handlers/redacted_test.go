@@ -64,7 +64,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	var log bytes.Buffer
 	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1,
 		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
-			Fields: []outbox.FieldChange{{Name: "note", Live: must(json.Marshal(secretText("live"))), Fold: must(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
+			Fields: []outbox.FieldChange{{Name: "note", Live: must(json.Marshal(secretText("live"))), Expected: must(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
 	change = append([]func(*Config){func(c *Config) {
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -72,8 +72,8 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		c.DryRun = func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 			return outbox.DryRun{OtherTables: []string{}, CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
 		}
-		c.TestPublisher = func(context.Context, outbox.PairName) (outbox.TestDelivery, error) {
-			return outbox.TestDelivery{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
+		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
 		}
 	}}, change...)
 	s := newSite(t, change...)
@@ -301,7 +301,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
 		}
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
-		acts, err := s.store.Acts(context.Background(), outbox.ActFilter{Action: outbox.ActReveal, Outcome: outbox.ActDone})
+		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
 		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
@@ -315,7 +315,7 @@ func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a")
-	s.post("/api/v1/campaigns/c-1/pause", must2(json.Marshal(actBody{Reason: `{"pass\u0077ord":"` + leak + `"}`}))).want(t, 200, "redacted").leaks(t, "pause")
+	s.post("/api/v1/campaigns/c-1/pause", must2(json.Marshal(actionBody{Reason: `{"pass\u0077ord":"` + leak + `"}`}))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
 		s.get(target).want(t, 200, "[redacted]").leaks(t, target)
 	}

@@ -13,7 +13,7 @@ import (
 // refused.
 type attempt struct {
 	action   outbox.Action
-	order    *outbox.Order // nil until the request was read
+	order    *outbox.Command // nil until the request was read
 	question bool          // it asks what the act would do, and changes nothing
 	recorded bool          // its refusal
 }
@@ -41,9 +41,9 @@ func onlyAsks(r *http.Request) {
 	}
 }
 
-// refusalAct is the audit record that a refusal left already; 0 when there is
+// refusalAction is the audit record that a refusal left already; 0 when there is
 // none.
-func refusalAct(err error) int64 {
+func refusalAction(err error) int64 {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
 		return refusal.Act
@@ -57,34 +57,34 @@ func isRefused(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusTooManyRequests
 }
 
-// leaveRefusal records an act that is refused by an answer, where it is known
+// recordRefusal records an act that is refused by an answer, where it is known
 // who asked for it and the store has not recorded it. What cannot be recorded is
 // logged and answered all the same; the store sums up what somebody is refused
 // again and again.
-func (s *server) leaveRefusal(r *http.Request, p problem, err error) {
+func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	a := attemptOf(r)
 	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
 		return
 	}
 	a.recorded = true
-	if refusalAct(err) != 0 {
+	if refusalAction(err) != 0 {
 		return
 	}
 	if s.ReadOnly {
 		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
 		return
 	}
-	refused := refusedAct(r, a.action)
+	refused := refusedAction(r, a.action)
 	refused.Refusal = p.Detail
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also of who did not wait for the answer
 	defer cancel()
-	if _, err := s.Store.RecordRefusal(ctx, s.refusedOrder(r, a), refused); err != nil {
+	if _, err := s.Store.RecordRefusal(ctx, s.refusedCommand(r, a), refused); err != nil {
 		s.Logger.Warn("a refused action could not be recorded", "action", a.action, "request_id", requestID(r), "err", err)
 	}
 }
 
-// refusedOrder is what the request ordered, as far as it was read.
-func (s *server) refusedOrder(r *http.Request, a *attempt) outbox.Order {
+// refusedCommand is what the request ordered, as far as it was read.
+func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 	if a.order != nil {
 		return *a.order
 	}
@@ -92,12 +92,12 @@ func (s *server) refusedOrder(r *http.Request, a *attempt) outbox.Order {
 	if s.wantsJSON(r) {
 		via = "api"
 	}
-	return outbox.Order{By: me(r).Operator(via, remoteHost(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
+	return outbox.Command{By: me(r).Operator(via, remoteHost(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
 }
 
-// refusedAct is what the address names; what it does not name well is left out.
-func refusedAct(r *http.Request, action outbox.Action) outbox.RefusedAct {
-	refused := outbox.RefusedAct{Action: action}
+// refusedAction is what the address names; what it does not name well is left out.
+func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
+	refused := outbox.RefusedAction{Action: action}
 	text := func(name string) string {
 		value, err := param(r, name)
 		if err != nil {
@@ -123,7 +123,7 @@ func refusedAct(r *http.Request, action outbox.Action) outbox.RefusedAct {
 	case text("name") != "":
 		refused.Target = outbox.ProjectionTarget(text("name"))
 	case text("topic") != "" && text("publisher") != "":
-		refused.Target = outbox.PublisherTarget(outbox.PairName{Topic: text("topic"), Publisher: text("publisher")})
+		refused.Target = outbox.PublisherTarget(outbox.SubscriptionName{Topic: text("topic"), Publisher: text("publisher")})
 	}
 	return refused
 }

@@ -19,9 +19,9 @@ func fillPattern(pattern string) string {
 		"{topic}", "scenes", "{publisher}", "archive").Replace(pattern)
 }
 
-func (s *site) allActs() []outbox.Act {
+func (s *site) allActs() []outbox.AuditEntry {
 	s.t.Helper()
-	page, err := s.store.Acts(context.Background(), outbox.ActFilter{Limit: 200})
+	page, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -77,20 +77,20 @@ func TestActs_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T
 }
 
 // otherActs have no routes of their own here.
-var otherActs = []outbox.Action{outbox.ActReveal, outbox.ActTokenCreate, outbox.ActTokenRevoke}
+var otherActs = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke}
 
 // forgetActs lets the pages of the audit stay short.
 func (s *site) forgetActs() {
 	s.t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = s.srv.maintenance.PruneActs(context.Background(), s.clock.AddDate(1, 0, 0)); err != nil {
+		if more, err = s.srv.maintenance.PruneAuditLog(context.Background(), s.clock.AddDate(1, 0, 0)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 }
 
-func checkRefused(t *testing.T, what string, of route, got outbox.Act, request string) {
+func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, request string) {
 	t.Helper()
 	via, target := "page", outbox.Target("")
 	if strings.HasPrefix(of.pattern, apiPrefix) {
@@ -109,7 +109,7 @@ func checkRefused(t *testing.T, what string, of route, got outbox.Act, request s
 		seq = 2
 	}
 	if got.Actor != "local" || got.Auth != outbox.AuthLocal || got.Role != outbox.RoleAdmin || got.Via != via || got.From != "127.0.0.1" || got.RequestID != request ||
-		got.Action != of.action || got.Target != target || got.CampaignID != campaign || got.Seq != seq || got.Outcome != outbox.ActRefused || got.Refusal == "" {
+		got.Action != of.action || got.Target != target || got.CampaignID != campaign || got.Seq != seq || got.Outcome != outbox.AuditRefused || got.Refusal == "" {
 		t.Errorf("%s: the record is %+v", what, got)
 	}
 }
@@ -125,23 +125,23 @@ func TestAct_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
 		action outbox.Action
 		reason string
 	}{
-		{s.post("/api/v1/campaigns/c-1/resume", `{"reason":"one"}`), 409, outbox.ActResume, "one"},
-		{s.submit("/campaigns/c-1/resume", "reason=two"), 409, outbox.ActResume, "two"},
-		{s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"three"}`), 409, outbox.ActRequeue, "three"},
-		{s.post("/api/v1/runs/7/cancel", `{"reason":"four"}`), 404, outbox.ActRunCancel, "four"},
-		{s.submit("/publishers/scenes/archive/seek", "to=position&position=99&reason=five"), 422, outbox.ActPublisherSeek, "five"},
-		{s.submit("/publishers/scenes/archive/seek", "to=position&position=x&reason=six"), 422, outbox.ActPublisherSeek, "six"},
+		{s.post("/api/v1/campaigns/c-1/resume", `{"reason":"one"}`), 409, outbox.ActionResume, "one"},
+		{s.submit("/campaigns/c-1/resume", "reason=two"), 409, outbox.ActionResume, "two"},
+		{s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"three"}`), 409, outbox.ActionRequeue, "three"},
+		{s.post("/api/v1/runs/7/cancel", `{"reason":"four"}`), 404, outbox.ActionRunCancel, "four"},
+		{s.submit("/publishers/scenes/archive/seek", "to=position&position=99&reason=five"), 422, outbox.ActionPublisherSeek, "five"},
+		{s.submit("/publishers/scenes/archive/seek", "to=position&position=x&reason=six"), 422, outbox.ActionPublisherSeek, "six"},
 	} {
 		if refused.act.StatusCode != refused.status {
 			t.Errorf("%s: %d %.300s", refused.reason, refused.act.StatusCode, refused.act.body)
 		}
-		var found []outbox.Act
+		var found []outbox.AuditEntry
 		for _, a := range s.allActs() {
 			if a.RequestID == refused.act.Header.Get("X-Request-Id") {
 				found = append(found, a)
 			}
 		}
-		if len(found) != 1 || found[0].Action != refused.action || found[0].Outcome != outbox.ActRefused || refused.reason != "six" && found[0].Reason != refused.reason {
+		if len(found) != 1 || found[0].Action != refused.action || found[0].Outcome != outbox.AuditRefused || refused.reason != "six" && found[0].Reason != refused.reason {
 			t.Errorf("%s: the records are %+v", refused.reason, found)
 		}
 	}
@@ -152,7 +152,7 @@ func TestAct_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	s := newSite(t)
 	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
 	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/api/v1/rows/requeue", nil)
-	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActRequeueMany))
+	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActionRequeueMany))
 	for range 2 { // whatever is refused of one request, the record is one
 		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
 	}

@@ -57,23 +57,23 @@ func asOf(p templates.Page) time.Time {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// actQuery names the act that led to a page.
-type actQuery struct {
+// auditEntryQuery names the act that led to a page.
+type auditEntryQuery struct {
 	Act int64 `json:"act" validate:"min=0"`
 }
 
 // flash finds the act whose outcome a page shall show: the one named in the
 // query.
 func (s *server) flash(r *http.Request, p *templates.Page) error {
-	var q actQuery
+	var q auditEntryQuery
 	if err := fill(&q, r.URL.Query()); err != nil || q.Act == 0 {
 		return err
 	}
-	act, err := s.Store.Act(r.Context(), q.Act)
+	act, err := s.Store.AuditEntry(r.Context(), q.Act)
 	if errors.Is(err, outbox.ErrNotFound) {
 		return nil
 	}
-	if act.Outcome == outbox.ActDone {
+	if act.Outcome == outbox.AuditDone {
 		p.Flash, p.Since = &act, s.since(r.Context(), act)
 	}
 	return err
@@ -93,8 +93,8 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 	if err != nil {
 		return
 	}
-	act, err := s.Store.Act(r.Context(), id)
-	if err != nil || act.Outcome != outbox.ActDone {
+	act, err := s.Store.AuditEntry(r.Context(), id)
+	if err != nil || act.Outcome != outbox.AuditDone {
 		return
 	}
 	if since := s.since(r.Context(), act); since != "" {
@@ -104,7 +104,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 
 // since is a sentence, in ASCII, about what has become of an act; empty while its
 // outcome stands, and when that cannot be read.
-func (s *server) since(ctx context.Context, act outbox.Act) string {
+func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
 	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		if err == nil && act.FailedSince(d.Row) {
@@ -114,7 +114,7 @@ func (s *server) since(ctx context.Context, act outbox.Act) string {
 	if act.CampaignID == "" && act.Target == "" {
 		return ""
 	}
-	latest, err := s.Store.Acts(ctx, outbox.ActFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: outbox.ActDone, Since: act.At, Limit: 20})
+	latest, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: outbox.AuditDone, Since: act.At, Limit: 20})
 	if err != nil {
 		return ""
 	}
@@ -132,7 +132,7 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 	if err != nil {
 		s.Logger.Warn("read the record of an action", "request_id", requestID(r), "err", err)
 	}
-	to = templates.WithAct(to, act)
+	to = templates.WithAction(to, act)
 	w.Header().Set("Location", string(to))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
@@ -143,11 +143,11 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 // is 0 when there is none.
 func (s *server) recorded(r *http.Request) (int64, error) {
 	if key := idempotencyKey(r); key != "" {
-		return s.Store.ActOfKey(r.Context(), key)
+		return s.Store.AuditEntryOfKey(r.Context(), key)
 	}
-	latest, err := s.Store.Acts(r.Context(), outbox.ActFilter{Limit: 20})
+	latest, err := s.Store.AuditLog(r.Context(), outbox.AuditFilter{Limit: 20})
 	for _, a := range latest.Items {
-		if a.RequestID == requestID(r) && a.Outcome == outbox.ActDone {
+		if a.RequestID == requestID(r) && a.Outcome == outbox.AuditDone {
 			return a.ID, err
 		}
 	}

@@ -14,7 +14,7 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order, _, err := s.formOrder(r, "", "")
+	order, _, err := s.formCommand(r, "", "")
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order, err := s.decodeOrder(r)
+	order, err := s.decodeCommand(r)
 	if err != nil {
 		return err
 	}

@@ -41,13 +41,13 @@ func (s *server) view(role outbox.Role, pattern string, h http.Handler) {
 // get adds what every viewer may read, with the time it takes bounded.
 func (s *server) get(pattern string, h handler) { s.view(outbox.RoleViewer, pattern, s.handle(h)) }
 
-// formAct adds an act that a page's form asks for.
-func (s *server) formAct(action outbox.Action, h handler) {
-	s.formActAt(action, action.Info().Path, h)
+// formAction adds an act that a page's form asks for.
+func (s *server) formAction(action outbox.Action, h handler) {
+	s.formActionAt(action, action.Info().Path, h)
 }
 
-// formActAt is formAct at another address than that of the API.
-func (s *server) formActAt(action outbox.Action, pattern string, h handler) {
+// formActionAt is formAction at another address than that of the API.
+func (s *server) formActionAt(action outbox.Action, pattern string, h handler) {
 	s.add(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.form(h)))
 }
 
@@ -67,8 +67,8 @@ func (s *server) apiGet(pattern string, h handler, e endpoint) {
 	s.apiView(outbox.RoleViewer, pattern, s.handle(h), e)
 }
 
-// apiAct adds an act of the API.
-func (s *server) apiAct(action outbox.Action, h handler, e endpoint) {
+// apiAction adds an act of the API.
+func (s *server) apiAction(action outbox.Action, h handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
 
@@ -80,7 +80,7 @@ func (s *server) apiQuestion(role outbox.Role, pattern string, h handler, e endp
 // reply makes one call with what an address asks for, and answers with what that
 // returns.
 func reply[Q, R any](s *server, ask func(*http.Request) (Q, error), read func(context.Context, Q) (R, error)) handler {
-	return tell(s, func(r *http.Request) (result R, err error) {
+	return serveJSON(s, func(r *http.Request) (result R, err error) {
 		asked, err := ask(r)
 		if err != nil {
 			return result, err
@@ -89,8 +89,8 @@ func reply[Q, R any](s *server, ask func(*http.Request) (Q, error), read func(co
 	})
 }
 
-// tell answers with what is read for a request.
-func tell[R any](s *server, read func(*http.Request) (R, error)) handler {
+// serveJSON answers with what is read for a request.
+func serveJSON[R any](s *server, read func(*http.Request) (R, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		result, err := read(r)
 		if err != nil {
@@ -100,9 +100,9 @@ func tell[R any](s *server, read func(*http.Request) (R, error)) handler {
 	}
 }
 
-// tellAll answers with the whole of a list.
-func tellAll[T any](s *server, read func(context.Context) ([]T, error)) handler {
-	return tell(s, func(r *http.Request) (items[T], error) {
+// serveJSONList answers with the whole of a list.
+func serveJSONList[T any](s *server, read func(context.Context) ([]T, error)) handler {
+	return serveJSON(s, func(r *http.Request) (items[T], error) {
 		all, err := read(r.Context())
 		return listOf(all), err
 	})

@@ -17,12 +17,12 @@ type skipBody struct {
 }
 
 // decodeSkip is decodeConfirmed of a skip. The store says what is missing.
-func (s *server) decodeSkip(r *http.Request) (outbox.Order, error) {
+func (s *server) decodeSkip(r *http.Request) (outbox.Command, error) {
 	var body skipBody
 	if err := decode(r, &body); err != nil {
-		return outbox.Order{}, err
+		return outbox.Command{}, err
 	}
-	o := s.order(r, "api", body.Reason, body.Expected)
+	o := s.command(r, "api", body.Reason, body.Expected)
 	o.Confirm = body.Confirm
 	return o, nil
 }

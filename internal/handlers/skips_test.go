@@ -47,7 +47,7 @@ func TestUnskip_throughTheAPI(t *testing.T) {
 	s.pass()
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"applied_seq":2`)
 	skip := decodeAs[outbox.Skip](t, s.post("/api/v1/campaigns/c-1/events/2/unskip", `{"reason":"it is mended"}`).want(t, 200))
-	if skip.Stands() || skip.UndoneReason != "it is mended" {
+	if skip.Active() || skip.UndoneReason != "it is mended" {
 		t.Errorf("the skip is %+v", skip)
 	}
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"applied_seq":1`, `"skips":0`, `"head_seq":2`)

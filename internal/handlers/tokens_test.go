@@ -44,7 +44,7 @@ func bearing(text string) func(*http.Request) { return header("Authorization", "
 func (s *site) token(role outbox.Role, note string) string {
 	s.t.Helper()
 	text, hash := auth.NewToken()
-	order := outbox.Order{By: outbox.Operator{Name: "root", Via: "cli"}}
+	order := outbox.Command{By: outbox.Operator{Name: "root", Via: "cli"}}
 	if _, err := s.tokens.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour)); err != nil {
 		s.t.Fatal(err)
 	}

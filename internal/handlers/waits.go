@@ -22,9 +22,9 @@ type waits struct {
 	of    map[paced]int
 }
 
-// enter lets a request wait, until leave is called. One too many is told to come
+// acquire lets a request wait, until leave is called. One too many is told to come
 // back: with errRate when it is its sender's, and otherwise with outbox.ErrBusy.
-func (w *waits) enter(answer http.ResponseWriter, r *http.Request) (leave func(), err error) {
+func (w *waits) acquire(answer http.ResponseWriter, r *http.Request) (leave func(), err error) {
 	who := paced{me(r).Auth, me(r).Name}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,10 +42,10 @@ func (w *waits) enter(answer http.ResponseWriter, r *http.Request) (leave func()
 	}
 	w.of[who]++
 	w.total++
-	return func() { w.leave(who) }, nil
+	return func() { w.release(who) }, nil
 }
 
-func (w *waits) leave(who paced) {
+func (w *waits) release(who paced) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.total--

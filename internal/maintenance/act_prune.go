@@ -63,13 +63,13 @@ from audit_horizon
 where id = 1`
 )
 
-// PruneActs deletes audit records from before a time, the oldest first, in small
+// PruneAuditLog deletes audit records from before a time, the oldest first, in small
 // steps, with what they touched, and returns true while there may be more. With the first of them the
 // database notes the time, so that whoever reads the records knows that older
 // ones are gone; that time never goes back. Where there is nothing to delete it
 // writes nothing. An idempotency key goes with its record: an order under it
 // that is repeated later is done anew.
-func (m *Maintenance) PruneActs(ctx context.Context, before time.Time) (more bool, err error) {
+func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
@@ -107,9 +107,9 @@ func wrapPrune(err error) error {
 	return nil
 }
 
-// ActsRemovedBefore is the time from before which audit records were deleted;
+// AuditLogRemovedBefore is the time from before which audit records were deleted;
 // the zero time when none were.
-func (m *Maintenance) ActsRemovedBefore(ctx context.Context) (time.Time, error) {
+func (m *Maintenance) AuditLogRemovedBefore(ctx context.Context) (time.Time, error) {
 	var before int64
 	err := m.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&before}, selectHorizon)

@@ -22,7 +22,7 @@ select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'nu
 func pruneActs(f *fixture, before time.Time) (portions int) {
 	f.TB.Helper()
 	for {
-		more, err := f.PruneActs(f.Ctx, before)
+		more, err := f.PruneAuditLog(f.Ctx, before)
 		if err != nil {
 			f.TB.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func pruneActs(f *fixture, before time.Time) (portions int) {
 
 func removedBefore(f *fixture) time.Time {
 	f.TB.Helper()
-	before, err := f.ActsRemovedBefore(f.Ctx)
+	before, err := f.AuditLogRemovedBefore(f.Ctx)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
 	f := open(t)
 	start := f.Clock.Now()
 	manyActs(f, 12_000)
-	if more, err := f.PruneActs(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
+	if more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
 		t.Fatalf("more: %v, %v", more, err)
 	}
 	if n := f.Number(`select count(*) from operator_acts`); n != 7000 {
@@ -96,7 +96,7 @@ func TestPruneActs_writesNothingWhereNothingIsOld(t *testing.T) {
 		t.Errorf("records are gone from before %s", got)
 	}
 	g := f.Beside(func(o *store.Options) { o.ReadOnly = true })
-	_, err := g.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
+	_, err := g.PruneAuditLog(f.Ctx, f.Clock.Now().Add(time.Hour))
 	refused(t, err, outbox.ErrReadOnly)
 }
 

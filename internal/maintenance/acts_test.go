@@ -11,7 +11,7 @@ import (
 // campaign, and one for the record.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "repair_gaps", Scene: (*fixture).Gap,
-		Do: func(f *fixture, o outbox.Order) (any, error) { return f.RepairGaps(f.Ctx, o) }},
+		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
 }}
 
 func TestActs_keepToTheRulesOfAllActs(t *testing.T) {

@@ -40,16 +40,16 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
 	f.MustSkip(ids[0], 1)
 	f.Drain()
-	if _, err := f.NoteGroup(f.Ctx, ana(""), "no such thing", "known"); err != nil {
+	if _, err := f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known"); err != nil {
 		t.Fatal(err)
 	}
-	scene := outbox.Order{By: outbox.Operator{Name: "scene"}}
+	scene := outbox.Command{By: outbox.Operator{Name: "scene"}}
 	if _, err := tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	f.Clock.Advance(2 * time.Minute)
 	f.MustSample()
-	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.StepOperation(op.ID)
 	before := rowCounts(f)
 	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "act_targets", "event_tags", "tokens"} {
@@ -90,7 +90,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		r.Clock.Advance(5 * time.Minute)
 		r.Fail("no such thing", "late")
 	}
-	if next := r.StartOperation(outbox.OperationOrder{}); next.ID <= op.ID {
+	if next := r.StartOperation(outbox.OperationRequest{}); next.ID <= op.ID {
 		t.Errorf("the next operation has the number %d", next.ID)
 	}
 	known := tokens.New(r.Store)

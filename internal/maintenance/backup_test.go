@@ -62,8 +62,8 @@ func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
 	if c := r.MustCampaign("dead"); c.HeadStatus != outbox.Dead || len(r.MustRow("dead", 1).Attempts) != 8 {
 		t.Errorf("campaign dead is %+v", c)
 	}
-	if len(r.DoneActs()) != 1 {
-		t.Errorf("acts are %+v", r.DoneActs())
+	if len(r.DoneActions()) != 1 {
+		t.Errorf("acts are %+v", r.DoneActions())
 	}
 	r.Drain()
 	r.Sound()

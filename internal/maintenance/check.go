@@ -118,7 +118,7 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 				return ctx.Err()
 			}
 		}
-		before, marks, err := m.core.ReadModel().Standing(ctx, id)
+		before, marks, err := m.core.ReadModel().Position(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ type recordings struct {
 
 func (r *recordings) next(seq int64, recorded time.Time) {
 	if r.seq > 0 {
-		r.judge(recorded)
+		r.checkEvent(recorded)
 	}
 	r.seq, r.now = seq, recorded
 }
@@ -36,12 +36,12 @@ func (r *recordings) next(seq int64, recorded time.Time) {
 // end gives the last event its upper neighbour.
 func (r *recordings) end(updated time.Time) {
 	if r.seq > 0 {
-		r.judge(updated)
+		r.checkEvent(updated)
 	}
 }
 
-// judge compares the event under test with those before and after it.
-func (r *recordings) judge(after time.Time) {
+// checkEvent compares the event under test with those before and after it.
+func (r *recordings) checkEvent(after time.Time) {
 	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
 	if r.before.Sub(after) <= clockSlack && (early || late) {
 		r.add(outbox.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
@@ -143,9 +143,9 @@ func dueBetween(c *store.CampaignRow) (least, most int64) {
 	if c.LeaseOwner != "" {
 		now = min(now, c.LeaseExpiry-1)
 	}
-	hold, until := c.Standing().Hold(now)
+	hold, until := c.ClaimFacts().Blocker(now)
 	switch {
-	case hold != outbox.HoldNone:
+	case hold != outbox.BlockerNone:
 		return until, until
 	case outbox.Status(c.HeadStatus.String) == outbox.Pending: // however the clock was turned since it was
 		return 1, until

@@ -42,7 +42,7 @@ where campaign_id between $1 and $2
 // checkSkips compares the ledger of a campaign's skips with what its projections
 // passed over, and with what its row counts.
 func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
-	standing, err := t.StandingSkips(c.ID, 1, math.MaxInt64)
+	standing, err := t.ActiveSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
 	if got, err := f.RepairGaps(f.Ctx, ana("")); err != nil || got != (outbox.Repaired{Campaigns: 2, Inserted: 3}) {
 		t.Errorf("repaired %+v, %v", got, err)
 	}
-	if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != "repair_gaps" {
+	if acts := f.DoneActions(); len(acts) != 1 || acts[0].Action != "repair_gaps" {
 		t.Errorf("audit records are %+v", acts)
 	}
 	f.Sound()
@@ -37,8 +37,8 @@ func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T)
 	if got, err := f.RepairGaps(f.Ctx, order); err == nil {
 		t.Fatalf("repaired %+v", got)
 	}
-	acts := f.DoneActs()
-	if len(acts) != 1 || acts[0].Action != outbox.ActRepairGaps || acts[0].Outcome != outbox.ActDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
+	acts := f.DoneActions()
+	if len(acts) != 1 || acts[0].Action != outbox.ActionRepairGaps || acts[0].Outcome != outbox.AuditDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
 		t.Errorf("audit records are %+v", acts)
 	}
 	f.Exec(`drop trigger broken`)

@@ -18,7 +18,7 @@ var open = enginetest.OpenRooms
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock) *fixture {
 	tb.Helper()
-	return enginetest.RoomsOf(storetest.OpenPair(tb, p, c))
+	return enginetest.RoomsOf(storetest.OpenBoth(tb, p, c))
 }
 
 const lease = storetest.Lease

@@ -37,6 +37,6 @@ func (m *Maintenance) readModel(ctx context.Context, fn func(*sqldb.Tx) error) e
 }
 
 // perform is Perform with a transaction of this package.
-func perform[R any](ctx context.Context, m *Maintenance, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+func perform[R any](ctx context.Context, m *Maintenance, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, m.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }

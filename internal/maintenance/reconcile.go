@@ -15,13 +15,13 @@ import (
 
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in a
 // transaction of its own, with one audit record for all.
-func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Order) (outbox.Repaired, error) {
-	a := &store.Act{Order: o, Action: outbox.ActRepairGaps}
+func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Command) (outbox.Repaired, error) {
+	a := &store.Change{Order: o, Action: outbox.ActionRepairGaps}
 	repaired, err := m.repairGaps(ctx, a)
 	return repaired, m.core.Refused(ctx, a, err)
 }
 
-func (m *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repaired, error) {
+func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.Repaired, error) {
 	if err := m.core.Admit(a.Order); err != nil {
 		return outbox.Repaired{}, err
 	}
@@ -31,7 +31,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repa
 	var done outbox.Repaired
 	repeated := false
 	err := m.read(ctx, func(t *tx) (err error) {
-		repeated, err = t.RepeatedAct(a, &done)
+		repeated, err = t.RepeatedChange(a, &done)
 		return err
 	})
 	if err != nil || repeated {
@@ -52,7 +52,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Act) (outbox.Repa
 
 // recordPart leaves the record of a repair that did not come to its end. The
 // order's idempotency key stays free, since there is more to do.
-func (m *Maintenance) recordPart(ctx context.Context, a *store.Act, done outbox.Repaired, why error) error {
+func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outbox.Repaired, why error) error {
 	type part struct {
 		outbox.Repaired
 		Stopped string `json:"stopped"`

@@ -46,7 +46,7 @@ func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (n
 	}
 	for _, f := range found {
 		if f.Drifted {
-			m.core.NoteDrift()
+			m.core.CountDrift()
 		}
 	}
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {

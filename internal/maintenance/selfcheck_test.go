@@ -128,11 +128,11 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		before func(f *fixture)
-		hold   outbox.Hold // once it is repaired
+		hold   outbox.Blocker // once it is repaired
 	}{
-		"ready":   {func(*fixture) {}, outbox.HoldNone},
-		"failing": {func(f *fixture) { f.Fail("boom", "a") }, outbox.HoldBackoff},
-		"leased":  {func(f *fixture) { f.MustClaim(one, 1) }, outbox.HoldLease},
+		"ready":   {func(*fixture) {}, outbox.BlockerNone},
+		"failing": {func(f *fixture) { f.Fail("boom", "a") }, outbox.BlockerBackoff},
+		"leased":  {func(f *fixture) { f.MustClaim(one, 1) }, outbox.BlockerLease},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +144,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 			f.AppendN("a", 3)
 			scene.before(f)
 			f.Exec(`update campaigns set due_at = null where campaign_id = 'a'`)
-			if e := f.Explained("a"); scene.hold != outbox.HoldLease && (e.Hold != outbox.HoldUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
+			if e := f.Explained("a"); scene.hold != outbox.BlockerLease && (e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
 				t.Errorf("explained as %+v", e)
 			}
 			f.Clock.Advance(10 * time.Minute)
@@ -154,7 +154,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 				t.Errorf("found %+v, want it to have drifted", found)
 			}
 			f.Exact("a")
-			if e := f.Explained("a"); e.Hold != scene.hold {
+			if e := f.Explained("a"); e.Blocker != scene.hold {
 				t.Errorf("then explained as %+v, want %s", e, scene.hold)
 			}
 			f.SelfCheckIsCalm()

@@ -31,7 +31,7 @@ func loseJournal(f *fixture, ends map[string]int64) {
 func alarmed(f *fixture) (summary, unready bool) {
 	f.TB.Helper()
 	again := f.Beside()
-	defer again.Shut()
+	defer again.CloseNow()
 	sum, err := again.Summary(f.Ctx)
 	if err != nil {
 		f.TB.Fatal(err)

@@ -25,12 +25,12 @@ func everything() *Metrics {
 	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) { return nil, nil })
 	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) { return outbox.BehindCounts{}, nil })
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
-		return []outbox.Publisher{{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
+		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
 	m.WatchConnections(func() []outbox.Connections {
 		return []outbox.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
 	})
-	m.TellBuild("v1.2.3", "abc")
+	m.AddBuild("v1.2.3", "abc")
 	m.Request("/rows", "GET", 200, time.Millisecond)
 	m.PublisherDelivered.WithLabelValues("scenes", "archive")
 	m.PublisherErrors.WithLabelValues("scenes", "archive", "event")

@@ -148,8 +148,8 @@ func (r registered) histograms(name, help string, bounds []float64, labels ...st
 	return r.NewHistogramVec(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds}, labels)
 }
 
-// TellBuild adds the series that says which build this is.
-func (m *Metrics) TellBuild(version, revision string) {
+// AddBuild adds the series that says which build this is.
+func (m *Metrics) AddBuild(version, revision string) {
 	build := promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_build_info", Help: "1, with the version of the program, its source's revision where it is known, and Go's version."},
 		[]string{"version", "revision", "goversion"})
 	build.WithLabelValues(version, revision, runtime.Version()).Set(1)

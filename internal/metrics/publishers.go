@@ -17,7 +17,7 @@ func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publi
 			return err
 		}
 		for _, p := range all {
-			tellPublisher(p, gauge)
+			collectPublisher(p, gauge)
 		}
 		return nil
 	}, publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc)
@@ -34,7 +34,7 @@ var (
 	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's current status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
 )
 
-func tellPublisher(p outbox.Publisher, gauge gauge) {
+func collectPublisher(p outbox.Publisher, gauge gauge) {
 	if !p.LagUnknown() {
 		gauge(publisherLagDesc, float64(p.LagEvents), p.Topic, p.Publisher)
 		gauge(publisherAgeDesc, p.LagSeconds, p.Topic, p.Publisher)

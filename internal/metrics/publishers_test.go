@@ -15,8 +15,8 @@ func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 	var failed error
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
 		return []outbox.Publisher{
-			{PairName: outbox.PairName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
-			{PairName: outbox.PairName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
 		}, failed
 	})
 	m.PublisherDelivered.WithLabelValues("scenes", "archive").Add(4)

@@ -11,23 +11,23 @@ import (
 // kinds are all that operators do to operations.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "operation_start", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
-			return f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			return f.Operations.Start(f.Ctx, o, outbox.OperationRequest{Canary: true})
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from operation_rows`) == 0 }},
 	{Action: "operation_cancel", Scene: runningOperation,
-		Do: func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
+		Do: func(f *fixture, o outbox.Command) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
 		Undone: func(f *fixture) bool {
 			return f.Number(`select count(*) from operation_rows where status = 'waiting'`) == 1
 		}},
 	{Action: "operation_acknowledge", Scene: endedOperation,
-		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
 		Undone: func(f *fixture) bool { return f.Operation(1).AcknowledgedAt == nil }},
 }}
 
 func runningOperation(f *fixture) {
 	f.DeadHead()
-	if _, err := f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationOrder{Canary: true}); err != nil {
+	if _, err := f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationRequest{Canary: true}); err != nil {
 		f.TB.Fatal(err)
 	}
 }

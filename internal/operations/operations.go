@@ -46,7 +46,7 @@ func (ops *Operations) write(ctx context.Context, fn func(*tx) error) error {
 }
 
 // perform is store.Perform with a transaction of this package.
-func perform[R any](ctx context.Context, ops *Operations, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+func perform[R any](ctx context.Context, ops *Operations, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, ops.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 

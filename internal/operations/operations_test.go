@@ -52,26 +52,26 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
 	f.Unchanged(func() {
-		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: new(int64(3))})
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{ExpectedRows: new(int64(3))})
 		refused(t, err, outbox.ErrConflict, "changed since this page was loaded", "2 dead rows are selected now, not 3")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: new(int64(2))})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}, ExpectedRows: new(int64(2))})
 		refused(t, err, outbox.ErrConflict, "0 dead rows are selected now, not 2")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: "another"}}})
 		refused(t, err, outbox.ErrConflict, "nothing to requeue")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "unknown"}}})
 		refused(t, err, outbox.ErrNotFound, `there is no campaign "unknown"`)
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 1)}})
 		refused(t, err, outbox.ErrInvalid, "row 1 needs a campaign_id")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
 		refused(t, err, outbox.ErrInvalid, "the limit is 10000")
 	})
 	f.AppendN("a-00", 103)
 	f.Unchanged(func() {
-		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(4))})
+		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
 	// Events keep coming; a few more are no other act.
-	f.StartOperation(outbox.OperationOrder{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(100))})
+	f.StartOperation(outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(100))})
 }
 
 func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
@@ -89,7 +89,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 		for _, phrase := range []string{"", "requeue 1 rows", "Requeue 2 rows"} {
 			o := ana("")
 			o.Confirm = phrase
-			_, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{})
+			_, err := f.Operations.Start(f.Ctx, o, outbox.OperationRequest{})
 			if r := refused(t, err, outbox.ErrInvalid, "releases 1001", "type: requeue 2 rows"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q, want confirm", r.Field)
 			}
@@ -97,7 +97,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	})
 	o := ana("mended")
 	o.Confirm = "requeue 2 rows"
-	if _, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{}); err != nil {
+	if _, err := f.Operations.Start(f.Ctx, o, outbox.OperationRequest{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,7 +112,7 @@ func TestStartOperation_onceForOneKey(t *testing.T) {
 	ids := make([]int64, 4)
 	for i := range ids {
 		starts.Go(func() {
-			op, err := f.Operations.Start(f.Ctx, o, outbox.OperationOrder{Canary: true})
+			op, err := f.Operations.Start(f.Ctx, o, outbox.OperationRequest{Canary: true})
 			ids[i] = op.ID
 			if err != nil {
 				t.Error(err)
@@ -123,7 +123,7 @@ func TestStartOperation_onceForOneKey(t *testing.T) {
 	if n := f.Number(`select count(*) from operations`); n != 1 || len(slices.Compact(ids)) != 1 {
 		t.Errorf("%d operations were started, answered as %v, want one", n, ids)
 	}
-	if acts := f.ActsOf("operation_start"); len(acts) != 1 || acts[0].Reason != "mended" || acts[0].Actor != "ana" {
+	if acts := f.ActionsOf("operation_start"); len(acts) != 1 || acts[0].Reason != "mended" || acts[0].Actor != "ana" {
 		t.Errorf("acts are %+v, want one", acts)
 	}
 }
@@ -132,16 +132,16 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
-	first := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
-	second := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
+	first := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
+	second := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
 	if first.Totals.Chosen != 1 || second.Totals.Chosen != 1 || second.Refused != 1 {
 		t.Errorf("operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
 	}
-	third := f.StartOperation(outbox.OperationOrder{})
+	third := f.StartOperation(outbox.OperationRequest{})
 	if third.Totals.Chosen != 1 {
 		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
 	}
-	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
+	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 	refused(t, err, outbox.ErrConflict, "already in a running operation")
 }
 
@@ -152,7 +152,7 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 	var starts sync.WaitGroup
 	for _, s := range []*fixture{f, f.Beside(), f.Beside()} {
 		starts.Go(func() {
-			if _, err := s.Operations.Start(s.Ctx, ana(""), outbox.OperationOrder{}); err != nil {
+			if _, err := s.Operations.Start(s.Ctx, ana(""), outbox.OperationRequest{}); err != nil {
 				refused(t, err, outbox.ErrConflict)
 			}
 		})
@@ -169,13 +169,13 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeShadow))
-	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
+	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 	refused(t, err, outbox.ErrConflict, "shadow_only")
 	f = open(t, storetest.InMode(outbox.ModeInline)) // where workers apply what has a row
-	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
+	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 	refused(t, err, outbox.ErrConflict, "dead row")
 	f = open(t, storetest.ReadOnly)
-	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
+	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 	refused(t, err, outbox.ErrReadOnly)
 }
 
@@ -183,7 +183,7 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.Unchanged(func() {
 		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "still running")
@@ -217,7 +217,7 @@ func TestOperation_isAcknowledgedOnceItHasEnded(t *testing.T) {
 		_, err := f.Operations.Acknowledge(f.Ctx, ana(""), op.ID, "")
 		refused(t, err, outbox.ErrConflict, "was acknowledged by ana 0 s ago")
 	})
-	if acts := f.ActsOf("operation_acknowledge"); len(acts) != 1 {
+	if acts := f.ActionsOf("operation_acknowledge"); len(acts) != 1 {
 		t.Errorf("acts are %+v, want one", acts)
 	}
 }
@@ -226,7 +226,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	for _, id := range f.Killed("a", 3) {
-		f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
+		f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
 	}
 	if _, err := f.Operations.Cancel(f.Ctx, ana(""), 2, ""); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestOperationRows_arePaged(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 5)
 	f.Exec(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
-	op := f.StartOperation(outbox.OperationOrder{})
+	op := f.StartOperation(outbox.OperationRequest{})
 	for status, want := range map[outbox.RowResult][]string{"": ids, outbox.ResultWaiting: {"a-00", "a-02", "a-04", "a-01", "a-03"}, outbox.ResultDone: nil} {
 		var got []string
 		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
@@ -307,7 +307,7 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f.Killed("b", 1)
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as before older projections were restored
 	f.Exec(`update campaigns set dead = 2, pending = 1`)
-	op := f.StartOperation(outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
+	op := f.StartOperation(outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
 		{CampaignID: "a-00", Seq: 3}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "b-00", Seq: 3}}}})
 	for range 4 {
 		f.StepOperation(op.ID)
@@ -335,7 +335,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationOrder{})
+	op := f.StartOperation(outbox.OperationRequest{})
 	f.Clock.Advance(time.Second)
 	if _, err := f.RequeueRow(f.Ctx, storetest.Ben, "a-01", 1); err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
-	op := f.StartOperation(outbox.OperationOrder{})
+	op := f.StartOperation(outbox.OperationRequest{})
 	other := f.Beside()
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, storetest.EveryCampaign} {
@@ -388,7 +388,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error) {
 	f.TB.Helper()
 	var starting sync.WaitGroup
-	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{}) })
+	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{}) })
 	f.AwaitLockWaits(1)
 	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
 		f.TB.Fatal(err)
@@ -445,7 +445,7 @@ func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.StepOperation(op.ID)
 	f.Fail("no such thing", "a-00")
 	f.Exec(`update operation_rows set status = 'requeued', detail = '', failed_fingerprint = '', finished_at = null where status = 'failed_again'`)
@@ -460,8 +460,8 @@ func TestOperation_auditSaysWhatItChose(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationOrder{Canary: true})
-	acts := f.ActsOf("operation_start")
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
+	acts := f.ActionsOf("operation_start")
 	var after struct {
 		OperationID int64 `json:"operation_id"`
 		Rows        int64 `json:"rows"`

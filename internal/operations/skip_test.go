@@ -38,7 +38,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
-	op := f.StartOperation(outbox.OperationOrder{Canary: true})
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.StepOperation(op.ID) // the canary
 	canary := ""
 	for id, r := range rowsOf(f, op.ID) {
@@ -80,7 +80,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.Kill("a")
 	f.MustSkip("a", 1)
 	f.Kill("a") // what keeps it from being passed over
-	op := f.StartOperation(outbox.OperationOrder{})
+	op := f.StartOperation(outbox.OperationRequest{})
 	f.StepOperation(op.ID)
 	applyNext(f, "a") // passes over
 	f.StepOperation(op.ID)

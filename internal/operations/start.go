@@ -173,7 +173,7 @@ func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	groups := groupsOf(chosen)
 	p.GroupsTotal = int64(len(groups))
 	p.Groups = slices.Clone(groups[:min(len(groups), previewNames)])
-	p.Confirm = outbox.ActOperationStart.Phrase(outbox.Reach{Rows: p.Rows, Released: p.Released})
+	p.Confirm = outbox.ActionOperationStart.Phrase(outbox.Reach{Rows: p.Rows, Released: p.Released})
 	return p
 }
 
@@ -200,9 +200,9 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // operator was shown, when there are none, or where nothing is applied;
 // outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
 // operation are left out.
-func (ops *Operations) Start(ctx context.Context, o outbox.Order, order outbox.OperationOrder) (outbox.Operation, error) {
-	asked := askedOf(order)
-	a := &store.Act{Order: o, Action: outbox.ActOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
+func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox.OperationRequest) (outbox.Operation, error) {
+	asked := auditTarget(order)
+	a := &store.Change{Order: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
 	if ops.core.Mode() == outbox.ModeShadow {
 		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", ops.core.Mode()))
 	}
@@ -239,9 +239,9 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Order, order outbox.O
 	return op, err
 }
 
-// askedOf is an order as its audit record has it. Rows that are named one by one
+// auditTarget is an order as its audit record has it. Rows that are named one by one
 // are told by their number and a digest.
-func askedOf(order outbox.OperationOrder) map[string]any {
+func auditTarget(order outbox.OperationRequest) map[string]any {
 	asked := map[string]any{"filter": nil, "rows_named": len(order.Rows), "canary": order.Canary}
 	if len(order.Rows) == 0 {
 		asked["filter"] = order.Filter
@@ -258,7 +258,7 @@ func askedOf(order outbox.OperationOrder) map[string]any {
 // asShown refuses an operation on other rows than the operator was shown. More
 // rows may wait behind the heads than before, since events keep coming; more
 // than a tenth, and more than a hundred, is another blast radius.
-func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.OperationPreview, now int64) error {
+func (t *tx) asShown(o outbox.Command, order outbox.OperationRequest, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
 		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
@@ -268,15 +268,15 @@ func (t *tx) asShown(o outbox.Order, order outbox.OperationOrder, is outbox.Oper
 	}
 	switch {
 	case len(changes) > 0:
-		return outbox.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAct(order.Filter.CampaignID, 0, now))
+		return outbox.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAction(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}
-	return outbox.ActOperationStart.Confirm(o.Confirm, outbox.Reach{Rows: is.Rows, Released: is.Released})
+	return outbox.ActionOperationStart.Confirm(o.Confirm, outbox.Reach{Rows: is.Rows, Released: is.Released})
 }
 
-func (t *tx) nothingToRequeue(order outbox.OperationOrder, now int64) error {
-	return outbox.Conflict("all matching dead rows are already in a running operation, or there are none: nothing to requeue%s", t.LastAct(order.Filter.CampaignID, 0, now))
+func (t *tx) nothingToRequeue(order outbox.OperationRequest, now int64) error {
+	return outbox.Conflict("all matching dead rows are already in a running operation, or there are none: nothing to requeue%s", t.LastAction(order.Filter.CampaignID, 0, now))
 }
 
 const insertOperation = `
@@ -373,10 +373,10 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 // Cancel ends a running operation: rows it has not touched stay dead,
 // those under way go on like any other. seen is the status the operator was
 // shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
-func (ops *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return ops.changeOperation(ctx, o, outbox.ActOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return ops.changeOperation(ctx, o, outbox.ActionOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if !op.Cancellable() {
-			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActOn(outbox.OperationTarget(id), now))
+			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActionOn(outbox.OperationTarget(id), now))
 		}
 		op.CancelledBy = o.By.Name
 		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
@@ -394,8 +394,8 @@ func (ops *Operations) Cancel(ctx context.Context, o outbox.Order, id int64, see
 
 // Acknowledge notes that an operator has seen how an operation ended.
 // One that runs, or was acknowledged before, is outbox.ErrConflict.
-func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return ops.changeOperation(ctx, o, outbox.ActOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
+	return ops.changeOperation(ctx, o, outbox.ActionOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
 		case op.Acknowledgeable():
 		case op.AcknowledgedAt == nil:
@@ -410,15 +410,15 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Order, id int64
 }
 
 // changeOperation is an act on one operation that is as the operator saw it.
-func (ops *Operations) changeOperation(ctx context.Context, o outbox.Order, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &store.Act{Order: o, Action: action, Target: outbox.OperationTarget(id)}
+func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
+	a := &store.Change{Order: o, Action: action, Target: outbox.OperationTarget(id)}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActOn(outbox.OperationTarget(id), now))
+			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActionOn(outbox.OperationTarget(id), now))
 		}
 		a.Before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {

@@ -336,12 +336,12 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("requeue: %w", err)
 	}
-	return s.note(next, campaigns)
+	return s.recordOutcomes(next, campaigns)
 }
 
-// note writes down what became of the rows of a wave, and brings their
+// recordOutcomes writes down what became of the rows of a wave, and brings their
 // campaigns up to it.
-func (s *operationStep) note(next []*nextRow, campaigns map[string]*store.CampaignRow) error {
+func (s *operationStep) recordOutcomes(next []*nextRow, campaigns map[string]*store.CampaignRow) error {
 	var b sqldb.Batch
 	touched := map[string]*store.CampaignRow{}
 	waves := map[int64]*nextRow{}
@@ -377,7 +377,7 @@ func (s *operationStep) note(next []*nextRow, campaigns map[string]*store.Campai
 	if err := s.RunAll(&b); err != nil {
 		return fmt.Errorf("save campaigns: %w", err)
 	}
-	return s.noteTouched()
+	return s.recordTouched()
 }
 
 const selectOperationAct = `
@@ -388,9 +388,9 @@ where target = $1
   and action = 'operation_start'
   and outcome = 'done'`
 
-// noteTouched notes the requeued rows with the act that started the operation,
+// recordTouched notes the requeued rows with the act that started the operation,
 // unless its record is older than records are kept.
-func (s *operationStep) noteTouched() error {
+func (s *operationStep) recordTouched() error {
 	var act int64
 	known, err := s.One([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
 	if err != nil || !known {
@@ -413,7 +413,7 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 	default:
 		was = "it was requeued and died again in the meantime"
 	}
-	return was + s.LastActSince(r.CampaignID, r.Seq, s.op.StartedAt)
+	return was + s.LastActionSince(r.CampaignID, r.Seq, s.op.StartedAt)
 }
 
 // finish brings the operation's totals up to what the step did, and ends it

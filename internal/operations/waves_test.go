@@ -78,7 +78,7 @@ func failures(t *testing.T, b *enginetest.Engine) int {
 	return enginetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
-func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationOrder) outbox.Operation {
+func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationRequest) outbox.Operation {
 	t.Helper()
 	op, err := b.Operations.Start(t.Context(), enginetest.Operator, order)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	b, now := triage(t)
 	before := failures(t, b)
 	untouched := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	settleOperation(t, b, op.ID)
 	now.Advance(time.Hour)
 	d := settleOperation(t, b, op.ID)
@@ -181,7 +181,7 @@ func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
@@ -203,7 +203,7 @@ func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	for range 5 {
 		step(t, b)
 	}
@@ -231,7 +231,7 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 		b.MustAppend(t, enginetest.Spent(many(i), 5000))
 	}
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
@@ -247,7 +247,7 @@ func TestOperation_namesAnotherErrorAsSuch(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	enginetest.MustExec(t, b.ProjectionsDB, `drop table stocks`)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 	if d.Status != outbox.OperationStopped || !strings.Contains(d.Groups[1].Reason, "failed again differently: ") {
 		t.Errorf("operation is %s, its second group %+v, want it stopped for another error", d.Status, d.Groups[1])
@@ -258,7 +258,7 @@ func TestOperation_withoutCanaryRequeuesAllAtOnce(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{})
+	op := mustStart(t, b, outbox.OperationRequest{})
 	step(t, b)
 	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: deadCampaigns})
 	wantTotals(t, settleOperation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
@@ -268,7 +268,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	requeued, applied, paused := many(30), many(31), many(32)
 	b.MustRequeue(t, applied, 2)
 	b.Drain(t)
@@ -298,7 +298,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	b.MustAppend(t, enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
 		b.Drain(t)
@@ -319,7 +319,7 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	for range 4 {
 		step(t, b)
 		b.Drain(t)
@@ -349,7 +349,7 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	before := failures(t, b)
 	benches := []*enginetest.Engine{b, b.Beside(t, enginetest.MaxAttempts(3)), b.Beside(t, enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
@@ -381,7 +381,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	defer b.Start(t)()
 	// All but the first find a worker that would sleep for an hour.
 	for i := range 6 {
-		op := mustStart(t, b, outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
+		op := mustStart(t, b, outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
 		storetest.Eventually(t, "the operation ends", func() bool { return operation(t, b, op.ID).Status != outbox.OperationRunning })
 		wantTotals(t, operation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
 	}
@@ -390,7 +390,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
-	op := mustStart(t, b, outbox.OperationOrder{Canary: true})
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	step(t, b)
 	if _, err := b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning); err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ type Operator struct {
 	Role Role   // what that one may do
 }
 
-// Order is an operator's instruction as a store method receives it: who, why,
+// Command is an operator's instruction as a store method receives it: who, why,
 // and what the operator believed when giving it.
-type Order struct {
+type Command struct {
 	By             Operator
 	Reason         string // at most 500 bytes
 	RequestID      string
@@ -34,18 +34,18 @@ type Expected struct {
 	HeadSeq      int64  `json:"head_seq,omitempty"`
 }
 
-// ActOutcome is what became of an act.
-type ActOutcome string
+// AuditOutcome is what became of an act.
+type AuditOutcome string
 
 // The outcomes of acts.
 const (
-	ActDone    ActOutcome = "done"
-	ActRefused ActOutcome = "refused"
+	AuditDone    AuditOutcome = "done"
+	AuditRefused AuditOutcome = "refused"
 )
 
-// Act is the audit record of one operator's act: written in the act's own
+// AuditEntry is the audit record of one operator's act: written in the act's own
 // transaction or, when it was refused, in one of its own.
-type Act struct {
+type AuditEntry struct {
 	ID    int64     `json:"id"`
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor" redact:"-"`
@@ -59,7 +59,7 @@ type Act struct {
 	CampaignID string     `json:"campaign_id" redact:"-"`
 	Seq        int64      `json:"seq"`     // 0 when the act is not about one row
 	Target     Target     `json:"target"`  // what it was about besides a campaign or row, such as run 7; empty when that is all
-	Outcome    ActOutcome `json:"outcome"` // done or refused
+	Outcome    AuditOutcome `json:"outcome"` // done or refused
 	// why it was refused; empty when it was done. Of one action, the first ten
 	// refusals of an identity in a minute have a record each; one more record then
 	// says how many there were besides, in its sentence and as after.refused
@@ -71,17 +71,17 @@ type Act struct {
 }
 
 // FailedSince reports whether the row that the act set going has failed again.
-func (a Act) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
+func (a AuditEntry) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
 
 // SupersededBy reports whether a later act changed what this one was about, so
 // that its outcome no longer says how things are.
-func (a Act) SupersededBy(later Act) bool {
+func (a AuditEntry) SupersededBy(later AuditEntry) bool {
 	return later.ID > a.ID && later.Seq == a.Seq && later.Action.Effect() != ShowsHidden
 }
 
-// RefusedAct is what somebody asked for who was refused before anything looked
+// RefusedAction is what somebody asked for who was refused before anything looked
 // at it.
-type RefusedAct struct {
+type RefusedAction struct {
 	Action     Action
 	CampaignID string
 	Seq        int64
@@ -97,7 +97,7 @@ type Target string
 func RunTarget(id int64) Target            { return Target("run " + strconv.FormatInt(id, 10)) }
 func OperationTarget(id int64) Target      { return Target("operation " + strconv.FormatInt(id, 10)) }
 func ProjectionTarget(name string) Target  { return Target("projection " + name) }
-func PublisherTarget(name PairName) Target { return Target("publisher " + name.String()) }
+func PublisherTarget(name SubscriptionName) Target { return Target("publisher " + name.String()) }
 func TokenTarget(id int64) Target          { return Target("token " + strconv.FormatInt(id, 10)) }
 
 // Revealed is what is hidden of an event, shown to one admin.
@@ -107,14 +107,14 @@ type Revealed struct {
 	Attempts []Attempt // of the row, newest first, at most 50
 }
 
-// ActFilter selects audit records for a page. Zero fields select all.
-type ActFilter struct {
+// AuditFilter selects audit records for a page. Zero fields select all.
+type AuditFilter struct {
 	Actor      string
 	Action     Action
 	CampaignID string
 	Seq        int64
 	Target     Target
-	Outcome    ActOutcome
+	Outcome    AuditOutcome
 	Auth       Auth
 	Role       Role
 	RequestID  string
@@ -177,7 +177,7 @@ func FormatUntil(t time.Time) string {
 }
 
 // Matches reports whether the filter selects a.
-func (f ActFilter) Matches(a Act) bool {
+func (f AuditFilter) Matches(a AuditEntry) bool {
 	return (f.Actor == "" || a.Actor == f.Actor) &&
 		(f.Action == "" || a.Action == f.Action) &&
 		(f.CampaignID == "" || a.CampaignID == f.CampaignID) &&
@@ -193,7 +193,7 @@ func (f ActFilter) Matches(a Act) bool {
 
 // Filtered reports whether acts must be looked at one by one to know whether
 // they match, beyond what their order already selects.
-func (f ActFilter) Filtered() bool {
+func (f AuditFilter) Filtered() bool {
 	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.Role != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 

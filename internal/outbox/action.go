@@ -11,36 +11,36 @@ type Action string
 
 // The actions. What is known of each stands in the table below.
 const (
-	ActRequeue              Action = "requeue"
-	ActRequeueMany          Action = "requeue_many"
-	ActRetry                Action = "retry"
-	ActRetryMany            Action = "retry_many"
-	ActDeadLetter           Action = "dead_letter"
-	ActPause                Action = "pause"
-	ActResume               Action = "resume"
-	ActReplay               Action = "replay"
-	ActRepairGaps           Action = "repair_gaps"
-	ActNoteErrors           Action = "note_errors"
-	ActSkip                 Action = "skip"
-	ActUnskip               Action = "unskip"
-	ActOperationStart       Action = "operation_start"
-	ActOperationCancel      Action = "operation_cancel"
-	ActOperationAcknowledge Action = "operation_acknowledge"
-	ActProjectionPause      Action = "projection_pause"
-	ActProjectionResume     Action = "projection_resume"
-	ActRunStart             Action = "run_start"
-	ActRunCancel            Action = "run_cancel"
-	ActRunResume            Action = "run_resume"
-	ActPublisherPause       Action = "publisher_pause"
-	ActPublisherResume      Action = "publisher_resume"
-	ActPublisherReset       Action = "publisher_reset"
-	ActPublisherSeek        Action = "publisher_seek"
-	ActPublisherSkip        Action = "publisher_skip"
-	ActPublisherTest        Action = "publisher_test"
-	ActReveal               Action = "reveal"
-	ActTokenCreate          Action = "token_create"
-	ActTokenRevoke          Action = "token_revoke"
-	ActAppend               Action = "append"
+	ActionRequeue              Action = "requeue"
+	ActionRequeueMany          Action = "requeue_many"
+	ActionRetry                Action = "retry"
+	ActionRetryMany            Action = "retry_many"
+	ActionDeadLetter           Action = "dead_letter"
+	ActionPause                Action = "pause"
+	ActionResume               Action = "resume"
+	ActionReplay               Action = "replay"
+	ActionRepairGaps           Action = "repair_gaps"
+	ActionNoteErrors           Action = "note_errors"
+	ActionSkip                 Action = "skip"
+	ActionUnskip               Action = "unskip"
+	ActionOperationStart       Action = "operation_start"
+	ActionOperationCancel      Action = "operation_cancel"
+	ActionOperationAcknowledge Action = "operation_acknowledge"
+	ActionProjectionPause      Action = "projection_pause"
+	ActionProjectionResume     Action = "projection_resume"
+	ActionRunStart             Action = "run_start"
+	ActionRunCancel            Action = "run_cancel"
+	ActionRunResume            Action = "run_resume"
+	ActionPublisherPause       Action = "publisher_pause"
+	ActionPublisherResume      Action = "publisher_resume"
+	ActionPublisherReset       Action = "publisher_reset"
+	ActionPublisherSeek        Action = "publisher_seek"
+	ActionPublisherSkip        Action = "publisher_skip"
+	ActionPublisherTest        Action = "publisher_test"
+	ActionReveal               Action = "reveal"
+	ActionTokenCreate          Action = "token_create"
+	ActionTokenRevoke          Action = "token_revoke"
+	ActionAppend               Action = "append"
 )
 
 // ActionInfo is what routes, pages, the audit log, the command line and the
@@ -60,36 +60,36 @@ type ActionInfo struct {
 // actions are all actions. An operator repairs; an admin also passes over
 // events, shows what is hidden, and lets others in.
 var actions = []ActionInfo{
-	{ActRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow, byRelease},
-	{ActRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows, byRequeue},
-	{ActRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow, nil},
-	{ActRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows, nil},
-	{ActDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget, nil},
-	{ActPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget, nil},
-	{ActResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget, nil},
-	{ActReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget, nil},
-	{ActRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget, nil},
-	{ActNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
-	{ActSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget, bySkip},
-	{ActUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
-	{ActOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows, byRequeue},
-	{ActOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget, nil},
-	{ActOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
-	{ActProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget, nil},
-	{ActProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget, nil},
-	{ActRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, nil},
-	{ActRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
-	{ActRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
-	{ActPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
-	{ActPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
-	{ActPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
-	{ActPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
-	{ActPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
-	{ActPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget, nil},
-	{ActReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
-	{ActTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget, nil},
-	{ActTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
-	{ActAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
+	{ActionRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow, byRelease},
+	{ActionRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows, byRequeue},
+	{ActionRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow, nil},
+	{ActionRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows, nil},
+	{ActionDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget, nil},
+	{ActionPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget, nil},
+	{ActionResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget, nil},
+	{ActionReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget, nil},
+	{ActionRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget, nil},
+	{ActionNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
+	{ActionSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget, bySkip},
+	{ActionUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
+	{ActionOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows, byRequeue},
+	{ActionOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget, nil},
+	{ActionOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
+	{ActionProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget, nil},
+	{ActionProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget, nil},
+	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, nil},
+	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
+	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
+	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
+	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
+	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
+	{ActionPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
+	{ActionPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
+	{ActionPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget, nil},
+	{ActionReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
+	{ActionTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget, nil},
+	{ActionTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
+	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 
 // CampaignAction is an action on a campaign, besides those on its head, as pages
@@ -110,10 +110,10 @@ type CampaignAction struct {
 
 // campaignActions are in the order in which pages have them.
 var campaignActions = []CampaignAction{
-	{Action: ActReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
-	{Action: ActPause, Past: "Paused", does: always("stops applying its events; new events keep queueing."), Hint: "why it must stop",
+	{Action: ActionReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
+	{Action: ActionPause, Past: "Paused", does: always("stops applying its events; new events keep queueing."), Hint: "why it must stop",
 		offered: func(c Campaign) bool { return c.Paused == nil }},
-	{Action: ActResume, Past: "Resumed", does: always("lets workers apply its events again."), Hint: "why it can continue", Primary: true,
+	{Action: ActionResume, Past: "Resumed", does: always("lets workers apply its events again."), Hint: "why it can continue", Primary: true,
 		offered: func(c Campaign) bool { return c.Paused != nil }},
 }
 

@@ -39,15 +39,15 @@ func TestWithheld_groupsByRole(t *testing.T) {
 		actions []Action
 		want    string
 	}{
-		{ana, []Action{ActRequeue}, "Requeue needs the role operator; you are ana@example.org, a viewer."},
-		{ana, []Action{ActSkip, ActRequeue, ActRetry}, "Requeue and retry now need the role operator, skip an event needs the role admin; you are ana@example.org, a viewer."},
-		{ana, []Action{ActPause, ActReplay, ActRunStart}, "Pause a campaign, replay a campaign and start a run need the role operator; you are ana@example.org, a viewer."},
-		{ben, []Action{ActSkip, ActRequeue, ActRetry}, "Skip an event needs the role admin; you are ben@example.org, an operator."},
-		{ben, []Action{ActRequeue}, ""},
+		{ana, []Action{ActionRequeue}, "Requeue needs the role operator; you are ana@example.org, a viewer."},
+		{ana, []Action{ActionSkip, ActionRequeue, ActionRetry}, "Requeue and retry now need the role operator, skip an event needs the role admin; you are ana@example.org, a viewer."},
+		{ana, []Action{ActionPause, ActionReplay, ActionRunStart}, "Pause a campaign, replay a campaign and start a run need the role operator; you are ana@example.org, a viewer."},
+		{ben, []Action{ActionSkip, ActionRequeue, ActionRetry}, "Skip an event needs the role admin; you are ben@example.org, an operator."},
+		{ben, []Action{ActionRequeue}, ""},
 		{ana, nil, ""},
-		{Local(), []Action{ActSkip, ActRequeue, ActTokenCreate}, ""},
-		{Identity{Role: RoleViewer}, []Action{ActRequeue}, "Requeue needs the role operator; you are a viewer."},
-		{Identity{Name: "eve"}, []Action{ActRequeue}, "Requeue needs the role operator; you are eve, without a role."},
+		{Local(), []Action{ActionSkip, ActionRequeue, ActionTokenCreate}, ""},
+		{Identity{Role: RoleViewer}, []Action{ActionRequeue}, "Requeue needs the role operator; you are a viewer."},
+		{Identity{Name: "eve"}, []Action{ActionRequeue}, "Requeue needs the role operator; you are eve, without a role."},
 	} {
 		if got := c.who.Withheld(c.actions...); got != c.want {
 			t.Errorf("%v of %v: %q, want %q", c.actions, c.who, got, c.want)

@@ -38,7 +38,7 @@ type Campaign struct {
 	ProjectionsSeq   int64     // of a campaign that diverged, the last event the projections have of another journal; known where a campaign is shown by itself
 	Skips            int64     // events that are passed over and never applied
 	Drifted          int64     // projections whose live rows differ from the journal, as last verified; known where campaigns are shown
-	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be folded; likewise
+	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; likewise
 	// Unverified is the first of them; nil when there is none, and where campaigns
 	// are listed.
 	Unverified *Verification
@@ -54,7 +54,7 @@ const (
 	StateBlocked      State = "blocked"      // its head is dead
 	StatePaused       State = "paused"       // an operator stopped it
 	StateFailing      State = "failing"      // its head failed and will be retried
-	StateUnverifiable State = "unverifiable" // the last verify could not fold the journal
+	StateUnverifiable State = "unverifiable" // the last verify could not replay the journal
 	StateDrifted      State = "drifted"      // live rows differ from the journal, as last verified
 	StateLagging      State = "lagging"      // events wait to be applied
 	StateCurrent      State = "current"      // everything is applied

@@ -6,7 +6,7 @@ type CheckReport struct {
 	Checked    map[string]int64 `json:"checked"` // campaigns, events, rows, skips, tags; and skipped: campaigns that kept moving
 	Violations []Violation      `json:"violations"`
 	// NotCompared are events that projections which are paused, quarantined or
-	// behind were not told of, and that no fold was compared with.
+	// behind were not told of, and that no replay was compared with.
 	NotCompared []NotCompared `json:"not_compared"`
 }
 

@@ -20,13 +20,13 @@ type Reach struct {
 	Released int64             // rows that wait behind them
 	Skipped  RowKey            // the event that a campaign skips
 	Seek     Seek              // what a publisher repeats and skips
-	Pair     PairName          // of the publisher that skips an event
+	Pair     SubscriptionName          // of the publisher that skips an event
 	Blames   DeliveryErrorKind // whom its last error blames
 }
 
-// AsksReason reports whether an act that releases so many rows needs a reason
+// NeedsReason reports whether an act that releases so many rows needs a reason
 // where reasons are asked for from a number of rows on; 0 asks for none.
-func AsksReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
+func NeedsReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
 
 // ReleasedByHead is how many rows an act on the campaign's head releases. A retry
 // releases none that would not be released by itself.

@@ -8,7 +8,7 @@ import (
 func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 	t.Parallel()
 	skipped := Reach{Skipped: RowKey{CampaignID: "c-1", Seq: 4}}
-	pair := PairName{Topic: "all", Publisher: "archive"}
+	pair := SubscriptionName{Topic: "all", Publisher: "archive"}
 	for _, c := range []struct {
 		action Action
 		reach  Reach
@@ -16,25 +16,25 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		typed  string
 		want   bool
 	}{
-		{ActRequeue, Reach{Released: ConfirmAbove}, "", "", true},
-		{ActRequeue, Reach{Released: 1001}, "release 1001 rows", "", false},
-		{ActRequeue, Reach{Released: 1001}, "release 1001 rows", " release 1001 rows\n", true},
-		{ActRequeue, Reach{Released: 1201}, "release 1201 rows", "release 1101 rows", true}, // others were appended meanwhile
-		{ActRequeue, Reach{Released: 1202}, "release 1202 rows", "release 1001 rows", false},
-		{ActRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1000 rows", false}, // no phrase that was ever asked for
-		{ActRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1051 rows", false},
-		{ActRequeue, Reach{Released: 1050}, "release 1050 rows", "release +1050 rows", false},
-		{ActRetry, Reach{Released: 9000}, "", "", true},
-		{ActRequeueMany, Reach{Rows: 1000, Released: 1000}, "", "", true},
-		{ActRequeueMany, Reach{Rows: 43, Released: 1001}, "requeue 43 rows", "requeue 43 rows", true},
-		{ActOperationStart, Reach{Rows: 1001}, "requeue 1001 rows", "requeue 1001 rows ", true},
-		{ActOperationStart, Reach{Rows: 1001}, "requeue 1001 rows", "requeue 1000 rows", false},
-		{ActSkip, skipped, "skip c-1 4", "skip c-1 4", true},
-		{ActSkip, skipped, "skip c-1 4", "", false},
-		{ActPublisherSkip, Reach{Pair: pair, Blames: EventError}, "", "", true},
-		{ActPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "", false},
-		{ActPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "skip anyway", true},
-		{ActPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
+		{ActionRequeue, Reach{Released: ConfirmAbove}, "", "", true},
+		{ActionRequeue, Reach{Released: 1001}, "release 1001 rows", "", false},
+		{ActionRequeue, Reach{Released: 1001}, "release 1001 rows", " release 1001 rows\n", true},
+		{ActionRequeue, Reach{Released: 1201}, "release 1201 rows", "release 1101 rows", true}, // others were appended meanwhile
+		{ActionRequeue, Reach{Released: 1202}, "release 1202 rows", "release 1001 rows", false},
+		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1000 rows", false}, // no phrase that was ever asked for
+		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1051 rows", false},
+		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release +1050 rows", false},
+		{ActionRetry, Reach{Released: 9000}, "", "", true},
+		{ActionRequeueMany, Reach{Rows: 1000, Released: 1000}, "", "", true},
+		{ActionRequeueMany, Reach{Rows: 43, Released: 1001}, "requeue 43 rows", "requeue 43 rows", true},
+		{ActionOperationStart, Reach{Rows: 1001}, "requeue 1001 rows", "requeue 1001 rows ", true},
+		{ActionOperationStart, Reach{Rows: 1001}, "requeue 1001 rows", "requeue 1000 rows", false},
+		{ActionSkip, skipped, "skip c-1 4", "skip c-1 4", true},
+		{ActionSkip, skipped, "skip c-1 4", "", false},
+		{ActionPublisherSkip, Reach{Pair: pair, Blames: EventError}, "", "", true},
+		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "", false},
+		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "skip anyway", true},
+		{ActionPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
 	} {
 		if got := c.action.Phrase(c.reach); got != c.phrase {
 			t.Errorf("%s of %+v asks for %q, want %q", c.action, c.reach, got, c.phrase)

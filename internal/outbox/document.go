@@ -132,8 +132,8 @@ type CursorFilter struct {
 	Limit      int // 0 means 50; at most 200
 }
 
-// ProjectionHold is what pausing a projection came to, or resuming it.
-type ProjectionHold struct {
+// ProjectionPause is what pausing a projection came to, or resuming it.
+type ProjectionPause struct {
 	Projection string `json:"projection" redact:"-"`
 	CampaignID string `json:"campaign_id" redact:"-"` // empty for all campaigns
 	// State is that of the campaign's cursor; for all campaigns it is paused

@@ -64,17 +64,17 @@ type ErrorGroups struct {
 	Capped bool
 }
 
-// JudgedGroup is an error group with what is to be thought of it, as the API and
+// AssessedGroup is an error group with what is to be thought of it, as the API and
 // the commands show it.
-type JudgedGroup struct {
+type AssessedGroup struct {
 	ErrorGroup
-	Hope    Hope   `json:"hope"`    // whether retrying can help
+	Hope    RetryOutlook   `json:"hope"`    // whether retrying can help
 	Verdict string `json:"verdict"` // the same in a sentence
 }
 
-// Judged adds the verdicts to all groups.
-func (all ErrorGroups) Judged(now Running) []JudgedGroup {
-	judged := make([]JudgedGroup, len(all.Groups))
+// Assessed adds the verdicts to all groups.
+func (all ErrorGroups) Assessed(now Running) []AssessedGroup {
+	judged := make([]AssessedGroup, len(all.Groups))
 	for i, g := range all.Groups {
 		judged[i].ErrorGroup = g
 		judged[i].Hope, judged[i].Verdict = g.Verdict(now)
@@ -82,40 +82,40 @@ func (all ErrorGroups) Judged(now Running) []JudgedGroup {
 	return judged
 }
 
-// Hope says whether retrying can help.
-type Hope string
+// RetryOutlook says whether retrying can help.
+type RetryOutlook string
 
 // What may be hoped for from a retry.
 const (
-	HopeNone    Hope = "none"    // it failed alike each time, also with what runs now; or it can never succeed with it
-	HopeSome    Hope = "some"    // it failed in several ways, or never with what runs now
-	HopeUnknown Hope = "unknown" // too little was tried to tell
+	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with what runs now; or it can never succeed with it
+	OutlookSome    RetryOutlook = "some"    // it failed in several ways, or never with what runs now
+	OutlookUnknown RetryOutlook = "unknown" // too little was tried to tell
 )
 
 // Verdict says in a sentence, without a final stop, whether retrying the rows
 // of the group can help.
-func (g ErrorGroup) Verdict(now Running) (Hope, string) {
+func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	tried := false
 	for _, t := range g.Tried {
 		if t.Permanent > 0 && now.projects(t) {
-			return HopeNone, g.never(now, t)
+			return OutlookNone, g.never(now, t)
 		}
 		tried = tried || now.Build == t.Build && now.projects(t)
 	}
 	rows := g.Dead + g.Failed
 	switch {
 	case g.Attempts == 0:
-		return HopeUnknown, "No attempts recorded for these rows"
+		return OutlookUnknown, "No attempts recorded for these rows"
 	case !tried:
-		return HopeSome, "Since the last failure " + now.changed(g.Tried[0]) + ": retry to see whether that fixes it"
+		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + ": retry to see whether that fixes it"
 	case g.Alike < g.Attempts:
-		return HopeSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
+		return OutlookSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:
-		return HopeUnknown, "Only one attempt so far"
+		return OutlookUnknown, "Only one attempt so far"
 	case g.Attempts == rows:
-		return HopeUnknown, fmt.Sprintf("%d of %d failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.ways())
+		return OutlookUnknown, fmt.Sprintf("%d of %d failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.distinctTries())
 	default:
-		return HopeNone, fmt.Sprintf("%d of %d failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.ways())
+		return OutlookNone, fmt.Sprintf("%d of %d failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.distinctTries())
 	}
 }
 
@@ -155,8 +155,8 @@ func (now Running) changed(t Tried) string {
 // shortVersion is enough of a projection's version to tell it from another.
 func shortVersion(hash string) string { return hash[:min(len(hash), 12)] }
 
-// ways counts the builds, and the versions of projections, that were tried.
-func (g ErrorGroup) ways() string {
+// distinctTries counts the builds, and the versions of projections, that were tried.
+func (g ErrorGroup) distinctTries() string {
 	versions := map[[2]string]bool{}
 	for _, t := range g.Tried {
 		if t.Projection != "" {

@@ -43,26 +43,26 @@ func TestErrorGroup_verdict(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		group outbox.ErrorGroup
-		hope  outbox.Hope
+		hope  outbox.RetryOutlook
 		says  string
 	}{
-		"nothing on record":           {outbox.ErrorGroup{Dead: 1}, outbox.HopeUnknown, "No attempt"},
-		"alike on this build":         {of(tried("v2", "")), outbox.HopeNone, "8 of 8 failed with the same error on one build: retrying will fail again until the cause is fixed"},
-		"alike on two builds":         {two, outbox.HopeNone, "16 of 16 failed with the same error on 2 builds"},
-		"in several ways":             {varied, outbox.HopeSome, "3 of 8 attempts"},
-		"tried once":                  {once(1), outbox.HopeUnknown, "Only one attempt"},
-		"three, tried once":           {once(3), outbox.HopeUnknown, "one attempt each"},
-		"alike with this projection":  {of(tried("v2", "now")), outbox.HopeNone, "8 of 8"},
-		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.HopeNone, "16 of 16 failed with the same error on one build and 2 versions of the projection"},
-		"another build":               {of(tried("v1", "")), outbox.HopeSome, "Since the last failure the build changed (v1, now v2): retry to see whether that fixes it"},
-		"another build alone":         {of(tried("v1", "now")), outbox.HopeSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: retry to see whether that fixes it"},
-		"another projection alone":    {of(tried("v2", "before")), outbox.HopeSome, "Since the last failure projection roster changed (before, now now) and the build did not: retry to see whether that fixes it"},
-		"both are others":             {of(tried("v1", "before")), outbox.HopeSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: retry to see whether that fixes it"},
-		"the projection is gone":      {of(gone), outbox.HopeSome, "projection gone changed (now, now not loaded)"},
-		"never with this projection":  {of(never("v2", "now")), outbox.HopeNone, "It can never succeed with this version of the projection (roster now): retrying will fail again until the projection is fixed"},
-		"never, whatever the build":   {of(never("v1", "now")), outbox.HopeNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: retrying will fail again until the projection is fixed"},
-		"never with the one before":   {of(never("v2", "before")), outbox.HopeSome, "retry to see whether that fixes it"},
-		"now never, otherwise before": {of(never("v2", "now"), tried("v2", "now")), outbox.HopeNone, "can never succeed"},
+		"nothing on record":           {outbox.ErrorGroup{Dead: 1}, outbox.OutlookUnknown, "No attempt"},
+		"alike on this build":         {of(tried("v2", "")), outbox.OutlookNone, "8 of 8 failed with the same error on one build: retrying will fail again until the cause is fixed"},
+		"alike on two builds":         {two, outbox.OutlookNone, "16 of 16 failed with the same error on 2 builds"},
+		"in several ways":             {varied, outbox.OutlookSome, "3 of 8 attempts"},
+		"tried once":                  {once(1), outbox.OutlookUnknown, "Only one attempt"},
+		"three, tried once":           {once(3), outbox.OutlookUnknown, "one attempt each"},
+		"alike with this projection":  {of(tried("v2", "now")), outbox.OutlookNone, "8 of 8"},
+		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.OutlookNone, "16 of 16 failed with the same error on one build and 2 versions of the projection"},
+		"another build":               {of(tried("v1", "")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): retry to see whether that fixes it"},
+		"another build alone":         {of(tried("v1", "now")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: retry to see whether that fixes it"},
+		"another projection alone":    {of(tried("v2", "before")), outbox.OutlookSome, "Since the last failure projection roster changed (before, now now) and the build did not: retry to see whether that fixes it"},
+		"both are others":             {of(tried("v1", "before")), outbox.OutlookSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: retry to see whether that fixes it"},
+		"the projection is gone":      {of(gone), outbox.OutlookSome, "projection gone changed (now, now not loaded)"},
+		"never with this projection":  {of(never("v2", "now")), outbox.OutlookNone, "It can never succeed with this version of the projection (roster now): retrying will fail again until the projection is fixed"},
+		"never, whatever the build":   {of(never("v1", "now")), outbox.OutlookNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: retrying will fail again until the projection is fixed"},
+		"never with the one before":   {of(never("v2", "before")), outbox.OutlookSome, "retry to see whether that fixes it"},
+		"now never, otherwise before": {of(never("v2", "now"), tried("v2", "now")), outbox.OutlookNone, "can never succeed"},
 	} {
 		if hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}}); hope != c.hope || !strings.Contains(says, c.says) {
 			t.Errorf("%s: %s, %q", name, hope, says)

@@ -31,18 +31,18 @@ func (s Summary) Health(now time.Time) Health {
 	add := func(level Level, format string, args ...any) {
 		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
 	}
-	judgeDisks(s, now, add)
+	assessDisks(s, now, add)
 	if s.OtherJournal || s.Campaigns.Diverged > 0 {
-		judgeJournal(s, add)
+		assessJournal(s, add)
 	}
 	if n := s.Campaigns.Blocked; n > 0 {
 		add(LevelBad, "%s blocked by a permanently failed event.", ofTotal(n, s.Campaigns.Total))
 	}
-	judgeRows(s, add)
+	assessRows(s, add)
 	if level, trouble := s.WorkerTrouble(now); trouble != "" {
 		add(level, "%s", trouble)
 	}
-	judgeInstances(s.Instances, now, add)
+	assessInstances(s.Instances, now, add)
 	if s.Counts.Failed > 0 {
 		add(LevelWarn, "%s failed and will be retried.", Count(s.Counts.Failed, "row", "rows"))
 	}
@@ -52,7 +52,7 @@ func (s Summary) Health(now time.Time) Health {
 	if n := s.Campaigns.Paused; n > 0 {
 		add(LevelWarn, "%s paused.", ofTotal(n, s.Campaigns.Total))
 	}
-	judgeHeld(s.Held, add)
+	assessProjections(s.Held, add)
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
 		add(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
@@ -71,8 +71,8 @@ func (s Summary) Health(now time.Time) Health {
 	return worst
 }
 
-// judgeRows tells of live rows that are not, or may not be, those of the journal.
-func judgeRows(s Summary, add func(level Level, format string, args ...any)) {
+// assessRows tells of live rows that are not, or may not be, those of the journal.
+func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	if n := s.Campaigns.Unverifiable; n > 0 {
 		add(LevelBad, "%s not be verified, so the live rows may be wrong.", Count(n, "campaign could", "campaigns could"))
 	}
@@ -84,8 +84,8 @@ func judgeRows(s Summary, add func(level Level, format string, args ...any)) {
 	}
 }
 
-// judgeHeld tells of projections that are paused or behind.
-func judgeHeld(held []HeldProjection, add func(level Level, format string, args ...any)) {
+// assessProjections tells of projections that are paused or behind.
+func assessProjections(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	paused := PausedAmong(held)
 	switch {
 	case len(paused) == 1:
@@ -124,8 +124,8 @@ func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
 	return paused
 }
 
-// judgeDisks tells of databases that nothing can be written to.
-func judgeDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
+// assessDisks tells of databases that nothing can be written to.
+func assessDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, d := range s.DisksFull {
 		meanwhile := "nothing is applied, and appended events queue up"
 		if d.Database == "journal" {
@@ -136,8 +136,8 @@ func judgeDisks(s Summary, now time.Time, add func(level Level, format string, a
 	}
 }
 
-// judgeInstances tells of processes that are in trouble.
-func judgeInstances(all []InstanceState, now time.Time, add func(level Level, format string, args ...any)) {
+// assessInstances tells of processes that are in trouble.
+func assessInstances(all []InstanceState, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, i := range all {
 		switch {
 		case i.Trouble == "" || i.State(now) != InstanceRunning && i.State(now) != InstanceIdle:
@@ -155,8 +155,8 @@ func judgeInstances(all []InstanceState, now time.Time, add func(level Level, fo
 	}
 }
 
-// judgeJournal tells of projections that have events that the journal does not.
-func judgeJournal(s Summary, add func(level Level, format string, args ...any)) {
+// assessJournal tells of projections that have events that the journal does not.
+func assessJournal(s Summary, add func(level Level, format string, args ...any)) {
 	const first = "Check --journal-db and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
 	n := s.Campaigns.Diverged
 	switch {

@@ -83,7 +83,7 @@ func made(c Condition, ends ...time.Duration) InstanceState {
 		i.StoppedAt = &hour
 	}
 	for _, end := range ends {
-		i.Holding.Add(Held{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+		i.Holding.Add(HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
 	}
 	return i
 }
@@ -165,7 +165,7 @@ func TestPublishersHealth_worstFirstAndPausesAreNoTrouble(t *testing.T) {
 		if says := strings.Join(append([]string{h.Sentence}, h.Notes...), " "); h.Level != c.level || says != c.says {
 			t.Errorf("%s: %q, want %s: %q", h.Level, says, c.level, c.says)
 		}
-		if troubled := len(TroubledPublishers(c.list, now)) > 0; troubled != (c.level != "ok") {
+		if troubled := len(PublishersNeedingAttention(c.list, now)) > 0; troubled != (c.level != "ok") {
 			t.Errorf("%q: in trouble: %v", c.says, troubled)
 		}
 	}

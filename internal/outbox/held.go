@@ -22,8 +22,8 @@ func HeldCursors(all []Cursor) []Cursor {
 	return held
 }
 
-// Without says as well which projections do not follow the campaign.
-func (e Explanation) Without(held []Cursor) Explanation {
+// WithHeldProjections says as well which projections do not follow the campaign.
+func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	if len(held) == 0 {
 		return e
 	}

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Hold is what keeps a campaign from being taken by a worker, in one word.
-type Hold string
+// Blocker is what keeps a campaign from being taken by a worker, in one word.
+type Blocker string
 
 // The holds, in the order in which they are looked for.
 const (
-	HoldDiverged Hold = "diverged" // its watermark contradicts the journal
-	HoldDead     Hold = "dead"     // its head is dead
-	HoldPaused   Hold = "paused"   // an operator stopped it
-	HoldEmpty    Hold = "empty"    // it has no row
-	HoldLease    Hold = "lease"    // a worker holds it
-	HoldBackoff  Hold = "backoff"  // its head is tried again later
-	HoldUnqueued Hold = "unqueued" // a worker may take it, but none looks at it
-	HoldUnserved Hold = "unserved" // no instance at work serves it
-	HoldNone     Hold = "none"     // a worker may take it
+	BlockerDiverged Blocker = "diverged" // its watermark contradicts the journal
+	BlockerDead     Blocker = "dead"     // its head is dead
+	BlockerPaused   Blocker = "paused"   // an operator stopped it
+	BlockerEmpty    Blocker = "empty"    // it has no row
+	BlockerLease    Blocker = "lease"    // a worker holds it
+	BlockerBackoff  Blocker = "backoff"  // its head is tried again later
+	BlockerUnqueued Blocker = "unqueued" // a worker may take it, but none looks at it
+	BlockerUnserved Blocker = "unserved" // no instance at work serves it
+	BlockerNone     Blocker = "none"     // a worker may take it
 )
 
-// Standing is what decides whether a worker may take a campaign. Times are
+// ClaimFacts is what decides whether a worker may take a campaign. Times are
 // microseconds UTC, as the database has them.
-type Standing struct {
+type ClaimFacts struct {
 	Diverged    bool
 	Paused      bool
 	Head        Status // of the lowest row; empty when there is none
@@ -34,25 +34,25 @@ type Standing struct {
 	LeaseEnds   int64
 }
 
-// Hold is the rule of claiming: what keeps the campaign from being taken at a
+// Blocker is the rule of claiming: what keeps the campaign from being taken at a
 // time, and from when on nothing does if only time passes; 0 when time alone
 // changes nothing. Workers claim by it and pages explain by it.
-func (s Standing) Hold(now int64) (hold Hold, until int64) {
+func (s ClaimFacts) Blocker(now int64) (hold Blocker, until int64) {
 	switch {
 	case s.Diverged:
-		return HoldDiverged, 0
+		return BlockerDiverged, 0
 	case s.Head == Dead:
-		return HoldDead, 0
+		return BlockerDead, 0
 	case s.Paused:
-		return HoldPaused, 0
+		return BlockerPaused, 0
 	case s.Head == "" && !(s.Bare && s.Leased): // a lease that runs out leaves them to a worker
-		return HoldEmpty, 0
+		return BlockerEmpty, 0
 	case s.Leased && s.LeaseEnds > now:
-		return HoldLease, s.LeaseEnds
+		return BlockerLease, s.LeaseEnds
 	case s.Head == Failed && s.NextAttempt > now:
-		return HoldBackoff, s.NextAttempt
+		return BlockerBackoff, s.NextAttempt
 	default:
-		return HoldNone, now
+		return BlockerNone, now
 	}
 }
 
@@ -69,14 +69,14 @@ type Explanation struct {
 	// it may be taken now; unqueued: it may be taken, but workers look at it later
 	// or not at all until the self-check has queued it; unserved: no running
 	// instance serves it
-	Hold        Hold       `json:"hold"`
+	Blocker        Blocker       `json:"hold"`
 	ClaimableAt *time.Time `json:"claimable_at"` // from when on a worker may take it if only time passes; nil when time alone changes nothing
 	Why         string     `json:"why"`          // one sentence on why it is or is not moving, without a final stop
 }
 
-// Standing is what decides whether a worker may take the campaign.
-func (c Campaign) Standing() Standing {
-	s := Standing{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil,
+// ClaimFacts is what decides whether a worker may take the campaign.
+func (c Campaign) ClaimFacts() ClaimFacts {
+	s := ClaimFacts{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil,
 		Bare: c.HeadSeq == 0 && c.LagEvents() > 0}
 	if !c.HeadNextAttempt.IsZero() {
 		s.NextAttempt = c.HeadNextAttempt.UnixMicro()
@@ -90,18 +90,18 @@ func (c Campaign) Standing() Standing {
 // Explain says why the campaign is or is not moving, by the rule that workers
 // claim by and by when they look at it.
 func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
-	hold, until := c.Standing().Hold(now.UnixMicro())
-	unseen := (hold == HoldNone || hold == HoldBackoff) && (c.Unqueued || c.DueAt.UnixMicro() > until)
+	hold, until := c.ClaimFacts().Blocker(now.UnixMicro())
+	unseen := (hold == BlockerNone || hold == BlockerBackoff) && (c.Unqueued || c.DueAt.UnixMicro() > until)
 	if unseen {
-		hold, until = HoldUnqueued, 0
+		hold, until = BlockerUnqueued, 0
 		if !c.Unqueued {
 			until = c.DueAt.UnixMicro()
 		}
-	} else if (hold == HoldNone || hold == HoldBackoff) && !around.Worker.serves(c.CampaignID) {
-		hold, until = HoldUnserved, 0
+	} else if (hold == BlockerNone || hold == BlockerBackoff) && !around.Worker.serves(c.CampaignID) {
+		hold, until = BlockerUnserved, 0
 	}
-	e := Explanation{Hold: hold, Why: c.why(hold, now, around)}
-	if found := c.verifyText(); found != "" && c.LagEvents() == 0 && hold == HoldEmpty {
+	e := Explanation{Blocker: hold, Why: c.why(hold, now, around)}
+	if found := c.verifyText(); found != "" && c.LagEvents() == 0 && hold == BlockerEmpty {
 		e.Why = found
 	} else if found != "" {
 		e.Why += ". " + found
@@ -133,37 +133,37 @@ func (c Campaign) Why(now time.Time, around Surroundings) string {
 	return c.Explain(now, around).Why
 }
 
-func (c Campaign) why(hold Hold, now time.Time, around Surroundings) string {
+func (c Campaign) why(hold Blocker, now time.Time, around Surroundings) string {
 	switch hold {
-	case HoldDiverged:
+	case BlockerDiverged:
 		return c.whyDiverged()
-	case HoldDead:
+	case BlockerDead:
 		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once the cause is fixed%s",
-			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()), c.heldBesides(now, around))
-	case HoldPaused:
+			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()), c.otherBlocker(now, around))
+	case BlockerPaused:
 		return c.whyPaused(now)
-	case HoldEmpty:
+	case BlockerEmpty:
 		return c.whyEmpty(around.Mode)
 	}
 	if c.HeadSeq > c.AppliedSeq+1 {
 		return fmt.Sprintf("Events %d to %d have no row, so event %d cannot be applied; the self-check of a running worker repairs the gap within a minute", c.AppliedSeq+1, c.HeadSeq-1, c.HeadSeq)
 	}
-	if hold == HoldLease && IsRun(c.Lease.Owner) {
+	if hold == BlockerLease && IsRun(c.Lease.Owner) {
 		return fmt.Sprintf("Leased by %s; events are applied once it has ended. If its process dies, the lease expires in %s", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
 	}
-	if hold == HoldLease {
+	if hold == BlockerLease {
 		return fmt.Sprintf("Worker %s holds the lease and is applying; if it dies, the lease expires in %s", c.Lease.Owner, Age(c.Lease.ExpiresAt.Sub(now)))
 	}
 	if around.Mode == ModeShadow {
 		return "The mode is shadow_only: rows are rehearsed and never applied"
 	}
-	if hold == HoldUnserved {
+	if hold == BlockerUnserved {
 		return around.Worker.whyUnserved()
 	}
-	if hold == HoldUnqueued {
+	if hold == BlockerUnqueued {
 		return c.whyUnqueued(now)
 	}
-	if hold == HoldBackoff {
+	if hold == BlockerBackoff {
 		return fmt.Sprintf("Event %d failed and will be retried in %s", c.HeadSeq, Age(c.HeadNextAttempt.Sub(now)))
 	}
 	return c.whyReady(now, around.Worker)
@@ -173,9 +173,9 @@ func (c Campaign) whyPaused(now time.Time) string {
 	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
 }
 
-// heldBesides says what would still keep a campaign from being taken if its dead
+// otherBlocker says what would still keep a campaign from being taken if its dead
 // head did not; empty when nothing would.
-func (c Campaign) heldBesides(now time.Time, around Surroundings) string {
+func (c Campaign) otherBlocker(now time.Time, around Surroundings) string {
 	switch {
 	case c.Paused != nil:
 		return ". " + c.whyPaused(now)

@@ -32,7 +32,7 @@ type InstanceState struct {
 	Rates     Throughput    `json:"throughput"`
 	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty when nothing does
 	Stalled   bool          `json:"stalled"` // nothing at all can be applied
-	Holding   Holding       `json:"-"`       // empty in a Summary
+	Holding   HeldLeases       `json:"-"`       // empty in a Summary
 	// ClockAhead is how far its clock is known to be ahead of that of the
 	// process that asks, negative when behind; 0 when by less than a second, or
 	// when that is not known. JSON has clock_ahead_seconds.
@@ -50,23 +50,23 @@ func (i InstanceState) MarshalJSON() ([]byte, error) {
 	}{fields(i), i.BeatEvery.Seconds(), i.ClockAhead.Seconds()})
 }
 
-// Holding is what an instance has leased. A lease that ended still counts
+// HeldLeases is what an instance has leased. A lease that ended still counts
 // until another worker takes the campaign or the holder gives it back.
-type Holding struct {
+type HeldLeases struct {
 	Campaigns     int64      `json:"campaigns"`
 	Withheld      int64      `json:"withheld"`          // of campaigns, those that are paused or diverged, which nobody may take
 	Rows          int64      `json:"rows"`              // rows in processing
 	ClaimableFrom *time.Time `json:"claimable_from"`    // when the first lease ends if the instance says nothing more; nil when it holds nothing
 	ClaimableBy   *time.Time `json:"claimable_by"`      // when the last lease does
-	Held          []Held     `json:"held" api:"max=20"` // the leases that end first, at most 20
+	Held          []HeldLease     `json:"held" api:"max=20"` // the leases that end first, at most 20
 	Publishers    []string   `json:"publishers"`        // TOPIC/PUBLISHER of those whose leases have not ended, in order
 }
 
-// MaxHeld is how many of its campaigns a Holding names.
-const MaxHeld = 20
+// MaxHeldLeases is how many of its campaigns a Holding names.
+const MaxHeldLeases = 20
 
-// Held is one leased campaign.
-type Held struct {
+// HeldLease is one leased campaign.
+type HeldLease struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
 	Epoch      int64     `json:"epoch"`    // the lease's fencing number
 	HeadSeq    int64     `json:"head_seq"` // 0 when it has no row, as in inline mode
@@ -166,12 +166,12 @@ func (i InstanceState) condition(now time.Time) string {
 	}
 }
 
-func (h Holding) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
+func (h HeldLeases) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
 
 // fate says when others may take the campaigns of a Holding that is not empty
 // if its holder says nothing more. The campaigns are introduced by whose:
 // "its", or "their" for several holders.
-func (h Holding) fate(now time.Time, whose string) string {
+func (h HeldLeases) fate(now time.Time, whose string) string {
 	its, becomes, are := whose+" "+campaigns(h.Campaigns), "become", "are"
 	if h.Campaigns == 1 {
 		its, becomes, are = whose+" campaign", "becomes", "is"
@@ -201,7 +201,7 @@ func (h Holding) fate(now time.Time, whose string) string {
 func campaigns(n int64) string { return Count(n, "campaign", "campaigns") }
 
 // publishers says how many it holds; empty when none.
-func (h Holding) publishers() string {
+func (h HeldLeases) publishers() string {
 	if len(h.Publishers) == 0 {
 		return ""
 	}
@@ -209,7 +209,7 @@ func (h Holding) publishers() string {
 }
 
 // Add counts a campaign in. Those whose lease ends first must be added first.
-func (h *Holding) Add(c Held) {
+func (h *HeldLeases) Add(c HeldLease) {
 	h.Campaigns++
 	h.Rows += c.Rows
 	if c.Withheld {
@@ -219,14 +219,14 @@ func (h *Holding) Add(c Held) {
 		h.ClaimableFrom = &c.ExpiresAt
 	}
 	h.ClaimableBy = &c.ExpiresAt
-	if len(h.Held) < MaxHeld {
+	if len(h.Held) < MaxHeldLeases {
 		h.Held = append(h.Held, c)
 	}
 }
 
 // Plus is what two hold together. It names no campaigns and no publishers.
-func (h Holding) Plus(o Holding) Holding {
-	sum := Holding{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
+func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
+	sum := HeldLeases{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
 		ClaimableFrom: h.ClaimableFrom, ClaimableBy: h.ClaimableBy}
 	if sum.ClaimableFrom == nil || o.ClaimableFrom != nil && o.ClaimableFrom.Before(*sum.ClaimableFrom) {
 		sum.ClaimableFrom = o.ClaimableFrom
@@ -263,7 +263,7 @@ func SortInstances(all []InstanceState, now time.Time) {
 // and when others may take what those hold.
 func InstancesHealth(list []InstanceState, now time.Time) Health {
 	numbers := make(map[Condition]int64)
-	var left Holding
+	var left HeldLeases
 	var leavers, stoppedLeavers int64
 	for _, i := range list {
 		numbers[i.State(now)]++

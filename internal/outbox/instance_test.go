@@ -10,17 +10,17 @@ import (
 var noon = time.Date(2026, 11, 21, 14, 3, 4, 0, time.UTC)
 
 // holding leases as many campaigns as ends are given, each for that long.
-func holding(ends ...time.Duration) Holding {
-	var h Holding
+func holding(ends ...time.Duration) HeldLeases {
+	var h HeldLeases
 	for _, end := range ends {
-		h.Add(Held{CampaignID: "c", Rows: 5, ExpiresAt: noon.Add(end)})
+		h.Add(HeldLease{CampaignID: "c", Rows: 5, ExpiresAt: noon.Add(end)})
 	}
 	return h
 }
 
 // paused leases a campaign more, which is paused.
-func paused(h Holding, end time.Duration) Holding {
-	h.Add(Held{CampaignID: "p", ExpiresAt: noon.Add(end), Withheld: true})
+func paused(h HeldLeases, end time.Duration) HeldLeases {
+	h.Add(HeldLease{CampaignID: "p", ExpiresAt: noon.Add(end), Withheld: true})
 	return h
 }
 
@@ -31,7 +31,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		quiet   time.Duration // since it was last seen
 		beat    time.Duration
 		stopped bool
-		holds   Holding
+		holds   HeldLeases
 		state   Condition
 		why     string
 	}{
@@ -52,7 +52,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 			why: "silent for 4 min; its lease has expired, any worker may claim its campaign"},
 		{quiet: 4 * m, beat: 2 * s, holds: paused(holding(-3*m, -3*m), -3*m), state: InstanceSilent,
 			why: "silent for 4 min; its leases have expired, any worker may claim its 3 campaigns, except 1 paused or diverged"},
-		{quiet: 4 * m, beat: 2 * s, holds: paused(Holding{}, -3*m), state: InstanceSilent,
+		{quiet: 4 * m, beat: 2 * s, holds: paused(HeldLeases{}, -3*m), state: InstanceSilent,
 			why: "silent for 4 min; its campaign is paused or diverged and cannot be claimed"},
 		{quiet: 1 * s, beat: 2 * s, holds: holding(-s), state: InstanceRunning,
 			why: "running; its lease has expired, any worker may claim its campaign"},
@@ -87,17 +87,17 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 
 func TestHolding_countsAllAndNamesTheFirst(t *testing.T) {
 	t.Parallel()
-	var h Holding
-	for i := range MaxHeld + 5 {
-		h.Add(Held{Rows: 2, ExpiresAt: noon.Add(time.Duration(i) * time.Second)})
+	var h HeldLeases
+	for i := range MaxHeldLeases + 5 {
+		h.Add(HeldLease{Rows: 2, ExpiresAt: noon.Add(time.Duration(i) * time.Second)})
 	}
-	if h.Campaigns != MaxHeld+5 || h.Rows != 2*h.Campaigns || len(h.Held) != MaxHeld || !h.Held[0].ExpiresAt.Equal(noon) {
+	if h.Campaigns != MaxHeldLeases+5 || h.Rows != 2*h.Campaigns || len(h.Held) != MaxHeldLeases || !h.Held[0].ExpiresAt.Equal(noon) {
 		t.Errorf("it holds %+v", h)
 	}
-	if !h.ClaimableFrom.Equal(noon) || !h.ClaimableBy.Equal(noon.Add((MaxHeld+4)*time.Second)) {
+	if !h.ClaimableFrom.Equal(noon) || !h.ClaimableBy.Equal(noon.Add((MaxHeldLeases+4)*time.Second)) {
 		t.Errorf("claimable from %v to %v", h.ClaimableFrom, h.ClaimableBy)
 	}
-	sum := paused(holding(3*time.Second), 4*time.Second).Plus(Holding{}).Plus(holding(time.Second, 2*time.Second))
+	sum := paused(holding(3*time.Second), 4*time.Second).Plus(HeldLeases{}).Plus(holding(time.Second, 2*time.Second))
 	if sum.Campaigns != 4 || sum.Withheld != 1 || sum.Rows != 15 || !sum.ClaimableFrom.Equal(noon.Add(time.Second)) || !sum.ClaimableBy.Equal(noon.Add(4*time.Second)) {
 		t.Errorf("together they hold %+v", sum)
 	}

@@ -14,9 +14,9 @@ import (
 func (s Status) HeadActions() []Action {
 	switch s {
 	case Dead:
-		return []Action{ActRequeue}
+		return []Action{ActionRequeue}
 	case Failed:
-		return []Action{ActRetry}
+		return []Action{ActionRetry}
 	}
 	return nil
 }
@@ -28,10 +28,10 @@ func (d RowDetail) Actions() []Action {
 		all = d.Row.Status.HeadActions()
 	}
 	if d.DeadLetterable() {
-		all = append(all, ActDeadLetter)
+		all = append(all, ActionDeadLetter)
 	}
 	if d.Skippable() {
-		all = append(all, ActSkip)
+		all = append(all, ActionSkip)
 	}
 	return all
 }
@@ -78,7 +78,7 @@ func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 		return "Skipped: the next free worker passes over it."
 	case r.Status == Pending && c.Paused != nil:
 		return "Its campaign is paused; resume it there."
-	case r.Status == Pending && c.Explain(now, around).Hold == HoldUnserved:
+	case r.Status == Pending && c.Explain(now, around).Blocker == BlockerUnserved:
 		return "Due, but no running instance serves its campaign."
 	case r.Status == Pending:
 		return "Due: waiting for a free worker."
@@ -100,18 +100,18 @@ func (c Campaign) MayUnskip(k Skip) bool { return k.Undoable(c.AppliedSeq) }
 
 // Undoable reports whether the skip may be taken back where the watermark is at
 // applied: no later event has been applied, or passed over.
-func (k Skip) Undoable(applied int64) bool { return k.Stands() && applied <= k.Seq }
+func (k Skip) Undoable(applied int64) bool { return k.Active() && applied <= k.Seq }
 
-// HoldAction is what may be done about a projection, for all campaigns or for one.
-func HoldAction(paused bool) Action {
+// PauseAction is what may be done about a projection, for all campaigns or for one.
+func PauseAction(paused bool) Action {
 	if paused {
-		return ActProjectionResume
+		return ActionProjectionResume
 	}
-	return ActProjectionPause
+	return ActionProjectionPause
 }
 
 // Action is what may be done about the projection for all campaigns.
-func (i ProjectionInfo) Action() Action { return HoldAction(i.Paused != nil) }
+func (i ProjectionInfo) Action() Action { return PauseAction(i.Paused != nil) }
 
 // Action is what may be done about the projection in its campaign; empty when
 // nothing may.
@@ -119,7 +119,7 @@ func (c Cursor) Action() Action {
 	if c.State == CursorQuarantined || c.PausedForAll {
 		return ""
 	}
-	return HoldAction(c.State == CursorPaused)
+	return PauseAction(c.State == CursorPaused)
 }
 
 // Actions are what may be done about the publisher; tests says whether it can be
@@ -131,12 +131,12 @@ func (p Publisher) Actions(tests bool) []Action {
 			all = append(all, a)
 		}
 	}
-	add(p.Pausable(), ActPublisherPause)
-	add(p.Resumable(), ActPublisherResume)
-	add(p.Resettable(), ActPublisherReset)
-	add(true, ActPublisherSeek)
-	add(tests, ActPublisherTest)
-	add(p.InTheWay() != nil, ActPublisherSkip)
+	add(p.Pausable(), ActionPublisherPause)
+	add(p.Resumable(), ActionPublisherResume)
+	add(p.Resettable(), ActionPublisherReset)
+	add(true, ActionPublisherSeek)
+	add(tests, ActionPublisherTest)
+	add(p.BlockingEvent() != nil, ActionPublisherSkip)
 	return all
 }
 
@@ -151,42 +151,42 @@ func (p Publisher) Resettable() bool {
 // takes both.
 func (p Publisher) PauseOrResume() Action {
 	if p.Resumable() {
-		return ActPublisherResume
+		return ActionPublisherResume
 	}
-	return ActPublisherPause
+	return ActionPublisherPause
 }
 
 // Actions are what may be done about errors that rows have in common.
 func (g ErrorGroup) Actions() []Action {
 	var all []Action
 	if g.Dead > 0 {
-		all = append(all, ActOperationStart)
+		all = append(all, ActionOperationStart)
 	}
 	if g.Failed > 0 {
-		all = append(all, ActRetryMany)
+		all = append(all, ActionRetryMany)
 	}
-	return append(all, ActNoteErrors)
+	return append(all, ActionNoteErrors)
 }
 
 // Action is what may be done about the operation; empty when nothing may.
 func (o Operation) Action() Action {
 	switch {
 	case o.Cancellable():
-		return ActOperationCancel
+		return ActionOperationCancel
 	case o.Acknowledgeable():
-		return ActOperationAcknowledge
+		return ActionOperationAcknowledge
 	}
 	return ""
 }
 
-// Held reports whether a process works on the run, as far as leases tell.
-func (r Run) Held(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
+// Leased reports whether a process works on the run, as far as leases tell.
+func (r Run) Leased(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
 
 // Cancellable reports whether the run may be cancelled. One that is being cancelled
 // is ended by its holder. When that is gone it can be cancelled once more, which
 // ends it at once: no other process may be there to do it.
 func (r Run) Cancellable(now time.Time) bool {
-	return r.Status.Active() && (r.Status != RunCancelling || !r.Held(now))
+	return r.Status.Active() && (r.Status != RunCancelling || !r.Leased(now))
 }
 
 // Resumable reports whether the run stopped before its end, or failed.
@@ -196,9 +196,9 @@ func (r Run) Resumable() bool { return r.Status == RunInterrupted || r.Status ==
 func (r Run) Action(now time.Time) Action {
 	switch {
 	case r.Cancellable(now):
-		return ActRunCancel
+		return ActionRunCancel
 	case r.Resumable():
-		return ActRunResume
+		return ActionRunResume
 	}
 	return ""
 }
@@ -210,7 +210,7 @@ func (r Run) Actions(now time.Time) []Action {
 		all = append(all, a)
 	}
 	if !r.Status.Active() {
-		all = append(all, ActRunStart)
+		all = append(all, ActionRunStart)
 	}
 	return all
 }

@@ -16,11 +16,11 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		want     []Action
 		why      string // of a row about which nothing may be done
 	}{
-		{"dead head", Row{Status: Dead, IsHead: true, AttemptCount: 3}, Campaign{}, false, []Action{ActRequeue, ActSkip}, ""},
-		{"dead behind another", Row{Status: Dead}, Campaign{HeadSeq: 2}, false, []Action{ActRequeue}, ""},
-		{"failed head", Row{Status: Failed, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActRetry, ActDeadLetter, ActSkip}, ""},
-		{"head to be tried again", Row{Status: Pending, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActDeadLetter}, ""},
-		{"dead and skipped", Row{Status: Dead, IsHead: true}, Campaign{}, true, []Action{ActRequeue}, ""},
+		{"dead head", Row{Status: Dead, IsHead: true, AttemptCount: 3}, Campaign{}, false, []Action{ActionRequeue, ActionSkip}, ""},
+		{"dead behind another", Row{Status: Dead}, Campaign{HeadSeq: 2}, false, []Action{ActionRequeue}, ""},
+		{"failed head", Row{Status: Failed, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActionRetry, ActionDeadLetter, ActionSkip}, ""},
+		{"head to be tried again", Row{Status: Pending, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActionDeadLetter}, ""},
+		{"dead and skipped", Row{Status: Dead, IsHead: true}, Campaign{}, true, []Action{ActionRequeue}, ""},
 		{"held", Row{Status: Processing, IsHead: true}, Campaign{}, false, nil, "A worker is processing it."},
 		{"behind", Row{Status: Pending}, Campaign{HeadSeq: 2}, false, nil, "It waits behind event 2, the head of its campaign."},
 		{"skipped", Row{Status: Pending, IsHead: true}, Campaign{}, true, nil, "Skipped: the next free worker passes over it."},
@@ -58,27 +58,27 @@ func TestActions_followTheState(t *testing.T) {
 		name      string
 		got, want []Action
 	}{
-		{"a campaign", Campaign{}.Actions(), []Action{ActReplay, ActPause}},
-		{"a blocked campaign", Campaign{HeadStatus: Dead}.Actions(), []Action{ActRequeue, ActReplay, ActPause}},
-		{"a failing, paused campaign", Campaign{HeadStatus: Failed, Paused: &Pause{}}.Actions(), []Action{ActRetry, ActReplay, ActResume}},
-		{"a projection", []Action{ProjectionInfo{}.Action()}, []Action{ActProjectionPause}},
-		{"a cursor", []Action{Cursor{State: CursorLive}.Action()}, []Action{ActProjectionPause}},
-		{"a paused cursor", []Action{Cursor{State: CursorPaused}.Action()}, []Action{ActProjectionResume}},
+		{"a campaign", Campaign{}.Actions(), []Action{ActionReplay, ActionPause}},
+		{"a blocked campaign", Campaign{HeadStatus: Dead}.Actions(), []Action{ActionRequeue, ActionReplay, ActionPause}},
+		{"a failing, paused campaign", Campaign{HeadStatus: Failed, Paused: &Pause{}}.Actions(), []Action{ActionRetry, ActionReplay, ActionResume}},
+		{"a projection", []Action{ProjectionInfo{}.Action()}, []Action{ActionProjectionPause}},
+		{"a cursor", []Action{Cursor{State: CursorLive}.Action()}, []Action{ActionProjectionPause}},
+		{"a paused cursor", []Action{Cursor{State: CursorPaused}.Action()}, []Action{ActionProjectionResume}},
 		{"a cursor paused for all", []Action{Cursor{State: CursorPaused, PausedForAll: true}.Action()}, []Action{""}},
 		{"a quarantined cursor", []Action{Cursor{State: CursorQuarantined}.Action()}, []Action{""}},
-		{"a publisher", Publisher{Status: PublisherActive}.Actions(false), []Action{ActPublisherPause, ActPublisherSeek}},
-		{"a paused publisher that can be tested", Publisher{Status: PublisherPaused}.Actions(true), []Action{ActPublisherResume, ActPublisherSeek, ActPublisherTest}},
+		{"a publisher", Publisher{Status: PublisherActive}.Actions(false), []Action{ActionPublisherPause, ActionPublisherSeek}},
+		{"a paused publisher that can be tested", Publisher{Status: PublisherPaused}.Actions(true), []Action{ActionPublisherResume, ActionPublisherSeek, ActionPublisherTest}},
 		{"a publisher that fails at an event", Publisher{Status: PublisherActive, ErrorCount: 2, ErrorPosition: 4, Position: 3, ErrorEvent: &EventRef{}}.Actions(false),
-			[]Action{ActPublisherPause, ActPublisherResume, ActPublisherReset, ActPublisherSeek, ActPublisherSkip}},
-		{"dead rows", ErrorGroup{Dead: 1}.Actions(), []Action{ActOperationStart, ActNoteErrors}},
-		{"failed rows", ErrorGroup{Failed: 1}.Actions(), []Action{ActRetryMany, ActNoteErrors}},
-		{"an operation", []Action{Operation{Status: OperationRunning}.Action()}, []Action{ActOperationCancel}},
-		{"a stopped operation", []Action{Operation{Status: OperationStopped}.Action()}, []Action{ActOperationAcknowledge}},
-		{"a run", Run{Status: RunRunning}.Actions(noon), []Action{ActRunCancel}},
+			[]Action{ActionPublisherPause, ActionPublisherResume, ActionPublisherReset, ActionPublisherSeek, ActionPublisherSkip}},
+		{"dead rows", ErrorGroup{Dead: 1}.Actions(), []Action{ActionOperationStart, ActionNoteErrors}},
+		{"failed rows", ErrorGroup{Failed: 1}.Actions(), []Action{ActionRetryMany, ActionNoteErrors}},
+		{"an operation", []Action{Operation{Status: OperationRunning}.Action()}, []Action{ActionOperationCancel}},
+		{"a stopped operation", []Action{Operation{Status: OperationStopped}.Action()}, []Action{ActionOperationAcknowledge}},
+		{"a run", Run{Status: RunRunning}.Actions(noon), []Action{ActionRunCancel}},
 		{"a run that its holder ends", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon.Add(1)}}.Actions(noon), nil},
-		{"a run whose holder died before it ended it", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon}}.Actions(noon), []Action{ActRunCancel}},
-		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActRunResume, ActRunStart}},
-		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActRunStart}},
+		{"a run whose holder died before it ended it", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon}}.Actions(noon), []Action{ActionRunCancel}},
+		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActionRunResume, ActionRunStart}},
+		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActionRunStart}},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
@@ -152,7 +152,7 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 		}
 	}
 	gap := Campaign{HighWaterSeq: 5, AppliedSeq: 2}
-	replay, _ := ActReplay.OnCampaign()
+	replay, _ := ActionReplay.OnCampaign()
 	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay gives 3 events without a row a new row, due now." {
 		t.Errorf("a replay %q", got)
 	}
@@ -160,7 +160,7 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 
 func TestAct_stopsSayingHowThingsAre(t *testing.T) {
 	t.Parallel()
-	act := Act{ID: 7, At: noon, Seq: 3, Action: ActRequeue}
+	act := AuditEntry{ID: 7, At: noon, Seq: 3, Action: ActionRequeue}
 	for _, c := range []struct {
 		name string
 		got  bool
@@ -170,10 +170,10 @@ func TestAct_stopsSayingHowThingsAre(t *testing.T) {
 		{"died after it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon.Add(1)}), true},
 		{"dead before it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon}), false},
 		{"in progress", act.FailedSince(Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
-		{"skipped after it", act.SupersededBy(Act{ID: 8, Seq: 3, Action: ActSkip}), true},
-		{"skipped before it", act.SupersededBy(Act{ID: 6, Seq: 3, Action: ActSkip}), false},
-		{"another row skipped", act.SupersededBy(Act{ID: 8, Seq: 4, Action: ActSkip}), false},
-		{"looked at", act.SupersededBy(Act{ID: 8, Seq: 3, Action: ActReveal}), false},
+		{"skipped after it", act.SupersededBy(AuditEntry{ID: 8, Seq: 3, Action: ActionSkip}), true},
+		{"skipped before it", act.SupersededBy(AuditEntry{ID: 6, Seq: 3, Action: ActionSkip}), false},
+		{"another row skipped", act.SupersededBy(AuditEntry{ID: 8, Seq: 4, Action: ActionSkip}), false},
+		{"looked at", act.SupersededBy(AuditEntry{ID: 8, Seq: 3, Action: ActionReveal}), false},
 		{"a verify that found nothing", Run{Kind: RunVerify, Status: RunCompleted}.Succeeded(), true},
 		{"a verify that found a drift", Run{Kind: RunVerify, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), false},
 		{"a rebuild that mended a drift", Run{Kind: RunRebuild, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), true},

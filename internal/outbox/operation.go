@@ -228,9 +228,9 @@ type Selection struct {
 	Filter RequeueFilter
 }
 
-// OperationOrder says how an operation shall go about it, and what the
+// OperationRequest says how an operation shall go about it, and what the
 // operator was shown before starting it.
-type OperationOrder struct {
+type OperationRequest struct {
 	Selection
 	Canary bool
 	// ExpectedRows and ExpectedReleased are what the preview said; nil skips

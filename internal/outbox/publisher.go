@@ -10,43 +10,43 @@ import (
 	"time"
 )
 
-// PairName names a pair: one publisher of one topic.
-type PairName struct {
+// SubscriptionName names a pair: one publisher of one topic.
+type SubscriptionName struct {
 	Topic     string `json:"topic" redact:"-"`
 	Publisher string `json:"publisher" redact:"-"`
 }
 
 // String is TOPIC/PUBLISHER, as commands and sentences spell a pair.
-func (n PairName) String() string { return n.Topic + "/" + n.Publisher }
+func (n SubscriptionName) String() string { return n.Topic + "/" + n.Publisher }
 
 var pairPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
-// CheckPairPart judges the name of a topic or of a publisher, which pages,
+// CheckSubscriptionPart judges the name of a topic or of a publisher, which pages,
 // addresses and file names have to bear. field is topic or publisher.
-func CheckPairPart(field, name string) error {
+func CheckSubscriptionPart(field, name string) error {
 	if !pairPart.MatchString(name) {
 		return Invalid(field, "%s %q must begin with a small letter or a digit and go on with small letters, digits, dots, dashes and underscores, at most 100 in all", field, name)
 	}
 	return nil
 }
 
-// ParsePairName reads TOPIC/PUBLISHER.
-func ParsePairName(text string) (PairName, error) {
+// ParseSubscriptionName reads TOPIC/PUBLISHER.
+func ParseSubscriptionName(text string) (SubscriptionName, error) {
 	topic, publisher, found := strings.Cut(text, "/")
 	if !found {
-		return PairName{}, Invalid("pair", "%q is not a publisher; write TOPIC/PUBLISHER, such as scenes/archive", text)
+		return SubscriptionName{}, Invalid("pair", "%q is not a publisher; write TOPIC/PUBLISHER, such as scenes/archive", text)
 	}
-	n := PairName{Topic: topic, Publisher: publisher}
-	if err := CheckPairPart("topic", topic); err != nil {
+	n := SubscriptionName{Topic: topic, Publisher: publisher}
+	if err := CheckSubscriptionPart("topic", topic); err != nil {
 		return n, err
 	}
-	return n, CheckPairPart("publisher", publisher)
+	return n, CheckSubscriptionPart("publisher", publisher)
 }
 
 // PublisherDefinition is a pair as the configuration describes it and the
 // store keeps it, without secrets.
 type PublisherDefinition struct {
-	PairName
+	SubscriptionName
 	Destination string // a URL without secrets
 	Match       Match
 	StartAtHead bool // a pair that is new begins behind the last event instead of at the first
@@ -93,7 +93,7 @@ func (e *Event) Ref() EventRef {
 
 // Publisher is a pair and how far it is.
 type Publisher struct {
-	PairName
+	SubscriptionName
 	Destination string          `json:"destination"` // as the last process that held it was told; without secrets
 	Match       Match           `json:"match"`
 	Status      PublisherStatus `json:"status"`
@@ -173,7 +173,7 @@ type PublisherPoint struct {
 
 // PublisherHistory is a stretch of the past of a pair as charts show it.
 type PublisherHistory struct {
-	PairName
+	SubscriptionName
 	Span        Span             `json:"span"`
 	StepSeconds float64          `json:"step_seconds"`
 	Points      []PublisherPoint `json:"points"` // as in a History
@@ -206,7 +206,7 @@ type SeekTarget struct {
 
 // Seek is what a seek does, or would do.
 type Seek struct {
-	PairName
+	SubscriptionName
 	From    int64 `json:"from"`    // the position before
 	To      int64 `json:"to"`      // the position after
 	Repeats int64 `json:"repeats"` // events of the topic that are delivered once more
@@ -216,7 +216,7 @@ type Seek struct {
 
 // TestDelivery is what came of sending a made-up event to a destination.
 type TestDelivery struct {
-	PairName
+	SubscriptionName
 	ID      string  `json:"id" redact:"-"` // of the event that was sent
 	OK      bool    `json:"ok"`
 	Seconds float64 `json:"seconds"`

@@ -94,7 +94,7 @@ func TestSeek_isConfirmedByItsPhrase(t *testing.T) {
 		{many, "skip 90000 events", false},
 		{many, "skip over 40 events", false}, // that was another seek
 	} {
-		if got := outbox.ActPublisherSeek.Confirm(c.typed, outbox.Reach{Seek: c.seek}) == nil; got != c.want {
+		if got := outbox.ActionPublisherSeek.Confirm(c.typed, outbox.Reach{Seek: c.seek}) == nil; got != c.want {
 			t.Errorf("%+v by %q: %v, want %v", c.seek, c.typed, got, c.want)
 		}
 	}

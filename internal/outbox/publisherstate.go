@@ -38,7 +38,7 @@ func (p Publisher) State(now time.Time) PublisherState {
 		return PublisherIsStopped
 	case p.Status == PublisherFailed:
 		return PublisherIsFailed
-	case !p.Held(now) && now.Sub(p.UpdatedAt) > takenWithin:
+	case !p.Leased(now) && now.Sub(p.UpdatedAt) > takenWithin:
 		return PublisherIsNotHeld
 	case p.ErrorCount > 0:
 		return PublisherIsRetrying
@@ -47,15 +47,15 @@ func (p Publisher) State(now time.Time) PublisherState {
 	}
 }
 
-// Held reports whether a process holds the pair, so that it may move.
-func (p Publisher) Held(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
+// Leased reports whether a process holds the pair, so that it may move.
+func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
 
 // Hindered reports whether the pair waits for an event that it could not deliver.
 func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }
 
-// InTheWay is the event that the pair could not deliver and waits for; nil
+// BlockingEvent is the event that the pair could not deliver and waits for; nil
 // when there is none.
-func (p Publisher) InTheWay() *EventRef {
+func (p Publisher) BlockingEvent() *EventRef {
 	if !p.Hindered() {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (p Publisher) Why(now time.Time) string {
 		return p.unlessHeld(now, fmt.Sprintf("The last %s failed; %s", deliveries(p.ErrorCount), p.nextTry(now)))
 	}
 	switch {
-	case !p.Held(now):
+	case !p.Leased(now):
 		return "No process holds it; a server that has it in its configuration takes over within seconds"
 	case p.LagUnknown():
 		return "Scanning for events of its topic: none among the next ones in the journal"
@@ -109,7 +109,7 @@ func (p Publisher) whyNotHeld(now time.Time) string {
 // unlessHeld adds to a sentence that speaks of a next try that there is nobody
 // to make it.
 func (p Publisher) unlessHeld(now time.Time, sentence string) string {
-	if p.Held(now) {
+	if p.Leased(now) {
 		return sentence
 	}
 	return sentence + ", once a server holds its lease"
@@ -245,9 +245,9 @@ func ofPublishers(n, total int64, one, many string) string {
 // delivered reports whether nothing is known to wait for the pair.
 func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
 
-// TroubledPublishers are those of a list that need somebody, in the order of
+// PublishersNeedingAttention are those of a list that need somebody, in the order of
 // SortPublishers.
-func TroubledPublishers(list []Publisher, now time.Time) []Publisher {
+func PublishersNeedingAttention(list []Publisher, now time.Time) []Publisher {
 	var all []Publisher
 	for _, p := range list {
 		switch p.State(now) {

@@ -64,7 +64,7 @@ func TestPublisherInTheWay_isTheEventItWaitsFor(t *testing.T) {
 		{"passed", Publisher{ErrorCount: 1, Position: 5, ErrorPosition: 5, ErrorEvent: event}, nil},
 		{"no event", Publisher{ErrorCount: 1, Position: 4}, nil},
 	} {
-		if got := c.p.InTheWay(); got != c.want {
+		if got := c.p.BlockingEvent(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -74,10 +74,10 @@ func TestSortPublishers_bringsTroubleFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	held := &Lease{ExpiresAt: now.Add(time.Minute)}
-	name := func(text string) PairName { return PairName{Topic: text, Publisher: "p"} }
+	name := func(text string) SubscriptionName { return SubscriptionName{Topic: text, Publisher: "p"} }
 	all := []Publisher{
-		{PairName: name("f"), Lease: held}, {PairName: name("e"), Lease: held}, {PairName: name("d"), Status: PublisherPaused}, {PairName: name("c")},
-		{PairName: name("b2"), Lease: held, ErrorCount: 1}, {PairName: name("b"), Lease: held, ErrorCount: 1}, {PairName: name("a2"), Status: PublisherFailed}, {PairName: name("z"), Status: PublisherFailed, Stopped: true},
+		{SubscriptionName: name("f"), Lease: held}, {SubscriptionName: name("e"), Lease: held}, {SubscriptionName: name("d"), Status: PublisherPaused}, {SubscriptionName: name("c")},
+		{SubscriptionName: name("b2"), Lease: held, ErrorCount: 1}, {SubscriptionName: name("b"), Lease: held, ErrorCount: 1}, {SubscriptionName: name("a2"), Status: PublisherFailed}, {SubscriptionName: name("z"), Status: PublisherFailed, Stopped: true},
 	}
 	SortPublishers(all, now)
 	var order []string

@@ -313,15 +313,15 @@ func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
 	t.Parallel()
 	later := noon.Add(20 * time.Second)
 	c := outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Processing, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: later}}
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldLease || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerLease || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
 		t.Errorf("leased: %+v", e)
 	}
 	c = outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Failed, HeadNextAttempt: later}
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldBackoff || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerBackoff || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
 		t.Errorf("in back-off: %+v", e)
 	}
 	c.HeadStatus = outbox.Dead
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Hold != outbox.HoldDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 has been dead for ") {
+	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 has been dead for ") {
 		t.Errorf("dead: %+v", e)
 	}
 }

@@ -15,8 +15,8 @@ type RunKind string
 // The kinds of runs.
 const (
 	RunReplay  RunKind = "replay"  // unapplied events get their rows back; projections that are set aside catch up
-	RunVerify  RunKind = "verify"  // the journal is folded and compared with the live rows, which stay as they are
-	RunRebuild RunKind = "rebuild" // the journal is folded and the live rows are replaced
+	RunVerify  RunKind = "verify"  // the journal is replayed and compared with the live rows, which stay as they are
+	RunRebuild RunKind = "rebuild" // the journal is replayed and the live rows are replaced
 )
 
 // RunKinds lists every kind.
@@ -54,8 +54,8 @@ func ParseRunStatus(name string) (RunStatus, error) {
 	return parseName("status", name, RunStatuses)
 }
 
-// RunOrder says what a run shall do, and to what.
-type RunOrder struct {
+// RunRequest says what a run shall do, and to what.
+type RunRequest struct {
 	Kind RunKind
 	// Campaigns are the ids of the campaigns of the scope, at most
 	// MaxRunCampaigns; All stands for every campaign there is. Exactly one of
@@ -64,20 +64,20 @@ type RunOrder struct {
 	All       bool
 	// Projections are names of loaded projections; none stands for all.
 	Projections []string
-	// UntilSeq is the last seq to fold, of a verify run over one campaign; 0
+	// UntilSeq is the last seq to replay, of a verify run over one campaign; 0
 	// means as far as the live rows are.
 	UntilSeq int64
 	Rate     int64 // events per second at the most; 0 means no limit
 }
 
-// Verdict tells whether live rows are those that a fold of the journal makes.
+// Verdict tells whether live rows are those that a replay of the journal makes.
 type Verdict string
 
 // The verdicts. A run has none until it ends; a replay has none at all.
 const (
 	VerdictMatch  Verdict = "match"
 	VerdictDrift  Verdict = "drift"  // of a rebuild: the rows were others before it
-	VerdictFailed Verdict = "failed" // of a verification alone: the journal could not be folded
+	VerdictFailed Verdict = "failed" // of a verification alone: the journal could not be replayed
 )
 
 // Progress is how much of something is done.
@@ -96,7 +96,7 @@ func (p Progress) Share() float64 {
 
 // RunCounts counts the campaigns of a run by what became of them.
 type RunCounts struct {
-	Matched     int64 `json:"matched"`  // live rows and fold agree
+	Matched     int64 `json:"matched"`  // live rows and replay agree
 	Drifted     int64 `json:"drifted"`  // they do not, or did not before the rebuild
 	Replayed    int64 `json:"replayed"` // brought level, or nothing was to be done
 	Failed      int64 `json:"failed"`
@@ -113,7 +113,7 @@ type Run struct {
 	All         bool              `json:"all_campaigns"`
 	Projections []string          `json:"projections" redact:"-"` // in load order
 	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, when the run was started
-	UntilSeq    int64             `json:"until_seq"`              // the last event folded; 0 means as far as the live rows are
+	UntilSeq    int64             `json:"until_seq"`              // the last event replayed; 0 means as far as the live rows are
 	Rate        int64             `json:"rate"`                   // events per second at the most; 0 is no limit
 	Reason      string            `json:"reason"`
 	RequestedBy string            `json:"requested_by"`
@@ -129,7 +129,7 @@ type Run struct {
 	// EventsPerSecond is the recent rate; 0 while it does not run.
 	EventsPerSecond float64           `json:"events_per_second"`
 	SecondsLeft     *float64          `json:"seconds_left"`              // nil while that cannot be told
-	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: those of the fold by projection, and full
+	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: those of the replay by projection, and full
 	Before          map[string]string `json:"digests_before" redact:"-"` // those of the live rows before
 	// Seq is what Digests cover; 0 without them.
 	Seq         int64   `json:"seq"`
@@ -241,7 +241,7 @@ type RunResult struct {
 	// or behind has not all events; of a rebuild too, which leaves a paused one
 	// where it is
 	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared"`
-	Seq         int64              `json:"seq"`    // folded up to here
+	Seq         int64              `json:"seq"`    // replayed up to here
 	Events      int64              `json:"events"` // of the run's events, so many were this campaign's
 	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
 	Projections []ProjectionResult `json:"projections"`
@@ -256,7 +256,7 @@ type RunResult struct {
 type ProjectionResult struct {
 	Projection string  `json:"projection" redact:"-"`
 	Verdict    Verdict `json:"verdict" api:"enum=match drift,empty"`
-	Digest     string  `json:"digest"`                   // of the fold
+	Digest     string  `json:"digest"`                   // of the replay
 	Before     string  `json:"digest_before" redact:"-"` // of the live rows
 	Generation int64   `json:"generation"`               // after a rebuild or a catching up; 0 otherwise
 	// Seq is where the projection stands now; a projection that failed again
@@ -266,8 +266,8 @@ type ProjectionResult struct {
 	// state of the cursor; paused or quarantined: it was compared up to seq;
 	// behind: it was not compared. Empty otherwise
 	LeftOut    string      `json:"left_out" api:"enum=paused quarantined behind,empty"`
-	Comparison *Comparison `json:"comparison"` // how the live rows differ from the fold; nil when they were not compared row by row
-	Error      string      `json:"error"`      // why it could not be folded, or compared
+	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when they were not compared row by row
+	Error      string      `json:"error"`      // why it could not be replayed, or compared
 	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 where no event is at fault
 }
 
@@ -319,13 +319,13 @@ func (n NotCompared) Why() string {
 	return n.State
 }
 
-// Comparison is how live rows differ from those of a fold: what a rebuild
+// Comparison is how live rows differ from those of a replay: what a rebuild
 // would change about them.
 type Comparison struct {
 	Added   int64 `json:"added"`   // rows missing from the live ones
 	Changed int64 `json:"changed"` // rows with other fields
 	Removed int64 `json:"removed"` // rows among the live ones only
-	// FirstSeq is the event from which on the fold has what the live rows
+	// FirstSeq is the event from which on the replay has what the live rows
 	// lack; 0 when no event made the difference, as with a row that nothing
 	// in the journal explains.
 	FirstSeq int64       `json:"first_seq"`
@@ -364,7 +364,7 @@ type Field struct {
 type FieldChange struct {
 	Name string          `json:"name" redact:"-"`
 	Live json.RawMessage `json:"live"` // any JSON value; nil when that side has none
-	Fold json.RawMessage `json:"fold"` // any JSON value; nil when that side has none
+	Expected json.RawMessage `json:"fold"` // any JSON value; nil when that side has none
 }
 
 // ResultFilter selects results of a run. Zero fields select all.
@@ -386,7 +386,7 @@ type RunLine struct {
 // Verifications are what the result says about live rows as they are; a run with
 // nothing but projections stands for the background. A comparison as of an
 // earlier event says nothing about them; rows that were rebuilt are those of the
-// fold. A verify that an event kept from folding the journal has failed, for all
+// replay. A verify that an event kept from replaying the journal has failed, for all
 // of its projections or for the one that refused the event.
 func (r RunResult) Verifications(run Run) []Verification {
 	var all []Verification
@@ -438,9 +438,9 @@ type Verification struct {
 	Projection string    `json:"projection" redact:"-"`
 	At         time.Time `json:"at"`
 	Seq        int64     `json:"seq"`                 // compared up to here; of a failed one, the event at fault
-	Verdict    Verdict   `json:"verdict" api:"empty"` // failed: the journal could not be folded
+	Verdict    Verdict   `json:"verdict" api:"empty"` // failed: the journal could not be replayed
 	RunID      int64     `json:"run_id"`              // 0 for one in the background
-	Digest     string    `json:"digest"`              // of the fold
+	Digest     string    `json:"digest"`              // of the replay
 	Added      int64     `json:"added"`
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`

@@ -19,8 +19,8 @@ type Skip struct {
 	UndoneReason string     `json:"undone_reason"`
 }
 
-// Stands reports whether the event is still to be passed over.
-func (s Skip) Stands() bool { return s.UndoneAt == nil }
+// Active reports whether the event is still to be passed over.
+func (s Skip) Active() bool { return s.UndoneAt == nil }
 
 // SkipFilter selects skips of one campaign for a page, newest first.
 type SkipFilter struct {

@@ -88,7 +88,7 @@ type CampaignCounts struct {
 	Paused   int64 `json:"paused"`
 	Diverged int64 `json:"diverged"`
 	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as last verified
-	// the last verify could not fold the journal, since an event was changed or
+	// the last verify could not replay the journal, since an event was changed or
 	// deleted or a projection refuses one
 	Unverifiable int64 `json:"unverifiable"`
 	Leased       int64 `json:"leased"`

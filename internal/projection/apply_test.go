@@ -286,7 +286,7 @@ insert into t values (:campaign_id, :payload.a);
 }
 
 // A statement that would never end is cut, and takes nothing with it that was
-// folded before.
+// replayed before.
 func TestScratch_deadlineCutsARunawayStatement(t *testing.T) {
 	t.Parallel()
 	c := newScratch(t, loadText(t, head+`-- on: good
@@ -411,7 +411,7 @@ func BenchmarkScratch_wholeJournal(b *testing.B) {
 				if err := c.Reset(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				n, _ := foldCampaign(b.Context(), c, events[id]) // one campaign fails, as it must
+				n, _ := replayCampaign(b.Context(), c, events[id]) // one campaign fails, as it must
 				total += n
 			}
 		}

@@ -31,7 +31,7 @@ func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]out
 
 // foldCampaign applies events until one fails, and returns how many it
 // applied and that failure.
-func foldCampaign(ctx context.Context, c fold, events []outbox.Event) (applied int, err error) {
+func replayCampaign(ctx context.Context, c expected, events []outbox.Event) (applied int, err error) {
 	for i := range events {
 		if err := c.Apply(ctx, &events[i]); err != nil {
 			return applied, err
@@ -59,7 +59,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 				expected[table][id] = append(expected[table][id], rowText(row))
 			}
 		}
-		c := newFold(t, "builtin:campaigns")
+		c := newReplay(t, "builtin:campaigns")
 		for _, p := range mustLoad(t, "builtin:campaigns").Projections() {
 			for _, eventType := range p.EventTypes {
 				occurs := func(e outbox.Event) bool { return e.EventType == eventType }
@@ -74,7 +74,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 			if err := c.Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := foldCampaign(t.Context(), c, events[id]); err != nil {
+			if n, err := replayCampaign(t.Context(), c, events[id]); err != nil {
 				failures = append(failures, fmt.Sprintf("%s/%d %v", id, n+1, err))
 			}
 			if expected["campaigns"][id] == nil {
@@ -110,7 +110,7 @@ func rowText[R ~map[string]any](row R) string {
 }
 
 // tableRows reads a scratch table's rows with all their columns, sorted.
-func tableRows(t testing.TB, c fold, table string) []string {
+func tableRows(t testing.TB, c expected, table string) []string {
 	t.Helper()
 	rows, err := c.QueryContext(t.Context(), "select * from "+table)
 	if err != nil {
@@ -169,7 +169,7 @@ func newScratch(t testing.TB, s *Set) *Scratch {
 // The rules that no journal of the corpus exercises.
 func TestBuiltinCampaigns_rules(t *testing.T) {
 	t.Parallel()
-	c := newFold(t, "builtin:campaigns")
+	c := newReplay(t, "builtin:campaigns")
 	seq := int64(0)
 	apply := func(eventType, entity, payload string) {
 		t.Helper()

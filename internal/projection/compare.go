@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Difference is a row in which live rows and fold differ, as far as it takes to
+// Difference is a row in which live rows and replay differ, as far as it takes to
 // look for it again.
 type Difference struct {
 	Change  outbox.RowChange
@@ -49,7 +49,7 @@ func shown(value json.RawMessage) json.RawMessage {
 }
 
 // Compare holds the live rows of one projection and campaign against those of a
-// fold. Both are read in the order of their keys and never kept, so that memory
+// replay. Both are read in the order of their keys and never kept, so that memory
 // does not grow with them; the two readers must not be one connection. A column
 // that the live table does not have is a difference in every row; a table that
 // is not there has no rows.
@@ -57,7 +57,7 @@ func shown(value json.RawMessage) json.RawMessage {
 // The comparison's samples are the first differences of each table. They and
 // the differences that are returned beside it are the same rows, up to
 // MaxDifferences of them.
-func (s *Set) Compare(ctx context.Context, live, fold Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
+func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
 	c := outbox.Comparison{Samples: []outbox.RowChange{}}
 	p := s.Named(name)
 	if p == nil {
@@ -66,7 +66,7 @@ func (s *Set) Compare(ctx context.Context, live, fold Queryer, campaignID, name 
 	var found []Difference
 	for _, t := range p.tables {
 		m := &merge{dialect: s.dialect, table: t, counts: &c, campaign: campaignID}
-		if err := m.run(ctx, live, fold); err != nil {
+		if err := m.run(ctx, live, expected); err != nil {
 			return c, nil, fmt.Errorf("compare table %q of projection %q for campaign %q: %w", t.name, name, campaignID, err)
 		}
 		share := max(1, outbox.MaxSamples/len(p.tables))
@@ -98,13 +98,13 @@ type side struct {
 	more     bool
 }
 
-func (m *merge) run(ctx context.Context, live, fold Queryer) error {
+func (m *merge) run(ctx context.Context, live, expected Queryer) error {
 	a, err := m.open(ctx, live)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	b, err := m.open(ctx, fold)
+	b, err := m.open(ctx, expected)
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (m *merge) run(ctx context.Context, live, fold Queryer) error {
 		switch {
 		case order < 0:
 			m.counts.Removed++
-			m.note(outbox.RowRemoved, a, nil)
+			m.record(outbox.RowRemoved, a, nil)
 		case order > 0:
 			m.counts.Added++
-			m.note(outbox.RowAdded, nil, b)
+			m.record(outbox.RowAdded, nil, b)
 		case !a.same(b):
 			m.counts.Changed++
-			m.note(outbox.RowChanged, a, b)
+			m.record(outbox.RowChanged, a, b)
 		}
 		if order <= 0 {
 			if err := a.next(); err != nil {
@@ -288,13 +288,13 @@ func (s *side) same(o *side) bool {
 	return true
 }
 
-// note remembers a difference between the row of the live side and that of the
-// fold; one of them is nil where only the other has the row.
-func (m *merge) note(kind string, live, fold *side) {
+// record remembers a difference between the row of the live side and that of the
+// replay; one of them is nil where only the other has the row.
+func (m *merge) record(kind string, live, expected *side) {
 	if len(m.found) == MaxDifferences || m.size > differencesBytes {
 		return
 	}
-	either := cmp.Or(fold, live)
+	either := cmp.Or(expected, live)
 	d := Difference{table: m.table, dialect: m.dialect, Change: outbox.RowChange{Table: m.table.name, Kind: kind, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}}}
 	keys := m.table.keyColumns()
 	for _, name := range keys {
@@ -313,10 +313,10 @@ func (m *merge) note(kind string, live, fold *side) {
 			continue
 		}
 		was, inLive := live.of(c.name)
-		is, inFold := fold.of(c.name)
-		if kind != outbox.RowChanged || inLive != inFold || !bytes.Equal(was, is) {
-			change := outbox.FieldChange{Name: c.name, Live: shown(was), Fold: shown(is)}
-			m.size += len(change.Live) + len(change.Fold)
+		is, inExpected := expected.of(c.name)
+		if kind != outbox.RowChanged || inLive != inExpected || !bytes.Equal(was, is) {
+			change := outbox.FieldChange{Name: c.name, Live: shown(was), Expected: shown(is)}
+			m.size += len(change.Live) + len(change.Expected)
 			d.Change.Fields = append(d.Change.Fields, change)
 		}
 	}
@@ -377,13 +377,13 @@ func numeric(v any) float64 {
 	return 0
 }
 
-// Standing says of a row that differs how it is in a fold that has come to some
-// seq: whether it is as the live row is, and whether it is as in the whole fold.
-type Standing struct{ AsLive, AsFold bool }
+// RowMatch says of a row that differs how it is in a replay that has come to some
+// seq: whether it is as the live row is, and whether it is as in the whole replay.
+type RowMatch struct{ AsLive, AsExpected bool }
 
-// Look reads how the row of a difference stands in a fold. Only the fields that
+// MatchAt reads how the row of a difference stands in a replay. Only the fields that
 // differ count.
-func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
+func (d *Difference) MatchAt(ctx context.Context, expected Queryer) (RowMatch, error) {
 	var columns, where []string
 	for _, f := range d.Change.Fields {
 		columns = append(columns, quoteName(f.Name))
@@ -401,27 +401,27 @@ func (d *Difference) Look(ctx context.Context, fold Queryer) (Standing, error) {
 		values = append(values, d.key[i])
 		where = append(where, fmt.Sprintf("%s = $%d", term, len(values)))
 	}
-	rows, err := fold.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s", strings.Join(append(columns, "1"), ", "),
+	rows, err := expected.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s", strings.Join(append(columns, "1"), ", "),
 		quoteName(d.table.name), strings.Join(where, " and ")), values...)
 	if err != nil {
-		return Standing{}, err
+		return RowMatch{}, err
 	}
 	defer rows.Close()
 	row, err := newScanner(rows)
 	if err != nil {
-		return Standing{}, err
+		return RowMatch{}, err
 	}
 	if !rows.Next() {
-		return Standing{AsLive: d.Change.Kind == outbox.RowAdded, AsFold: d.Change.Kind == outbox.RowRemoved}, rows.Err()
+		return RowMatch{AsLive: d.Change.Kind == outbox.RowAdded, AsExpected: d.Change.Kind == outbox.RowRemoved}, rows.Err()
 	}
 	if err := row.scan(); err != nil {
-		return Standing{}, err
+		return RowMatch{}, err
 	}
-	st := Standing{AsLive: d.Change.Kind != outbox.RowAdded, AsFold: d.Change.Kind != outbox.RowRemoved}
+	st := RowMatch{AsLive: d.Change.Kind != outbox.RowAdded, AsExpected: d.Change.Kind != outbox.RowRemoved}
 	for i, f := range d.Change.Fields {
 		is := shown(row.appendCell(nil, i))
 		st.AsLive = st.AsLive && bytes.Equal(is, f.Live)
-		st.AsFold = st.AsFold && bytes.Equal(is, f.Fold)
+		st.AsExpected = st.AsExpected && bytes.Equal(is, f.Expected)
 	}
 	return st, nil
 }

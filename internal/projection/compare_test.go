@@ -11,16 +11,16 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func setOf(f fold) *Set {
+func setOf(f expected) *Set {
 	if c, ok := f.(*Scratch); ok {
 		return c.set
 	}
 	return f.(*live).set
 }
 
-// change runs one statement on the tables of a fold, as somebody who has no
+// change runs one statement on the tables of a replay, as somebody who has no
 // business there would.
-func change(t *testing.T, f fold, statement string) {
+func change(t *testing.T, f expected, statement string) {
 	t.Helper()
 	var err error
 	if c, ok := f.(*Scratch); ok {
@@ -33,9 +33,9 @@ func change(t *testing.T, f fold, statement string) {
 	}
 }
 
-func compare(t *testing.T, live, fold fold, name string) (outbox.Comparison, []Difference) {
+func compare(t *testing.T, live, expected expected, name string) (outbox.Comparison, []Difference) {
 	t.Helper()
-	c, found, err := setOf(live).Compare(t.Context(), live, fold, "c", name)
+	c, found, err := setOf(live).Compare(t.Context(), live, expected, "c", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +45,9 @@ func compare(t *testing.T, live, fold fold, name string) (outbox.Comparison, []D
 func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, kinds...)
-	a, b := newFold(t, dir), newFold(t, dir)
+	a, b := newReplay(t, dir), newReplay(t, dir)
 	for i, payload := range ofEveryKind {
-		for _, f := range []fold{a, b} {
+		for _, f := range []expected{a, b} {
 			for _, campaign := range []string{"c", "other"} {
 				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
 				if err := f.Apply(t.Context(), e); err != nil {
@@ -82,23 +82,23 @@ insert into cats values (:campaign_id, :payload.name, :payload.lives);
 
 func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 	t.Parallel()
-	live, fold := foldText(t, pets), foldText(t, pets)
+	live, expected := replayText(t, pets), replayText(t, pets)
 	for _, id := range []int{2, 10, 9} {
 		dog := fmt.Sprintf(`{"id":%d,"name":"rex","age":3}`, id)
-		foldInto(t, live, "c", "dog", dog)
-		foldInto(t, fold, "c", "dog", dog)
+		replayInto(t, live, "c", "dog", dog)
+		replayInto(t, expected, "c", "dog", dog)
 	}
-	foldInto(t, live, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"éclair","lives":9}`)
-	foldInto(t, fold, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"a","lives":1}`)
+	replayInto(t, live, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"éclair","lives":9}`)
+	replayInto(t, expected, "c", "cat", `{"name":"Zoe","lives":9}`, `{"name":"a","lives":1}`)
 	change(t, live, `update dogs set name = 'x"y', age = null where id = 9`)
 	change(t, live, `update dogs set age = 4 where id = 10`)
-	got, _ := compare(t, live, fold, "pets")
+	got, _ := compare(t, live, expected, "pets")
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	want := outbox.Comparison{Added: 1, Changed: 2, Removed: 1, Samples: []outbox.RowChange{
 		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("9")}}, Fields: []outbox.FieldChange{
-			{Name: "name", Live: raw(`"x\"y"`), Fold: raw(`"rex"`)}, {Name: "age", Live: raw("null"), Fold: raw("3")}}},
-		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("10")}}, Fields: []outbox.FieldChange{{Name: "age", Live: raw("4"), Fold: raw("3")}}},
-		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Fold: raw("1")}}},
+			{Name: "name", Live: raw(`"x\"y"`), Expected: raw(`"rex"`)}, {Name: "age", Live: raw("null"), Expected: raw("3")}}},
+		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("10")}}, Fields: []outbox.FieldChange{{Name: "age", Live: raw("4"), Expected: raw("3")}}},
+		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: raw("1")}}},
 		{Table: "cats", Kind: "removed", Key: []outbox.Field{{Name: "name", Value: raw(`"éclair"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Live: raw("9")}}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -109,15 +109,15 @@ func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 // However many rows differ, they are all counted, and few are kept.
 func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 	t.Parallel()
-	live, fold := foldText(t, pets), foldText(t, pets)
+	live, expected := replayText(t, pets), replayText(t, pets)
 	rows := MaxDifferences + 30
 	for i := range rows {
-		foldInto(t, fold, "c", "dog", fmt.Sprintf(`{"id":%d}`, i))
+		replayInto(t, expected, "c", "dog", fmt.Sprintf(`{"id":%d}`, i))
 	}
 	for i := range 30 {
-		foldInto(t, live, "c", "cat", fmt.Sprintf(`{"name":"%d"}`, i))
+		replayInto(t, live, "c", "cat", fmt.Sprintf(`{"name":"%d"}`, i))
 	}
-	c, found := compare(t, live, fold, "pets")
+	c, found := compare(t, live, expected, "pets")
 	if c.Added != int64(rows) || c.Removed != 30 || c.Changed != 0 {
 		t.Errorf("counted %d added, %d removed, %d changed; want %d, 30, 0", c.Added, c.Removed, c.Changed, rows)
 	}
@@ -136,54 +136,54 @@ func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 // The live tables may have been made by another version of the file.
 func TestCompare_withLiveTablesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	live, fold := foldText(t, pets), foldText(t, pets)
-	foldInto(t, live, "c", "dog", `{"id":1,"name":"rex","age":3}`)
-	foldInto(t, fold, "c", "dog", `{"id":1,"name":"rex","age":3}`)
-	foldInto(t, fold, "c", "cat", `{"name":"a","lives":1}`)
+	live, expected := replayText(t, pets), replayText(t, pets)
+	replayInto(t, live, "c", "dog", `{"id":1,"name":"rex","age":3}`)
+	replayInto(t, expected, "c", "dog", `{"id":1,"name":"rex","age":3}`)
+	replayInto(t, expected, "c", "cat", `{"name":"a","lives":1}`)
 	change(t, live, `drop table cats`)
 	change(t, live, `alter table dogs drop column age`)
-	c, _ := compare(t, live, fold, "pets")
+	c, _ := compare(t, live, expected, "pets")
 	want := []outbox.RowChange{
-		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []outbox.FieldChange{{Name: "age", Fold: json.RawMessage("3")}}},
-		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Fold: json.RawMessage("1")}}},
+		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []outbox.FieldChange{{Name: "age", Expected: json.RawMessage("3")}}},
+		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: json.RawMessage("1")}}},
 	}
 	if diff := cmp.Diff(want, c.Samples); diff != "" {
 		t.Error(diff)
 	}
 	change(t, live, `drop table dogs`)
 	change(t, live, `create table dogs (campaign_id text, name text)`)
-	if _, _, err := setOf(live).Compare(t.Context(), live, fold, "c", "pets"); !errors.Is(err, outbox.ErrConflict) {
+	if _, _, err := setOf(live).Compare(t.Context(), live, expected, "c", "pets"); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("without a column of the key: %v", err)
 	}
 }
 
-func TestDifference_standsAsTheLiveRowOrAsTheFoldDoes(t *testing.T) {
+func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 	t.Parallel()
-	live, fold := foldText(t, pets), foldText(t, pets)
-	foldInto(t, live, "c", "dog", `{"id":1,"name":"old","age":1}`, `{"id":2}`)
-	foldInto(t, fold, "c", "dog", `{"id":1,"name":"new","age":1}`, `{"id":3}`)
-	_, found := compare(t, live, fold, "pets")
+	live, expected := replayText(t, pets), replayText(t, pets)
+	replayInto(t, live, "c", "dog", `{"id":1,"name":"old","age":1}`, `{"id":2}`)
+	replayInto(t, expected, "c", "dog", `{"id":1,"name":"new","age":1}`, `{"id":3}`)
+	_, found := compare(t, live, expected, "pets")
 	if len(found) != 3 {
 		t.Fatalf("found %d differences", len(found))
 	}
-	look := func(what string, want ...Standing) {
+	look := func(what string, want ...RowMatch) {
 		t.Helper()
 		for i := range found {
-			got, err := found[i].Look(t.Context(), fold)
+			got, err := found[i].MatchAt(t.Context(), expected)
 			if err != nil || got != want[i] {
 				t.Errorf("%s, %s of dog %s: %+v, %v; want %+v", what, found[i].Change.Kind, found[i].Change.Key[0].Value, got, err, want[i])
 			}
 		}
 	}
-	none, asLive, asFold := Standing{}, Standing{AsLive: true}, Standing{AsFold: true}
-	look("at the end", asFold, asFold, asFold)
-	change(t, fold, `update dogs set name = 'old', age = 7 where id = 1`) // only fields that differ count
-	change(t, fold, `delete from dogs where id = 3`)
-	change(t, fold, `insert into dogs (campaign_id, id) values ('c', 2)`)
+	none, asLive, asExpected := RowMatch{}, RowMatch{AsLive: true}, RowMatch{AsExpected: true}
+	look("at the end", asExpected, asExpected, asExpected)
+	change(t, expected, `update dogs set name = 'old', age = 7 where id = 1`) // only fields that differ count
+	change(t, expected, `delete from dogs where id = 3`)
+	change(t, expected, `insert into dogs (campaign_id, id) values ('c', 2)`)
 	look("earlier", asLive, asLive, asLive)
-	change(t, fold, `update dogs set name = 'other'`)
+	change(t, expected, `update dogs set name = 'other'`)
 	look("in between", none, none, asLive)
-	change(t, fold, `delete from dogs where id = 1`)
+	change(t, expected, `delete from dogs where id = 1`)
 	look("before the row", none, none, asLive)
 }
 
@@ -196,14 +196,14 @@ create table bag (campaign_id text, n integer, t text);
 -- on: put
 insert into bag values (:campaign_id, :payload.n, :payload.t);
 `
-	live, fold := foldText(t, bag), foldText(t, bag)
-	foldInto(t, live, "c", "put", `{"n":1}`, `{"n":1}`, `{"t":"a"}`, `{"n":2,"t":"é"}`)
-	foldInto(t, fold, "c", "put", `{"n":2,"t":"é"}`, `{"t":"a"}`, `{"n":1}`, `{"n":1}`)
-	if c, _ := compare(t, live, fold, "bag"); c.Differs() {
+	live, expected := replayText(t, bag), replayText(t, bag)
+	replayInto(t, live, "c", "put", `{"n":1}`, `{"n":1}`, `{"t":"a"}`, `{"n":2,"t":"é"}`)
+	replayInto(t, expected, "c", "put", `{"n":2,"t":"é"}`, `{"t":"a"}`, `{"n":1}`, `{"n":1}`)
+	if c, _ := compare(t, live, expected, "bag"); c.Differs() {
 		t.Errorf("the same rows in another order differ: %+v", c)
 	}
-	foldInto(t, live, "c", "put", `{"n":1}`)
-	if c, _ := compare(t, live, fold, "bag"); c.Removed != 1 || c.Added+c.Changed != 0 {
+	replayInto(t, live, "c", "put", `{"n":1}`)
+	if c, _ := compare(t, live, expected, "bag"); c.Removed != 1 || c.Added+c.Changed != 0 {
 		t.Errorf("one row too many: %+v", c)
 	}
 }

@@ -35,7 +35,7 @@ insert into zebras values (:campaign_id, :payload.name, :payload.n, :payload.f, 
 insert into apes values (:campaign_id, :payload.y, :payload.x);
 `
 
-func foldInto(t testing.TB, c fold, campaign, eventType string, payloads ...string) {
+func replayInto(t testing.TB, c expected, campaign, eventType string, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
 		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}); err != nil {
@@ -46,10 +46,10 @@ func foldInto(t testing.TB, c fold, campaign, eventType string, payloads ...stri
 
 func TestDigests_canonicalForm(t *testing.T) {
 	t.Parallel()
-	c := foldText(t, zoo)
-	foldInto(t, c, "c", "zebra", `{"name":"zoë\"\\\n\u0001</","n":9007199254740993,"f":0.1,"b":"AZ"}`, `{"name":"Abe","n":-1,"f":2}`, `{"name":"B","f":1e21}`)
-	foldInto(t, c, "c", "ape", `{"y":"b","x":1}`, `{"y":"a","x":2}`, `{"x":3}`)
-	foldInto(t, c, "other", "ape", `{"y":"a","x":2}`)
+	c := replayText(t, zoo)
+	replayInto(t, c, "c", "zebra", `{"name":"zoë\"\\\n\u0001</","n":9007199254740993,"f":0.1,"b":"AZ"}`, `{"name":"Abe","n":-1,"f":2}`, `{"name":"B","f":1e21}`)
+	replayInto(t, c, "c", "ape", `{"y":"b","x":1}`, `{"y":"a","x":2}`, `{"x":3}`)
+	replayInto(t, c, "other", "ape", `{"y":"a","x":2}`)
 	canonical := `{"apes":[` +
 		`{"campaign_id":"c","x":3,"y":null},{"campaign_id":"c","x":2,"y":"a"},{"campaign_id":"c","x":1,"y":"b"}` +
 		`],"zebras":[` +
@@ -75,8 +75,8 @@ func TestDigests_canonicalForm(t *testing.T) {
 func TestDigests_coverWhatTheFileNames(t *testing.T) {
 	t.Parallel()
 	fill := func(digest string) map[string]string {
-		c := foldText(t, zoo+digest)
-		foldInto(t, c, "c", "ape", `{"y":{"b":[1,2.50,true,null,12345678901234567890],"a":"x"},"x":1}`, `{"x":2}`, `{"y":"10","x":3}`)
+		c := replayText(t, zoo+digest)
+		replayInto(t, c, "c", "ape", `{"y":{"b":[1,2.50,true,null,12345678901234567890],"a":"x"},"x":1}`, `{"x":2}`, `{"y":"10","x":3}`)
 		digests, _, err := c.Digests(t.Context(), "c")
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ insert into t values (:campaign_id, :payload.name);
 -- digest: select name from (select campaign_id, name collate nocase as name from t) s where campaign_id = :campaign_id order by name COLLATE "C";
 `)
 	c := newScratch(t, mustLoad(t, dir))
-	foldInto(t, c, "c", "a", `{"name":"é"}`, `{"name":"b"}`, `{"name":"a b"}`, `{"name":"a"}`, `{"name":"C"}`, `{"name":"a\""}`)
+	replayInto(t, c, "c", "a", `{"name":"é"}`, `{"name":"b"}`, `{"name":"a b"}`, `{"name":"a"}`, `{"name":"C"}`, `{"name":"a\""}`)
 	digests, _, err := c.Digests(t.Context(), "c")
 	if err != nil {
 		t.Fatal(err)
@@ -141,13 +141,13 @@ func TestDigests_refuses(t *testing.T) {
 		"-- digest (json: y): select y from apes where campaign_id = :campaign_id": `test.sql:15: column "y" is not JSON`,
 		"-- digest (json: x): select x from apes where campaign_id = :campaign_id": `test.sql:15: column "x" holds int64, not JSON text`,
 	} {
-		c := foldText(t, zoo+digest)
-		foldInto(t, c, "c", "ape", `{"y":"not json","x":1}`)
+		c := replayText(t, zoo+digest)
+		replayInto(t, c, "c", "ape", `{"y":"not json","x":1}`)
 		if _, _, err := c.Digests(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n error %v, want %q", digest, err, want)
 		}
 	}
-	c := foldText(t, zoo)
+	c := replayText(t, zoo)
 	if _, _, err := c.Digests(t.Context(), "c", "zoo", "nope"); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
@@ -155,7 +155,7 @@ func TestDigests_refuses(t *testing.T) {
 
 func TestDigests_ofSomeProjections(t *testing.T) {
 	t.Parallel()
-	c := newFold(t, "builtin:campaigns")
+	c := newReplay(t, "builtin:campaigns")
 	all, full, err := c.Digests(t.Context(), "c")
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestDigests_ofSomeProjections(t *testing.T) {
 // recorded so far is worthless: it must fail only where that is intended.
 func TestDigests_areStable(t *testing.T) {
 	t.Parallel()
-	c := newFold(t, "builtin:campaigns")
+	c := newReplay(t, "builtin:campaigns")
 	for _, e := range []outbox.Event{
 		{EventType: "campaign.created", EntityID: "c-1", Payload: json.RawMessage(`{"name":"Harbor","locale":"pt_br","game_system":"daggerheart"}`)},
 		{EventType: "participant.joined", EntityID: "p-1", Payload: json.RawMessage(`{"name":"Ana","user_id":"u-1","role":"gm"}`)},

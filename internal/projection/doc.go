@@ -85,8 +85,8 @@
 // # What rebuilds rely on
 //
 // The rows of a campaign are a function of its events, in their order, and of
-// nothing else. A verify folds the events into other tables and compares; a
-// rebuild puts the rows of such a fold in the place of the live ones. So there
+// nothing else. A verify replays the events into other tables and compares; a
+// rebuild puts the rows of such a replay in the place of the live ones. So there
 // are no random values, no current time (an event has its own, :occurred_at and
 // :recorded_at), and no rows of other campaigns in a handler. Numbers that the
 // database hands out are drawn anew; they are in order only where a digest that

@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// fold is the tables of projections, and events applied to them: a Scratch, or
+// replay is the tables of projections, and events applied to them: a Scratch, or
 // what workers make of the same on PostgreSQL.
-type fold interface {
+type expected interface {
 	Queryer
 	Apply(ctx context.Context, e *outbox.Event) error
 	Reset(ctx context.Context) error
@@ -44,7 +44,7 @@ type fold interface {
 
 // newFold loads projections for the database that the tests run on at the
 // moment, and makes their tables.
-func newFold(t testing.TB, sources ...string) fold {
+func newReplay(t testing.TB, sources ...string) expected {
 	t.Helper()
 	if !dbtest.Postgres() {
 		return newScratch(t, mustLoad(t, sources...))
@@ -56,18 +56,18 @@ func newFold(t testing.TB, sources ...string) fold {
 	return l
 }
 
-func foldText(t testing.TB, content string) fold {
+func replayText(t testing.TB, content string) expected {
 	t.Helper()
-	return newFold(t, writeFiles(t, "test.sql", content))
+	return newReplay(t, writeFiles(t, "test.sql", content))
 }
 
-// live is a fold on PostgreSQL.
+// live is a replay on PostgreSQL.
 type live struct {
 	set             *Set
 	writing, digest *sql.DB
 }
 
-// newLive makes a fold without its tables.
+// newLive makes a replay without its tables.
 func newLive(t testing.TB, sources ...string) *live {
 	t.Helper()
 	set, err := Load("postgres", sources...)

@@ -37,7 +37,7 @@ func (t token) is(keyword string) bool {
 // oneOf reports whether the token is one of the lower-case keywords.
 func (t token) oneOf(keywords ...string) bool { return slices.ContainsFunc(keywords, t.is) }
 
-// name is the identifier the token spells, folded as databases fold it, or
+// name is the identifier the token spells, replayed as databases replay it, or
 // empty when it spells none.
 func (t token) name() string {
 	switch t.kind {

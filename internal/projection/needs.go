@@ -7,7 +7,7 @@ import (
 )
 
 // Needs lists, in load order, the projections of these names and those whose
-// tables their statements name, directly or by way of others: folded without
+// tables their statements name, directly or by way of others: replayed without
 // them they would come out as something else. No names stand for all. An
 // unknown name is outbox.ErrNotFound.
 func (s *Set) Needs(names ...string) ([]string, error) {

@@ -63,8 +63,8 @@ var ofEveryKind = []string{
 	`{"t":"é","n":3,"d":1e300}`, `{"t":"b","n":3}`, `{"t":"a","n":3}`, `{"t":"C","n":3}`, `{"t":"a\"","n":3}`,
 }
 
-// alike fails the test when two folds have other digests for a campaign.
-func alike(t *testing.T, what, campaign string, lite, post fold) {
+// alike fails the test when two replays have other digests for a campaign.
+func alike(t *testing.T, what, campaign string, lite, post expected) {
 	t.Helper()
 	if diff := cmp.Diff(allDigests(t, lite, campaign), allDigests(t, post, campaign)); diff != "" {
 		t.Errorf("%s: digests of campaign %s (-SQLite +PostgreSQL):\n%s", what, campaign, diff)
@@ -77,7 +77,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 	if _, err := Check(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	lite, post := newScratch(t, mustLoad(t, dir)), newFold(t, dir)
+	lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
 	alike(t, "nothing", "c", lite, post)
 	seen := map[string]bool{}
 	for i, payload := range ofEveryKind {
@@ -89,7 +89,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 				payload = `{"n":2.0,"d":0.5,"b":true,"t":"ü"}`
 			}
 			e := &outbox.Event{CampaignID: "c", Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: eventType, Payload: []byte(payload)}
-			for _, f := range []fold{lite, post} {
+			for _, f := range []expected{lite, post} {
 				if err := f.Apply(t.Context(), e); err != nil {
 					t.Fatalf("%s %s: %v", eventType, payload, err)
 				}
@@ -121,10 +121,10 @@ insert into keyless values (:campaign_id, :payload.name);
 `
 	for _, digest := range []string{"", "-- digest: select name from keyed where campaign_id = :campaign_id order by name collate \"C\""} {
 		dir := writeFiles(t, "p.sql", content+digest)
-		lite, post := newScratch(t, mustLoad(t, dir)), newFold(t, dir)
+		lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
 		for _, name := range []string{"é", "b", "a b", "ab", "A", "C", "a", "_", "a-c", "Z", "日"} {
-			foldInto(t, lite, "c", "a", `{"name":"`+name+`"}`)
-			foldInto(t, post, "c", "a", `{"name":"`+name+`"}`)
+			replayInto(t, lite, "c", "a", `{"name":"`+name+`"}`)
+			replayInto(t, post, "c", "a", `{"name":"`+name+`"}`)
 		}
 		alike(t, digest, "c", lite, post)
 	}
@@ -154,9 +154,9 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 		{"n = case when :payload.x then 5 else 6 end", `{"x":true}`, "5"},
 		{"d = :payload.x", `{"x":1e999}`, `"1e999" is out of range for type double precision`},
 	} {
-		f := foldText(t, "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n bigint, s text, b boolean, d double precision);\n"+
+		f := replayText(t, "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n bigint, s text, b boolean, d double precision);\n"+
 			"-- on: begin\ninsert into t (campaign_id, n) values (:campaign_id, 1);\n-- on: a\nupdate t set "+tt.set+" where campaign_id = :campaign_id;\n")
-		foldInto(t, f, "c", "begin", "{}")
+		replayInto(t, f, "c", "begin", "{}")
 		err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 7, EventType: "a", OccurredAt: time.UnixMicro(1_790_000_000_000_000), Payload: []byte(tt.payload)})
 		got := ""
 		if err == nil {
@@ -184,28 +184,28 @@ func TestPostgresDigests_ofTheBuiltInSetsAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
 		campaigns, events := byCampaign(j.Parse(t))
-		lite, post := newScratch(t, mustLoad(t, "builtin:campaigns")), newFold(t, "builtin:campaigns")
+		lite, post := newScratch(t, mustLoad(t, "builtin:campaigns")), newReplay(t, "builtin:campaigns")
 		few := max(1, j.Campaigns/50) // PostgreSQL takes its time
 		for i, id := range campaigns {
 			if i%few != 0 && id != j.Poisoned {
 				continue
 			}
-			applied, _ := foldCampaign(t.Context(), lite, events[id])
-			if n, err := foldCampaign(t.Context(), post, events[id]); n != applied {
+			applied, _ := replayCampaign(t.Context(), lite, events[id])
+			if n, err := replayCampaign(t.Context(), post, events[id]); n != applied {
 				t.Errorf("campaign %s stops after event %d, and after %d on SQLite: %v", id, n, applied, err)
 			}
 			alike(t, "builtin:campaigns", id, lite, post)
 		}
 	})
 	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
-		lite, post := newScratch(t, mustLoad(t, "builtin:traces")), newFold(t, "builtin:traces")
+		lite, post := newScratch(t, mustLoad(t, "builtin:traces")), newReplay(t, "builtin:traces")
 		for _, trace := range traces {
-			foldAll(t, lite, trace.Parse(t))
-			foldAll(t, post, trace.Parse(t))
+			replayAll(t, lite, trace.Parse(t))
+			replayAll(t, post, trace.Parse(t))
 			alike(t, "builtin:traces", trace.Name, lite, post)
 		}
 	})
-	lite, post := newScratch(t, mustLoad(t, "builtin:campaigns")), newFold(t, "builtin:campaigns")
+	lite, post := newScratch(t, mustLoad(t, "builtin:campaigns")), newReplay(t, "builtin:campaigns")
 	for i, e := range []outbox.Event{
 		{EventType: "campaign.created", Payload: []byte(`{"name":"Ünal ","game_system":"çay","gm_mode":"aı","locale":"PT-bR"}`)},
 		{EventType: "campaign.updated", Payload: []byte(`{"fields":{"status":"ärchived"}}`)},
@@ -213,7 +213,7 @@ func TestPostgresDigests_ofTheBuiltInSetsAreThoseOfSQLite(t *testing.T) {
 		{EventType: "character.created", EntityID: "x", Payload: []byte(`{"name":"é","kind":"pç","aliases":["É"]}`)},
 	} {
 		e.CampaignID, e.Seq = "é", int64(i+1)
-		for _, f := range []fold{lite, post} {
+		for _, f := range []expected{lite, post} {
 			if err := f.Apply(t.Context(), &e); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Scratch is an in-memory database with the tables of a set, for folding a
+// Scratch is an in-memory database with the tables of a set, for replaying a
 // journal without touching live rows. It belongs to one goroutine.
 type Scratch struct {
 	set   *Set // of dialect sqlite
@@ -66,7 +66,7 @@ func (s *Set) schema() []Statement {
 	return out
 }
 
-// Apply folds one event, all of it or, when it returns an error, nothing of
+// Apply replays one event, all of it or, when it returns an error, nothing of
 // it. Errors are those of Set.Apply. Whether an event type is audit-only is
 // the caller's to know.
 func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
@@ -76,7 +76,7 @@ func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
 	}
 	// A transaction for each event rather than one for all with savepoints:
 	// a statement that its deadline interrupts rolls back the transaction it
-	// is in, which must not be the whole fold. In memory they cost the same.
+	// is in, which must not be the whole replay. In memory they cost the same.
 	if err := c.exec(background, "begin", nil); err != nil {
 		return fmt.Errorf("begin on scratch database: %w", err)
 	}
@@ -140,7 +140,7 @@ func (c *Scratch) empty(ctx context.Context) error {
 	return c.exec(ctx, "pragma foreign_keys = on", nil)
 }
 
-// Digests are the digests of what was folded for the campaign, as
+// Digests are the digests of what was replayed for the campaign, as
 // Set.Digests has them.
 func (c *Scratch) Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error) {
 	return c.set.Digests(ctx, c.conn, campaignID, only...)

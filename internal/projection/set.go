@@ -150,7 +150,7 @@ var (
 
 // Apply runs what every projection does on e, in load order, leaving out the
 // projections named in skip, which may be nil. It does nothing for an event
-// that is skipped, so that whatever folds the journal passes over the same
+// that is skipped, so that whatever replays the journal passes over the same
 // events. The first error ends it and is
 // an *ApplyError, except that a ctx already done is ctx.Err(); what was
 // written until then is the caller's to roll back. ctx carries the deadline

@@ -16,7 +16,7 @@ import (
 )
 
 // allDigests is the campaign's digest by projection, and the full one.
-func allDigests(t testing.TB, c fold, campaign string) map[string]string {
+func allDigests(t testing.TB, c expected, campaign string) map[string]string {
 	t.Helper()
 	digests, full, err := c.Digests(t.Context(), campaign)
 	if err != nil {
@@ -26,9 +26,9 @@ func allDigests(t testing.TB, c fold, campaign string) map[string]string {
 	return digests
 }
 
-func foldAll(t testing.TB, c fold, events []outbox.Event) {
+func replayAll(t testing.TB, c expected, events []outbox.Event) {
 	t.Helper()
-	if n, err := foldCampaign(t.Context(), c, events); err != nil {
+	if n, err := replayCampaign(t.Context(), c, events); err != nil {
 		t.Fatalf("event %d: %v", n+1, err)
 	}
 }
@@ -55,10 +55,10 @@ func TestTraces_loadInTheOrderOfTheFullDigest(t *testing.T) {
 func TestTraces_haveTheExpectedDigests(t *testing.T) {
 	t.Parallel()
 	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
-		c := newFold(t, "builtin:traces")
+		c := newReplay(t, "builtin:traces")
 		for range 3 {
 			for _, trace := range traces {
-				foldAll(t, c, trace.Parse(t))
+				replayAll(t, c, trace.Parse(t))
 			}
 			for _, trace := range traces {
 				if diff := cmp.Diff(trace.Digests, allDigests(t, c, trace.Name)); diff != "" {
@@ -70,8 +70,8 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 			}
 		}
 		for _, trace := range traces {
-			alone := newFold(t, "builtin:traces")
-			foldAll(t, alone, trace.Parse(t))
+			alone := newReplay(t, "builtin:traces")
+			replayAll(t, alone, trace.Parse(t))
 			if diff := cmp.Diff(trace.Digests, allDigests(t, alone, trace.Name)); diff != "" {
 				t.Errorf("%s alone (-expected +got):\n%s", trace.Name, diff)
 			}
@@ -79,21 +79,21 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 	})
 }
 
-// What stands after k events is what a fresh fold of the first k makes, and
+// What stands after k events is what a fresh replay of the first k makes, and
 // each event changes some digest.
-func TestTraces_prefixIsThatOfAFreshFold(t *testing.T) {
+func TestTraces_prefixIsThatOfAFreshReplay(t *testing.T) {
 	t.Parallel()
 	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
 		for _, trace := range traces {
 			name, events := trace.Name, trace.Parse(t)
-			growing, fresh := newFold(t, "builtin:traces"), newFold(t, "builtin:traces")
+			growing, fresh := newReplay(t, "builtin:traces"), newReplay(t, "builtin:traces")
 			seen := []string{allDigests(t, growing, name)["full"]}
 			for k := range events {
-				foldAll(t, growing, events[k:k+1])
+				replayAll(t, growing, events[k:k+1])
 				if err := fresh.Reset(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				foldAll(t, fresh, events[:k+1])
+				replayAll(t, fresh, events[:k+1])
 				got := allDigests(t, growing, name)
 				if diff := cmp.Diff(allDigests(t, fresh, name), got); diff != "" {
 					t.Errorf("%s after %d events (-fresh +growing):\n%s", name, k+1, diff)
@@ -108,27 +108,27 @@ func TestTraces_prefixIsThatOfAFreshFold(t *testing.T) {
 }
 
 // traceFold applies invented events one after another.
-type traceFold struct {
+type traceReplay struct {
 	*testing.T
-	fold
+	expected
 	trace string // what the events are about
 	seq   int64
 }
 
-func newTraceFold(t *testing.T) *traceFold {
-	return &traceFold{T: t, fold: newFold(t, "builtin:traces"), trace: "T"}
+func newTraceReplay(t *testing.T) *traceReplay {
+	return &traceReplay{T: t, expected: newReplay(t, "builtin:traces"), trace: "T"}
 }
 
 // event is the next one, named e and its seq, in the second after 2026 began
 // that its seq tells.
-func (f *traceFold) event(eventType, payload string) *outbox.Event {
+func (f *traceReplay) event(eventType, payload string) *outbox.Event {
 	f.seq++
 	return &outbox.Event{CampaignID: "c", Seq: f.seq, EventID: fmt.Sprint("e", f.seq), EventType: eventType,
 		EntityType: "trace", EntityID: f.trace, ActorType: "service", ActorID: "bot",
 		OccurredAt: time.Date(2026, 1, 1, 0, 0, int(f.seq), 0, time.UTC), Payload: json.RawMessage(payload)}
 }
 
-func (f *traceFold) apply(eventType, payload string) {
+func (f *traceReplay) apply(eventType, payload string) {
 	f.Helper()
 	if err := f.Apply(f.T.Context(), f.event(eventType, payload)); err != nil {
 		f.Fatalf("%s: %v", eventType, err)
@@ -136,7 +136,7 @@ func (f *traceFold) apply(eventType, payload string) {
 }
 
 // lines are the rows of a query, their columns joined by blanks, NULL as null.
-func (f *traceFold) lines(query string) []string {
+func (f *traceReplay) lines(query string) []string {
 	f.Helper()
 	rows, err := f.QueryContext(f.T.Context(), query)
 	if err != nil {
@@ -169,17 +169,17 @@ func (f *traceFold) lines(query string) []string {
 
 // nodes are "id type trace seq second" and edges "id seq second" of what the
 // events from a seq on have added.
-func (f *traceFold) nodes(from int64) []string {
+func (f *traceReplay) nodes(from int64) []string {
 	f.Helper()
 	return f.lines(fmt.Sprintf(`select node_id, node_type, trace_id, log_seq, substr(created_at, 18) from context_nodes where attrs = '{}' and log_seq >= %d order by log_seq, node_id`, from))
 }
 
-func (f *traceFold) edges(from int64) []string {
+func (f *traceReplay) edges(from int64) []string {
 	f.Helper()
 	return f.lines(fmt.Sprintf(`select edge_id, log_seq, substr(created_at, 18) from context_edges where attrs = '{}' and log_seq >= %d order by log_seq, edge_id`, from))
 }
 
-func (f *traceFold) expect(what string, got []string, want ...string) {
+func (f *traceReplay) expect(what string, got []string, want ...string) {
 	f.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
 		f.Errorf("%s after event %d (-want +got):\n%s", what, f.seq, diff)
@@ -234,7 +234,7 @@ var traceSteps = []struct {
 
 func TestTraces_nodesAndEdgesOfEachEventType(t *testing.T) {
 	t.Parallel()
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	for _, step := range traceSteps {
 		f.apply(step.eventType, step.payload)
 		f.expect(step.eventType+": nodes", f.nodes(f.seq), step.nodes...)
@@ -278,7 +278,7 @@ func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 
 func TestTraces_firstWriterWins(t *testing.T) {
 	t.Parallel()
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	f.apply("TraceStarted", started)
 	f.apply("EntityObserved", `{"entity":{"entity_type":"account","entity_id":"a:1"}}`)
 	f.apply("PrecedentCited", `{"cited_trace_id":"U"}`)
@@ -300,21 +300,21 @@ func TestTraces_firstWriterWins(t *testing.T) {
 // Campaigns in which the same happens have the same rows and never each other's.
 func TestTraces_campaignsAreApart(t *testing.T) {
 	t.Parallel()
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	for _, step := range traceSteps {
 		e := f.event(step.eventType, step.payload)
 		for _, id := range []string{"c", "d"} {
 			e.CampaignID = id
 			other := strings.Trim("cd", id)
-			before := allDigests(t, f.fold, other)
+			before := allDigests(t, f.expected, other)
 			if err := f.Apply(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(before, allDigests(t, f.fold, other)); diff != "" {
+			if diff := cmp.Diff(before, allDigests(t, f.expected, other)); diff != "" {
 				t.Errorf("%s in campaign %s changed campaign %s:\n%s", step.eventType, id, other, diff)
 			}
 		}
-		if diff := cmp.Diff(allDigests(t, f.fold, "c"), allDigests(t, f.fold, "d")); diff != "" {
+		if diff := cmp.Diff(allDigests(t, f.expected, "c"), allDigests(t, f.expected, "d")); diff != "" {
 			t.Errorf("after %s the campaigns differ:\n%s", step.eventType, diff)
 		}
 	}
@@ -335,7 +335,7 @@ func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
 		{"ActionProposed", proposed, []string{"action:act:1 action T 1 01Z", "entity:ticket:t1 entity T 1 01Z", "trace:T trace T 1 01Z"}},
 		{"ActionCommitted", committed, []string{"action:act:1 action T 1 01Z", "trace:T trace T 1 01Z"}},
 	} {
-		f := newTraceFold(t)
+		f := newTraceReplay(t)
 		f.apply(tt.eventType, tt.payload)
 		f.expect(tt.eventType+" alone: nodes", f.nodes(1), tt.nodes...)
 	}
@@ -345,7 +345,7 @@ func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
 // exception is one whatever was decided.
 func TestTraces_approvalIsAnEdgeOnlyOfAnException(t *testing.T) {
 	t.Parallel()
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"m"},"decision":"rejected","subject":{"subject_type":"action","subject_id":"act:1","action_id":"act:1","exception_id":null}}`)
 	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"n"},"decision":"approved"}`)
 	f.expect("nodes", f.nodes(1), "actor:person:m actor T 1 01Z", "actor:person:n actor T 2 02Z")
@@ -356,7 +356,7 @@ func TestTraces_approvalIsAnEdgeOnlyOfAnException(t *testing.T) {
 
 func TestTraces_entitiesAreOptionalWhereATraceMayHaveNone(t *testing.T) {
 	t.Parallel()
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	f.apply("TraceStarted", `{"primary_entity":null}`)
 	f.apply("ActionProposed", `{"action_id":"act:1"}`)
 	f.apply("PolicyEvaluated", evaluated)
@@ -371,7 +371,7 @@ func TestTraces_entitiesAreOptionalWhereATraceMayHaveNone(t *testing.T) {
 func TestTraces_summaryCountsStartsAndEnds(t *testing.T) {
 	t.Parallel()
 	const summary = `select workflow, title, primary_entity_type, primary_entity_id, outcome, substr(started_at, 18) as started, substr(finished_at, 18) as finished, event_count, last_log_seq from trace_summaries`
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	f.apply("TraceFinished", finished)
 	f.expect("the end of a trace that never began", f.lines(summary))
 	f.apply("TraceStarted", started)
@@ -391,7 +391,7 @@ func TestTraces_summaryCountsStartsAndEnds(t *testing.T) {
 func TestTraces_precedentsAppearAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const precedents = `select source_event_id, log_seq, trace_id, policy_id, policy_version, exception_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents order by log_seq`
-	f := newTraceFold(t)
+	f := newTraceReplay(t)
 	for _, step := range traceSteps[:len(traceSteps)-1] {
 		f.apply(step.eventType, step.payload)
 		f.expect("precedents of an unfinished trace", f.lines(precedents))
@@ -434,8 +434,8 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 		"ActionCommitted": {`{}`: "payload.action_id"},
 		"TraceFinished":   {`{}`: "payload.outcome"},
 	} {
-		f := newTraceFold(t)
-		before := allDigests(t, f.fold, "c")
+		f := newTraceReplay(t)
+		before := allDigests(t, f.expected, "c")
 		for payload, want := range faults {
 			if column, null := strings.CutPrefix(want, "context_nodes."); null && dbtest.Postgres() {
 				want = `"` + column + `" of relation "context_nodes"`
@@ -449,7 +449,7 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 		if err := f.Apply(t.Context(), nameless); err == nil {
 			t.Errorf("%s without a trace was applied", eventType)
 		}
-		if diff := cmp.Diff(before, allDigests(t, f.fold, "c")); diff != "" {
+		if diff := cmp.Diff(before, allDigests(t, f.expected, "c")); diff != "" {
 			t.Errorf("%s failed and left something:\n%s", eventType, diff)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"outboxweb/internal/store"
 )
 
-// publisherOrder is what an act on a pair was asked to do, as the audit record
+// publisherCommand is what an act on a pair was asked to do, as the audit record
 // has it.
-type publisherOrder struct {
-	outbox.PairName
+type publisherCommand struct {
+	outbox.SubscriptionName
 	Position *int64 `json:"position,omitempty"`
 	Time     string `json:"time,omitempty"`
 	To       string `json:"to,omitempty"`
@@ -43,10 +43,10 @@ type publisherChange struct {
 
 // change changes the row of a pair. An act that gives the audit record
 // nothing to add passes a change that returns nil.
-func (pr *Progress) change(ctx context.Context, o outbox.Order, action outbox.Action, asked publisherOrder, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
-	a := &store.Act{Order: o, Action: action, Target: outbox.PublisherTarget(asked.PairName), Before: asked, Asked: asked}
+func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.Action, asked publisherCommand, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
+	a := &store.Change{Order: o, Action: action, Target: outbox.PublisherTarget(asked.SubscriptionName), Before: asked, Asked: asked}
 	return perform(ctx, pr, a, func(t *tx, now int64) (outbox.Publisher, error) {
-		p, err := t.changed(a, asked.PairName, change, now)
+		p, err := t.changed(a, asked.SubscriptionName, change, now)
 		if err != nil {
 			return outbox.Publisher{}, err
 		}
@@ -56,7 +56,7 @@ func (pr *Progress) change(ctx context.Context, o outbox.Order, action outbox.Ac
 
 // changed is the part of an act on a pair that all have in common.
 // Whoever holds the pair sees by the number of acts that there was one.
-func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
+func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)
 	if err != nil {
 		return nil, err
@@ -73,11 +73,11 @@ func (t *tx) changed(a *store.Act, name outbox.PairName, change func(*tx, *publi
 // Pause stops a pair until it is resumed; its holder notices after the batch in
 // flight, and delivers nothing that is appended later. One that is paused already
 // is outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (pr *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return pr.change(ctx, o, outbox.ActPublisherPause, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActionPublisherPause, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Pausable() {
 			return outbox.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
-				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAct(name, now))
+				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAction(name, now))
 		}
 		p.status = outbox.PublisherPaused
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
@@ -88,10 +88,10 @@ func (pr *Progress) Pause(ctx context.Context, o outbox.Order, name outbox.PairN
 // Resume lets a pair that is paused or has failed go on at once, with no errors
 // counted. One with nothing to resume is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound. Of two callers at once one wins.
-func (pr *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return pr.change(ctx, o, outbox.ActPublisherResume, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActionPublisherResume, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resumable() {
-			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAct(name, now))
+			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAction(name, now))
 		}
 		if p.status == outbox.PublisherPaused {
 			p.status = outbox.PublisherActive
@@ -105,10 +105,10 @@ func (pr *Progress) Resume(ctx context.Context, o outbox.Order, name outbox.Pair
 // Reset forgets the errors of a pair, so that one that is not paused is tried at
 // once; a pause stays. One without errors is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound.
-func (pr *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairName) (outbox.Publisher, error) {
-	return pr.change(ctx, o, outbox.ActPublisherReset, publisherOrder{PairName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
+func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
+	return pr.change(ctx, o, outbox.ActionPublisherReset, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resettable() {
-			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastAct(name, now))
+			return outbox.Conflict("publisher %s is %s and has no errors, so there is nothing to reset%s", name, p.status, t.lastAction(name, now))
 		}
 		p.clearErrors()
 		return pr.core.RequireReason(o, 0)
@@ -120,9 +120,9 @@ func (pr *Progress) Reset(ctx context.Context, o outbox.Order, name outbox.PairN
 // outbox.ErrConflict. A reason is required. Where the last error blames the
 // destination the order must be confirmed, since no other
 // event would get through either.
-func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.PairName, position int64) (outbox.Publisher, error) {
-	asked := publisherOrder{PairName: name, Position: &position}
-	return pr.change(ctx, o, outbox.ActPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
+func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, position int64) (outbox.Publisher, error) {
+	asked := publisherCommand{SubscriptionName: name, Position: &position}
+	return pr.change(ctx, o, outbox.ActionPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
 		event, err := t.eventInTheWay(p, position, now)
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.P
 		if strings.TrimSpace(o.Reason) == "" {
 			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it requires a reason", event.Seq, event.CampaignID, name)
 		}
-		if err := outbox.ActPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.errorKind}); err != nil {
+		if err := outbox.ActionPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.errorKind}); err != nil {
 			return err
 		}
 		p.moveTo(position)
@@ -143,18 +143,18 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Order, name outbox.P
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if !p.view(now).Hindered() {
-		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.PairName, t.lastAct(p.PairName, now))
+		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.SubscriptionName, t.lastAction(p.SubscriptionName, now))
 	}
 	event, err := t.eventRef(p.errorPosition)
 	if err == nil && event == nil {
-		err = fmt.Errorf("the last error of publisher %s is at position %d, where there is no event", p.PairName, p.errorPosition)
+		err = fmt.Errorf("the last error of publisher %s is at position %d, where there is no event", p.SubscriptionName, p.errorPosition)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if position != p.errorPosition {
 		return nil, outbox.Conflict("the event at position %d is not blocking publisher %s; the one at position %d is: event %d (%s) of campaign %q%s",
-			position, p.PairName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastAct(p.PairName, now))
+			position, p.SubscriptionName, event.Position, event.Seq, event.EventType, event.CampaignID, t.lastAction(p.SubscriptionName, now))
 	}
 	return event, nil
 }
@@ -163,7 +163,7 @@ func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventR
 // What went wrong was about the event that was next, unless the destination has
 // said that it is gone: that still stands.
 func (p *publisherRow) moveTo(position int64) {
-	p.takeAway()
+	p.revoke()
 	p.position = position
 	if p.stopped {
 		p.errorPosition = 0
@@ -172,28 +172,28 @@ func (p *publisherRow) moveTo(position int64) {
 	p.clearErrors()
 }
 
-// lastAct says who did what last to a pair, for a refusal; empty when nobody did
+// lastAction says who did what last to a pair, for a refusal; empty when nobody did
 // anything.
-func (t *tx) lastAct(name outbox.PairName, now int64) string {
-	return t.LastActOn(outbox.PublisherTarget(name), now)
+func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
+	return t.LastActionOn(outbox.PublisherTarget(name), now)
 }
 
 // AdmitTest is asked before a test delivery is sent: it refuses what
 // RecordTestDelivery would. Where the order's idempotency key was used for a test
 // delivery of the pair before, it returns what came of that, and none is to
 // be sent.
-func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Order, name outbox.PairName) (done *outbox.TestDelivery, err error) {
-	a := testAct(o, name)
+func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
+	a := testChange(o, name)
 	done, err = pr.admitTest(ctx, a, name)
 	return done, pr.core.Refused(ctx, a, err)
 }
 
-func testAct(o outbox.Order, name outbox.PairName) *store.Act {
-	asked := publisherOrder{PairName: name}
-	return &store.Act{Order: o, Action: outbox.ActPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+func testChange(o outbox.Command, name outbox.SubscriptionName) *store.Change {
+	asked := publisherCommand{SubscriptionName: name}
+	return &store.Change{Order: o, Action: outbox.ActionPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 }
 
-func (pr *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.PairName) (done *outbox.TestDelivery, err error) {
+func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
 	if err := pr.core.Admit(a.Order); err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (pr *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.Pai
 	}
 	err = pr.read(ctx, func(t *tx) error {
 		var before outbox.TestDelivery
-		repeated, err := t.RepeatedAct(a, &before)
+		repeated, err := t.RepeatedChange(a, &before)
 		if err != nil {
 			return err
 		}
@@ -218,11 +218,11 @@ func (pr *Progress) admitTest(ctx context.Context, a *store.Act, name outbox.Pai
 
 // RecordTestDelivery writes the audit record of a test delivery that was sent.
 // The pair itself stays as it is. A missing one is outbox.ErrNotFound.
-func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Order, d outbox.TestDelivery) error {
-	a := testAct(o, d.PairName)
+func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Command, d outbox.TestDelivery) error {
+	a := testChange(o, d.SubscriptionName)
 	a.After = d
 	_, err := perform(ctx, pr, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
-		if _, err := t.publisher(d.PairName); err != nil {
+		if _, err := t.publisher(d.SubscriptionName); err != nil {
 			return d, err
 		}
 		return d, pr.core.RequireReason(o, 0)

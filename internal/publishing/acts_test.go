@@ -16,8 +16,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func script(reason string) outbox.Order {
-	return outbox.Order{By: outbox.Operator{Name: "cron", Via: "api"}, Reason: reason}
+func script(reason string) outbox.Command {
+	return outbox.Command{By: outbox.Operator{Name: "cron", Via: "api"}, Reason: reason}
 }
 
 func failedPair(f *fixture) {
@@ -31,7 +31,7 @@ func activePair(f *fixture) {
 	f.newPair(archive, scenes, 2)
 }
 
-func withReason(o outbox.Order) outbox.Order {
+func withReason(o outbox.Command) outbox.Command {
 	if o.Reason == "" {
 		o.Reason = "it is known"
 	}
@@ -41,27 +41,27 @@ func withReason(o outbox.Order) outbox.Order {
 // kinds are all that operators do to publishers.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "publisher_pause", Scene: activePair,
-		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
 	{Action: "publisher_resume", Scene: failedPair,
-		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_reset", Scene: failedPair,
-		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_seek", Scene: activePair,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
 	{Action: "publisher_skip", Scene: failedPair,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.progress.SkipEvent(f.Ctx, withReason(o), archive, 2)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
 	{Action: "publisher_test", Scene: activePair,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
-			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: archive, ID: "t", OK: true})
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true})
 		}},
 }}
 
@@ -89,14 +89,14 @@ func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 			}
 			f.Unchanged(func() {
 				_, err := a.Do(f, o)
-				refused(t, err, outbox.ErrConflict, "Idempotency-Key", string(outbox.ActPause))
+				refused(t, err, outbox.ErrConflict, "Idempotency-Key", string(outbox.ActionPause))
 			})
 		})
 	}
 }
 
 // facts are what acts change of a pair's row.
-func (f *fixture) facts(name outbox.PairName) string {
+func (f *fixture) facts(name outbox.SubscriptionName) string {
 	f.TB.Helper()
 	var status, lastError, owner, paused string
 	var position, delivered, errors, errorPosition, stopped, acts, epoch int64
@@ -112,7 +112,7 @@ from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.P
 		status, position, delivered, errors, lastError, errorPosition, retry != nil, stopped, acts, owner, epoch, paused)
 }
 
-func (f *fixture) isNow(name outbox.PairName, want string) {
+func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
 	f.TB.Helper()
 	if diff := cmp.Diff(want, f.facts(name)); diff != "" {
 		f.TB.Errorf("the pair (-want +got):\n%s", diff)
@@ -150,23 +150,23 @@ func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
 	for _, act := range []func() error{
-		func() error { _, err := f.progress.Pause(f.Ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.Resume(f.Ctx, ana(""), outbox.PairName{}); return err },
-		func() error { _, err := f.progress.Reset(f.Ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.Pause(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
+		func() error { _, err := f.progress.Resume(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
+		func() error { _, err := f.progress.Reset(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
 		func() error {
-			_, err := f.progress.SkipEvent(f.Ctx, ana("x"), outbox.PairName{}, 1)
+			_, err := f.progress.SkipEvent(f.Ctx, ana("x"), outbox.SubscriptionName{}, 1)
 			return err
 		},
 		func() error {
-			_, err := f.progress.Seek(f.Ctx, ana("x"), outbox.PairName{}, outbox.SeekTarget{Head: true}, nil)
+			_, err := f.progress.Seek(f.Ctx, ana("x"), outbox.SubscriptionName{}, outbox.SeekTarget{Head: true}, nil)
 			return err
 		},
 		func() error {
-			_, err := f.progress.PreviewSeek(f.Ctx, outbox.PairName{}, outbox.SeekTarget{Head: true})
+			_, err := f.progress.PreviewSeek(f.Ctx, outbox.SubscriptionName{}, outbox.SeekTarget{Head: true})
 			return err
 		},
 		func() error { return f.progress.RecordTestDelivery(f.Ctx, ana(""), outbox.TestDelivery{}) },
-		func() error { _, err := f.progress.AdmitTest(f.Ctx, ana(""), outbox.PairName{}); return err },
+		func() error { _, err := f.progress.AdmitTest(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
 	} {
 		refused(t, act(), outbox.ErrNotFound, "there is no publisher")
 	}
@@ -231,8 +231,8 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if won.Load() != 1 || len(f.DoneActs()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActs()))
+	if won.Load() != 1 || len(f.DoneActions()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActions()))
 	}
 }
 
@@ -241,7 +241,7 @@ func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
-	other := f.newPair(outbox.PairName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	other := f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
@@ -266,7 +266,7 @@ func TestActs_listsThoseOnOnePair(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activePair(f)
-	other := f.newPair(outbox.PairName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	other := f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	for _, act := range []func() (outbox.Publisher, error){
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("mine"), archive) },
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("not mine"), other) },
@@ -278,7 +278,7 @@ func TestActs_listsThoseOnOnePair(t *testing.T) {
 	}
 	f.Drain()
 	f.AppendN("a", 1)
-	acts, err := f.ActsOn(f.Ctx, outbox.PublisherTarget(archive), 10)
+	acts, err := f.AuditLogOf(f.Ctx, outbox.PublisherTarget(archive), 10)
 	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
 		t.Errorf("acts %+v, %v", acts, err)
 	}
@@ -309,7 +309,7 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 		t.Fatalf("skipped: %+v, %v", p, err)
 	}
 	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 5 paused ""`)
-	if after := string(f.DoneActs()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
+	if after := string(f.DoneActions()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
 		t.Errorf("the record has %s", after)
 	}
 	_, err = f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
@@ -351,7 +351,7 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done != nil {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	sent := outbox.TestDelivery{PairName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
+	sent := outbox.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
 	if err := f.progress.RecordTestDelivery(f.Ctx, o, sent); err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)
 	}
-	if acts := f.DoneActs(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
+	if acts := f.DoneActions(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
 		t.Errorf("acts %+v", acts)
 	}
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })

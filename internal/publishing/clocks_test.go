@@ -39,7 +39,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
 			for _, s := range []struct {
 				f    *fixture
-				pair outbox.PairName
+				pair outbox.SubscriptionName
 			}{{fast, pairA}, {f, pairB}} {
 				if _, err := s.f.progress.Fail(f.Ctx, s.f.claimPair("one", s.pair), failure); err != nil {
 					t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // moves the position.
 type delivery struct {
 	*Relay
-	pair destination.Pair
+	pair destination.Subscription
 	to   destination.Publisher
 	log  *slog.Logger
 
@@ -113,7 +113,7 @@ func (d *delivery) work(ctx, calls context.Context) error {
 		if !found {
 			wait = d.pace.Empty(d.pair.PollInterval)
 		}
-		if err := d.rest(ctx, wait); err != nil {
+		if err := d.waitForPoll(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -136,9 +136,9 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 	}
 }
 
-// rest waits for the next poll, and saves a position that moved over events of
+// waitForPoll waits for the next poll, and saves a position that moved over events of
 // other topics on the way.
-func (d *delivery) rest(ctx context.Context, wait time.Duration) error {
+func (d *delivery) waitForPoll(ctx context.Context, wait time.Duration) error {
 	if d.scanned > d.lease.Position {
 		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
 		if cut, err := d.wait(ctx, first, d.wake); err != nil || cut || first == wait {
@@ -176,10 +176,10 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 		return false, nil
 	case <-wake:
 		d.pace.Reset()
-		d.gather(ctx)
+		d.debounce(ctx)
 		return true, nil
 	case <-d.steered:
-		return true, d.look(ctx)
+		return true, d.reload(ctx)
 	case <-d.yield:
 		return true, errYielded
 	case <-ctx.Done():
@@ -187,9 +187,9 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 	}
 }
 
-// gather waits until some time has passed since the last poll, so that many
+// debounce waits until some time has passed since the last poll, so that many
 // appends in a row wake a pair only now and then.
-func (d *delivery) gather(ctx context.Context) {
+func (d *delivery) debounce(ctx context.Context) {
 	pause := time.NewTimer(time.Until(d.polled.Add(wakePause)))
 	defer pause.Stop()
 	select {
@@ -205,9 +205,9 @@ func (d *delivery) sayNextPoll(at time.Time) {
 	d.nextPoll = at
 }
 
-// look reads what an operator has changed.
-func (d *delivery) look(ctx context.Context) error {
-	states, err := d.Progress.States(ctx, d.ID, []outbox.PairName{d.pair.PairName})
+// reload reads what an operator has changed.
+func (d *delivery) reload(ctx context.Context) error {
+	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.pair.SubscriptionName})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -222,15 +222,15 @@ func (d *delivery) look(ctx context.Context) error {
 	return nil
 }
 
-// lookIfActed looks where an operator has acted since the last look. It is asked
+// reloadIfChanged looks where an operator has acted since the last look. It is asked
 // when events were read after that, so that none is delivered that was appended
 // after a pause.
-func (d *delivery) lookIfActed(ctx context.Context) error {
-	acts, err := d.Progress.Acts(ctx, d.pair.PairName)
+func (d *delivery) reloadIfChanged(ctx context.Context) error {
+	acts, err := d.Progress.Actions(ctx, d.pair.SubscriptionName)
 	if err != nil || acts == d.acts {
 		return err
 	}
-	return d.look(ctx)
+	return d.reload(ctx)
 }
 
 // poll delivers the next batch. found says that there was one, more that there
@@ -239,7 +239,7 @@ func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if err == nil && len(batch) > 0 && !d.read.Before(d.looked) {
-		err = d.lookIfActed(ctx)
+		err = d.reloadIfChanged(ctx)
 	}
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errYielded):
@@ -390,7 +390,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 			d.extend(began)
 			d.saved, d.looked = d.Clock.Now(), began
 			if acts != d.acts {
-				return d.look(ctx)
+				return d.reload(ctx)
 			}
 			return nil
 		case errors.Is(err, outbox.ErrLeaseLost):
@@ -414,7 +414,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 
 // fail notes an error and when to try again.
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
-	blame := destination.Blame(cause)
+	blame := destination.Cause(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
 	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
 		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}

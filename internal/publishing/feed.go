@@ -143,7 +143,7 @@ func (f *feed) extend(ctx context.Context, b *block) error {
 			b.settled, b.beyond = last, e.Position-1
 			return nil
 		}
-		b.keep(destination.NewEvent(e, f.source))
+		b.add(destination.NewEvent(e, f.source))
 		read += eventBytes(&e)
 	}
 	b.more = b.settled == last || read >= muchRead
@@ -157,8 +157,8 @@ func (b *block) begin(position int64) {
 	b.bytes.Store(0)
 }
 
-// keep adds the next event.
-func (b *block) keep(e *destination.Event) {
+// add adds the next event.
+func (b *block) add(e *destination.Event) {
 	b.events = append(b.events, e)
 	b.settled = e.Position
 	b.bytes.Add(int64(eventBytes(&e.Event)))

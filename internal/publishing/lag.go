@@ -34,15 +34,15 @@ type waiting struct {
 	oldest sql.NullInt64 // when the first was recorded
 }
 
-// pairState is a pair with its lag.
-type pairState struct {
+// subscriptionState is a pair with its lag.
+type subscriptionState struct {
 	*publisherRow
 	waiting
 	head       int64
 	errorEvent *outbox.EventRef
 }
 
-func (p *pairState) view(now int64) outbox.Publisher {
+func (p *subscriptionState) view(now int64) outbox.Publisher {
 	v := p.publisherRow.view(now)
 	v.HeadPosition, v.LagEvents, v.LagCapped, v.ErrorEvent = p.head, p.events, p.capped, p.errorEvent
 	if p.oldest.Valid {
@@ -66,7 +66,7 @@ func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) 
 func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all := []outbox.Publisher{}
 	err := pr.read(ctx, func(t *tx) error {
-		pairs, err := t.pairStates()
+		pairs, err := t.subscriptionStates()
 		now := pr.core.Now()
 		for i := range pairs {
 			all = append(all, pairs[i].view(now))
@@ -77,7 +77,7 @@ func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, err
 }
 
 // Publisher reads a pair with its lag. A missing one is outbox.ErrNotFound.
-func (pr *Progress) Publisher(ctx context.Context, name outbox.PairName) (v outbox.Publisher, err error) {
+func (pr *Progress) Publisher(ctx context.Context, name outbox.SubscriptionName) (v outbox.Publisher, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -97,7 +97,7 @@ func (t *tx) view(p *publisherRow, now int64) (outbox.Publisher, error) {
 	return states[0].view(now), nil
 }
 
-func (t *tx) pairStates() ([]pairState, error) {
+func (t *tx) subscriptionStates() ([]subscriptionState, error) {
 	rows, err := t.publishers()
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (t *tx) pairStates() ([]pairState, error) {
 }
 
 // stateOf adds to pairs what the journal says of them.
-func (t *tx) stateOf(rows []*publisherRow) ([]pairState, error) {
+func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 	head, err := t.HeadPosition()
 	if err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func (t *tx) stateOf(rows []*publisherRow) ([]pairState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look through the events after the positions of publishers: %w", err)
 	}
-	states := make([]pairState, len(rows))
+	states := make([]subscriptionState, len(rows))
 	for i, p := range rows {
-		states[i] = pairState{publisherRow: p, waiting: lags[i], head: head}
+		states[i] = subscriptionState{publisherRow: p, waiting: lags[i], head: head}
 		if states[i].errorEvent, err = t.eventRef(p.errorPosition); err != nil {
 			return nil, err
 		}

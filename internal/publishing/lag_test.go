@@ -14,14 +14,14 @@ import (
 )
 
 var (
-	archive = outbox.PairName{Topic: "scenes", Publisher: "archive"}
+	archive = outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}
 	every   = outbox.Match{EventTypes: []string{"*"}}
 	scenes  = outbox.Match{EventTypes: []string{"scene.*"}}
 )
 
 // newPair makes the row of a pair that stands at a position, as a server that
 // starts with it does.
-func (f *fixture) newPair(name outbox.PairName, match outbox.Match, position int64) outbox.PairName {
+func (f *fixture) newPair(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
 	f.TB.Helper()
 	selects, err := json.Marshal(match)
 	if err != nil {
@@ -34,14 +34,14 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 }
 
 // held lets a process hold a pair under an epoch.
-func (f *fixture) heldBy(name outbox.PairName, owner string, epoch int64) {
+func (f *fixture) heldBy(name outbox.SubscriptionName, owner string, epoch int64) {
 	f.TB.Helper()
 	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
 // failing lets the event at a position be in the way of a pair.
-func (f *fixture) failing(name outbox.PairName, position int64, kind outbox.DeliveryErrorKind) {
+func (f *fixture) failing(name outbox.SubscriptionName, position int64, kind outbox.DeliveryErrorKind) {
 	f.TB.Helper()
 	f.Exec(`
 update publisher_progress
@@ -49,7 +49,7 @@ set status = 'failed', error_count = 10, error_kind = $3, last_error = 'status 5
 where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), position, f.Clock.Now().Add(time.Minute).UnixMicro())
 }
 
-func (f *fixture) publisher(name outbox.PairName) outbox.Publisher {
+func (f *fixture) publisher(name outbox.SubscriptionName) outbox.Publisher {
 	f.TB.Helper()
 	p, err := f.progress.Publisher(f.Ctx, name)
 	if err != nil {
@@ -74,12 +74,12 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 		t.Errorf("without any: %v, %v", all, err)
 	}
 	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
-	f.newPair(outbox.PairName{Topic: "z", Publisher: "a"}, every, 3)
-	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "late"}, scenes, 0)
-	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "near"}, scenes, 1)
-	f.newPair(outbox.PairName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
-	f.newPair(outbox.PairName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
-	f.newPair(outbox.PairName{Topic: "a", Publisher: "head"}, every, 5)
+	f.newPair(outbox.SubscriptionName{Topic: "z", Publisher: "a"}, every, 3)
+	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "late"}, scenes, 0)
+	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}, scenes, 1)
+	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
+	f.newPair(outbox.SubscriptionName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
+	f.newPair(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, every, 5)
 	all, err := f.beside().progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("publishers (-want +got):\n%s", diff)
 	}
-	if p := f.publisher(outbox.PairName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
+	if p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
 		t.Errorf("alone it is %+v", p)
 	}
 	_, err = f.progress.Publisher(f.Ctx, archive)
@@ -156,7 +156,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		{"none", rare, 0, "0 true not known", true},
 		{"none-10", rare, 10, "0 false none", false},
 	} {
-		p := f.publisher(f.newPair(outbox.PairName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
+		p := f.publisher(f.newPair(outbox.SubscriptionName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
 		text, _, _ := strings.Cut(p.Lag(), ",")
 		if got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text); got != c.want || p.LagUnknown() != c.unknown {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
@@ -167,7 +167,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range together {
-		if alone := f.publisher(p.PairName); !cmp.Equal(alone, p) {
+		if alone := f.publisher(p.SubscriptionName); !cmp.Equal(alone, p) {
 			t.Errorf("together %+v, alone %+v", p, alone)
 		}
 	}
@@ -180,7 +180,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	f := open(t)
 	f.journalOf(60_000, 100)
 	for i := range 20 {
-		f.newPair(outbox.PairName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
+		f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
 	}
 	began := time.Now()
 	all, err := f.progress.Publishers(f.Ctx)
@@ -198,7 +198,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	}
 }
 
-func (f *fixture) publisherHistory(name outbox.PairName, span outbox.Span) []outbox.PublisherPoint {
+func (f *fixture) publisherHistory(name outbox.SubscriptionName, span outbox.Span) []outbox.PublisherPoint {
 	f.TB.Helper()
 	points, err := f.progress.History(f.Ctx, name, span)
 	if err != nil {
@@ -211,7 +211,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	count := func() int64 { return f.Number(`select count(*) from publisher_samples`) }
-	other := f.newPair(outbox.PairName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
+	other := f.newPair(outbox.SubscriptionName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
 	f.newPair(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
 	f.Drain()
@@ -244,7 +244,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
-	_, err := f.progress.History(f.Ctx, outbox.PairName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	_, err := f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
 	refused(t, err, outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)

@@ -19,7 +19,7 @@ import (
 // lease whose epoch is no longer the pair's is outbox.ErrLeaseLost and changes
 // nothing: the caller drops what it has.
 type Lease struct {
-	outbox.PairName
+	outbox.SubscriptionName
 	Owner    string
 	Epoch    int64 // the fencing number
 	Position int64 // as of the claim, and then of the last Advance
@@ -27,7 +27,7 @@ type Lease struct {
 
 // State is how a pair stands for the process that asks.
 type State struct {
-	outbox.PairName
+	outbox.SubscriptionName
 	Epoch      int64
 	Position   int64
 	Status     outbox.PublisherStatus
@@ -75,7 +75,7 @@ func (pr *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefini
 		if err != nil {
 			return err
 		}
-		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.PairName { return d.PairName }) {
+		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.SubscriptionName { return d.SubscriptionName }) {
 			if err := t.register(d, head, now); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 	if err != nil || made > 0 {
 		return err
 	}
-	p, err := t.publisher(d.PairName)
+	p, err := t.publisher(d.SubscriptionName)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 
 // States tells a process how the pairs that it is configured for stand, in the
 // order of their names, and what it may do about each.
-func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.PairName) ([]State, error) {
+func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.SubscriptionName) ([]State, error) {
 	var states []State
 	err := pr.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
@@ -136,8 +136,8 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 	return states, nil
 }
 
-// Acts counts what operators have done to a pair.
-func (pr *Progress) Acts(ctx context.Context, name outbox.PairName) (acts int64, err error) {
+// Actions counts what operators have done to a pair.
+func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (acts int64, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
@@ -149,27 +149,27 @@ func (pr *Progress) Acts(ctx context.Context, name outbox.PairName) (acts int64,
 }
 
 // prospects judges pairs for an owner. At most one of them is to be asked for.
-func prospects(all []*publisherRow, owner string, configured []outbox.PairName, now int64) []State {
+func prospects(all []*publisherRow, owner string, configured []outbox.SubscriptionName, now int64) []State {
 	var states []State
 	holdings := map[string]int{}
 	for _, p := range all { // what is asked for counts as given already
 		switch {
 		case p.wanted(now) && !p.idle():
 			holdings[p.wantedBy]++
-		case p.held(now):
+		case p.leased(now):
 			holdings[p.owner]++
 		}
 	}
 	asked := false
 	for _, p := range all {
-		if !slices.Contains(configured, p.PairName) {
+		if !slices.Contains(configured, p.SubscriptionName) {
 			continue
 		}
 		is := p.prospect(owner, now)
 		if is == ProspectLeave && !asked && p.worthAsking(holdings, owner, now) {
 			is, asked = ProspectAsk, true
 		}
-		states = append(states, State{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+		states = append(states, State{SubscriptionName: p.SubscriptionName, Epoch: p.epoch, Position: p.position, Status: p.status,
 			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: is})
 	}
 	return states
@@ -183,7 +183,7 @@ func (p *publisherRow) prospect(owner string, now int64) Prospect {
 		return ProspectYield
 	case p.owner == owner:
 		return ProspectHold
-	case p.idle() || p.held(now) || wanted && p.owner == "":
+	case p.idle() || p.leased(now) || wanted && p.owner == "":
 		return ProspectLeave
 	default:
 		return ProspectClaim
@@ -193,7 +193,7 @@ func (p *publisherRow) prospect(owner string, now int64) Prospect {
 // worthAsking reports whether the process that has the pair has at least two
 // more than the one that would ask.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
-	return p.held(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
+	return p.leased(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
 }
 
 // wanted reports whether a process waits for the pair to be given to it.
@@ -207,9 +207,9 @@ func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused |
 
 // AskFor tells the process that has the pair that owner would take it. It may
 // come to nothing.
-func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.PairName) error {
+func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.SubscriptionName) error {
 	return pr.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
-		if p.held(now) && p.owner != owner {
+		if p.leased(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
 		}
 		return nil
@@ -217,7 +217,7 @@ func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.PairNa
 }
 
 // withPublisher changes a pair in a transaction of its own.
-func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.PairName, change func(p *publisherRow, now int64) error) error {
+func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.SubscriptionName, change func(p *publisherRow, now int64) error) error {
 	err := pr.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -240,15 +240,15 @@ var errTaken = errors.New("the pair is taken")
 
 // Claim takes a pair that nobody holds. False means that somebody does by now, or
 // that it is not to be held.
-func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.PairName, lease time.Duration) (Lease, bool, error) {
+func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.SubscriptionName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
 	err := pr.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
 		if p.prospect(owner, now) != ProspectClaim {
 			return errTaken
 		}
-		p.takeAway()
+		p.revoke()
 		p.owner, p.expires, p.wantedBy, p.wantedAt = owner, now+lease.Microseconds(), "", 0
-		claimed = Lease{PairName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
+		claimed = Lease{SubscriptionName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
 		return nil
 	})
 	if errors.Is(err, errTaken) {
@@ -259,7 +259,7 @@ func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.PairNam
 
 // byName puts what is to be changed of several pairs in the order in which all
 // transactions change them, so that none waits for another that waits for it.
-func byName[T any](all []T, name func(T) outbox.PairName) []T {
+func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
 		return cmp.Or(cmp.Compare(name(a).Topic, name(b).Topic), cmp.Compare(name(a).Publisher, name(b).Publisher))
 	})
@@ -281,16 +281,16 @@ where topic = $1
   and lease_epoch = $4`
 
 // Renew lengthens leases, and returns the pairs that are lost.
-func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.PairName, err error) {
+func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.SubscriptionName, err error) {
 	err = pr.write(ctx, func(t *tx) error {
 		lost = nil
 		until := pr.core.Now() + lease.Microseconds()
 		var b sqldb.Batch
-		for _, beat := range byName(beats, func(beat Beat) outbox.PairName { return beat.Lease.PairName }) {
+		for _, beat := range byName(beats, func(beat Beat) outbox.SubscriptionName { return beat.Lease.SubscriptionName }) {
 			l := beat.Lease
 			b.Exec(func(n int64) error {
 				if n == 0 {
-					lost = append(lost, l.PairName)
+					lost = append(lost, l.SubscriptionName)
 				}
 				return nil
 			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: sqldb.Micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
@@ -339,7 +339,7 @@ returning acts`
 // moves a position back.
 func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
 	if a.Position <= l.Position {
-		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.PairName, l.Position, a.Position)
+		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.SubscriptionName, l.Position, a.Position)
 	}
 	found := false
 	err = pr.write(ctx, func(t *tx) error {
@@ -355,7 +355,7 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int6
 		err = outbox.ErrLeaseLost
 	}
 	if err != nil {
-		return 0, fmt.Errorf("advance publisher %s: %w", l.PairName, err)
+		return 0, fmt.Errorf("advance publisher %s: %w", l.SubscriptionName, err)
 	}
 	l.Position = a.Position
 	return acts, nil
@@ -382,12 +382,12 @@ const maxDeliveryError = 16 << 10
 // does not move. It returns how the pair stands then.
 func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
-	err := pr.withPublisher(ctx, "note an error of", l.PairName, func(p *publisherRow, now int64) error {
+	err := pr.withPublisher(ctx, "note an error of", l.SubscriptionName, func(p *publisherRow, now int64) error {
 		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
 			return outbox.ErrLeaseLost
 		}
 		p.fail(f, now)
-		state = State{PairName: p.PairName, Epoch: p.epoch, Position: p.position, Status: p.status,
+		state = State{SubscriptionName: p.SubscriptionName, Epoch: p.epoch, Position: p.position, Status: p.status,
 			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: p.prospect(l.Owner, now)}
 		return nil
 	})
@@ -415,9 +415,9 @@ func (p *publisherRow) fail(f Failure, now int64) {
 // Release gives a pair back, for others to take at once. One that is lost is left
 // alone.
 func (pr *Progress) Release(ctx context.Context, l Lease) error {
-	return pr.withPublisher(ctx, "release", l.PairName, func(p *publisherRow, _ int64) error {
+	return pr.withPublisher(ctx, "release", l.SubscriptionName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {
-			p.takeAway()
+			p.revoke()
 		}
 		return nil
 	})

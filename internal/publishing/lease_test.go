@@ -14,13 +14,13 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-var pairA, pairB, pairC = outbox.PairName{Topic: "t", Publisher: "a"}, outbox.PairName{Topic: "t", Publisher: "b"}, outbox.PairName{Topic: "t", Publisher: "c"}
+var pairA, pairB, pairC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}
 
-func definition(name outbox.PairName) outbox.PublisherDefinition {
-	return outbox.PublisherDefinition{PairName: name, Destination: "log:", Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
+func definition(name outbox.SubscriptionName) outbox.PublisherDefinition {
+	return outbox.PublisherDefinition{SubscriptionName: name, Destination: "log:", Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
 }
 
-func (f *fixture) register(names ...outbox.PairName) {
+func (f *fixture) register(names ...outbox.SubscriptionName) {
 	f.TB.Helper()
 	var all []outbox.PublisherDefinition
 	for _, name := range names {
@@ -31,7 +31,7 @@ func (f *fixture) register(names ...outbox.PairName) {
 	}
 }
 
-func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease {
+func (f *fixture) claimPair(owner string, name outbox.SubscriptionName) publishing.Lease {
 	f.TB.Helper()
 	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
 	if err != nil || !ok {
@@ -40,22 +40,22 @@ func (f *fixture) claimPair(owner string, name outbox.PairName) publishing.Lease
 	return l
 }
 
-func (f *fixture) prospects(owner string, names ...outbox.PairName) map[outbox.PairName]publishing.Prospect {
+func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[outbox.SubscriptionName]publishing.Prospect {
 	f.TB.Helper()
 	states, err := f.progress.States(f.Ctx, owner, names)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
-	got := map[outbox.PairName]publishing.Prospect{}
+	got := map[outbox.SubscriptionName]publishing.Prospect{}
 	for _, s := range states {
-		got[s.PairName] = s.Prospect
+		got[s.SubscriptionName] = s.Prospect
 	}
 	return got
 }
 
-func (f *fixture) state(name outbox.PairName) publishing.State {
+func (f *fixture) state(name outbox.SubscriptionName) publishing.State {
 	f.TB.Helper()
-	states, err := f.progress.States(f.Ctx, "nobody", []outbox.PairName{name})
+	states, err := f.progress.States(f.Ctx, "nobody", []outbox.SubscriptionName{name})
 	if err != nil || len(states) != 1 {
 		f.TB.Fatalf("state of %s: %v, %v", name, states, err)
 	}
@@ -167,7 +167,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	if _, err := f.progress.Fail(f.Ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.PairName{pairA}) {
+	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.SubscriptionName{pairA}) {
 		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
 	}
 	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
@@ -226,13 +226,13 @@ func TestStates_leasesSpread(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.register(pairA, pairB, pairC)
-	names := []outbox.PairName{pairA, pairB, pairC}
+	names := []outbox.SubscriptionName{pairA, pairB, pairC}
 	a := f.claimPair("one", pairA)
 	f.claimPair("one", pairB)
-	if got, want := f.prospects("one", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectHold, pairB: publishing.ProspectHold, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
+	if got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{pairA: publishing.ProspectHold, pairB: publishing.ProspectHold, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("the holder may %v, want %v", got, want)
 	}
-	if got, want := f.prospects("two", names...), (map[outbox.PairName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
+	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
 	if err := f.progress.AskFor(f.Ctx, "two", pairA); err != nil {
@@ -262,9 +262,9 @@ func TestStates_leasesSpread(t *testing.T) {
 func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	var names []outbox.PairName
+	var names []outbox.SubscriptionName
 	for i := range 5 {
-		names = append(names, outbox.PairName{Topic: "t", Publisher: fmt.Sprint(i)})
+		names = append(names, outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint(i)})
 	}
 	f.register(names...)
 	for _, name := range names {

@@ -42,6 +42,6 @@ func (pr *Progress) write(ctx context.Context, fn func(*tx) error) error {
 }
 
 // perform is store.Perform with a transaction of this package.
-func perform[R any](ctx context.Context, pr *Progress, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+func perform[R any](ctx context.Context, pr *Progress, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, pr.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }

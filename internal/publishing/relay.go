@@ -17,7 +17,7 @@ import (
 // and ID are required; other zero values are the defaults.
 type RelayConfig struct {
 	Progress     *Progress
-	Pairs        []destination.Pair
+	Pairs        []destination.Subscription
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	ID           string              // of the process, in leases
@@ -26,8 +26,8 @@ type RelayConfig struct {
 	PollInterval time.Duration       // how often the process looks which pairs it may take; 0 means outbox.DefaultPoll
 	Lease        time.Duration       // 0 means outbox.DefaultLease
 	Clock        Clock
-	// Open opens a destination; nil means destination.Pair.Open.
-	Open func(destination.Pair, destination.Options) (destination.Publisher, error)
+	// Open opens a destination; nil means destination.Subscription.Open.
+	Open func(destination.Subscription, destination.Options) (destination.Publisher, error)
 }
 
 // Clock is where the waits between polls and after errors come from. The zero
@@ -48,13 +48,13 @@ func realAfter(d time.Duration) (<-chan time.Time, func()) {
 type Relay struct {
 	RelayConfig
 	feed  *feed
-	names []outbox.PairName
-	pairs map[outbox.PairName]destination.Pair
+	names []outbox.SubscriptionName
+	pairs map[outbox.SubscriptionName]destination.Subscription
 	wake  loop.Signal
 	head  int64 // of the journal, at the last look
 
 	mu       sync.Mutex
-	held     map[outbox.PairName]*delivery
+	held     map[outbox.SubscriptionName]*delivery
 	renewals time.Time // leases were last renewed
 }
 
@@ -76,12 +76,12 @@ func NewRelay(c RelayConfig) *Relay {
 		c.Clock.After = realAfter
 	}
 	if c.Open == nil {
-		c.Open = destination.Pair.Open
+		c.Open = destination.Subscription.Open
 	}
-	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.PairName]*delivery{}, pairs: map[outbox.PairName]destination.Pair{}}
+	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.SubscriptionName]*delivery{}, pairs: map[outbox.SubscriptionName]destination.Subscription{}}
 	for _, pair := range c.Pairs {
-		r.names = append(r.names, pair.PairName)
-		r.pairs[pair.PairName] = pair
+		r.names = append(r.names, pair.SubscriptionName)
+		r.pairs[pair.SubscriptionName] = pair
 	}
 	r.feed = newFeed(c.Progress.core.EventsFrom, c.Metrics.PublisherReads.Inc)
 	return r
@@ -91,10 +91,10 @@ func NewRelay(c RelayConfig) *Relay {
 // acts. It never blocks.
 func (r *Relay) Wake() {
 	r.wake.Raise()
-	r.wakePairs()
+	r.wakeSubscriptions()
 }
 
-func (r *Relay) wakePairs() {
+func (r *Relay) wakeSubscriptions() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.held {
@@ -121,7 +121,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		if err := r.tend(ctx, options); err != nil && ctx.Err() == nil {
+		if err := r.manageLeases(ctx, options); err != nil && ctx.Err() == nil {
 			r.Logger.Warn("publishers could not be checked; retrying", "error", err)
 		}
 		pause.Reset(tendPause)
@@ -173,10 +173,10 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 	return options, false
 }
 
-// tend takes, asks for and gives back pairs, renews their leases, and tells
+// manageLeases takes, asks for and gives back pairs, renews their leases, and tells
 // deliveries what operators did.
-func (r *Relay) tend(ctx context.Context, options destination.Options) error {
-	r.forgetEnded()
+func (r *Relay) manageLeases(ctx context.Context, options destination.Options) error {
+	r.removeEnded()
 	if err := r.renew(ctx); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r *Relay) tend(ctx context.Context, options destination.Options) error {
 	}
 	if len(states) > 0 && states[0].Head != r.head { // others append too, and need not say so
 		r.head = states[0].Head
-		r.wakePairs()
+		r.wakeSubscriptions()
 	}
 	var faults []error
 	for _, state := range states {
@@ -195,7 +195,7 @@ func (r *Relay) tend(ctx context.Context, options destination.Options) error {
 	return errors.Join(faults...)
 }
 
-func (r *Relay) forgetEnded() {
+func (r *Relay) removeEnded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, d := range r.held {
@@ -209,8 +209,8 @@ func (r *Relay) forgetEnded() {
 
 // settle does what is to be done about one pair.
 func (r *Relay) settle(ctx context.Context, state State, options destination.Options) error {
-	d := r.delivery(state.PairName)
-	if d != nil && d.heed(state) {
+	d := r.delivery(state.SubscriptionName)
+	if d != nil && d.update(state) {
 		return nil
 	}
 	switch state.Prospect {
@@ -219,10 +219,10 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 			return r.claim(ctx, state, options)
 		}
 	case ProspectAsk:
-		return r.Progress.AskFor(ctx, r.ID, state.PairName)
+		return r.Progress.AskFor(ctx, r.ID, state.SubscriptionName)
 	case ProspectHold, ProspectYield:
 		if d == nil { // its delivery ended without being able to give it back
-			err := r.Progress.Release(ctx, Lease{PairName: state.PairName, Owner: r.ID, Epoch: state.Epoch})
+			err := r.Progress.Release(ctx, Lease{SubscriptionName: state.SubscriptionName, Owner: r.ID, Epoch: state.Epoch})
 			if err == nil {
 				r.wake.Raise() // to take it again, unless somebody else does
 			}
@@ -232,7 +232,7 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 	return nil
 }
 
-func (r *Relay) delivery(name outbox.PairName) *delivery {
+func (r *Relay) delivery(name outbox.SubscriptionName) *delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held[name]
@@ -241,11 +241,11 @@ func (r *Relay) delivery(name outbox.PairName) *delivery {
 // claim takes a pair and starts delivering.
 func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
 	began := time.Now()
-	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.PairName, r.Lease)
+	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.SubscriptionName, r.Lease)
 	if err != nil || !ok {
 		return err
 	}
-	pair := r.pairs[state.PairName]
+	pair := r.pairs[state.SubscriptionName]
 	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
@@ -255,7 +255,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
 	d.extend(began)
 	r.mu.Lock()
-	r.held[pair.PairName] = d
+	r.held[pair.SubscriptionName] = d
 	r.mu.Unlock()
 	go func() {
 		defer lost(nil)
@@ -293,9 +293,9 @@ func (d *lazyPublisher) Close() error {
 	return d.Publisher.Close()
 }
 
-// heed tells a delivery how its pair stands, and reports whether it was right
+// update tells a delivery how its pair stands, and reports whether it was right
 // to go on.
-func (d *delivery) heed(state State) bool {
+func (d *delivery) update(state State) bool {
 	lease := d.beat().Lease
 	switch {
 	case lease.Epoch < state.Epoch: // it was taken over, or moved
@@ -320,7 +320,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	r.mu.Lock()
 	began := time.Now()
 	due := began.Sub(r.renewals) >= r.Lease/4 && len(r.held) > 0
-	deliveries := make(map[outbox.PairName]*delivery, len(r.held))
+	deliveries := make(map[outbox.SubscriptionName]*delivery, len(r.held))
 	var beats []Beat
 	for name, d := range r.held {
 		deliveries[name] = d

@@ -26,7 +26,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	pair.BatchSize = 10
 	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
-			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), pair.PairName); err != nil {
+			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), pair.SubscriptionName); err != nil {
 				t.Error(err)
 			}
 		}
@@ -36,7 +36,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
 	storetest.Eventually(t, "the pair is given back", func() bool {
-		status, _, _, _, owner := f.pairState(t, pair.PairName)
+		status, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
 		return status == "paused" && owner == ""
 	})
 	if got := r["one"].got(); !slices.Equal(got, upTo(20)) {
@@ -57,15 +57,15 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	f.appendAll(noted("c-1"))
 	deliver(t, f, c)
 	storetest.Eventually(t, "the first event is delivered", func() bool {
-		_, position, _, _, _ := f.pairState(t, pair.PairName)
+		_, position, _, _, _ := f.pairState(t, pair.SubscriptionName)
 		return position == 1
 	})
-	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), pair.PairName); err != nil {
+	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), pair.SubscriptionName); err != nil {
 		t.Fatal(err)
 	}
 	f.appendAll(noted("c-1"))
 	storetest.Eventually(t, "the pair is given back", func() bool {
-		_, _, _, _, owner := f.pairState(t, pair.PairName)
+		_, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
 		return owner == ""
 	})
 	if got := r["one"].got(); !slices.Equal(got, upTo(1)) {
@@ -96,7 +96,7 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	if took := time.Since(began); took > storetest.Patience {
 		t.Errorf("it took %s to stop", took)
 	}
-	if status, position, _, count, owner := f.pairState(t, pair.PairName); status != "active" || position != 0 || count != 0 || owner != "" {
+	if status, position, _, count, owner := f.pairState(t, pair.SubscriptionName); status != "active" || position != 0 || count != 0 || owner != "" {
 		t.Errorf("the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
 	}
 }
@@ -110,7 +110,7 @@ func TestRelay_takingNothingIsAnError(t *testing.T) {
 	pair := pairOf("everything", "one", everyEvent)
 	deliver(t, f, r.config(f, "one", pair))
 	storetest.Eventually(t, "it is noted", func() bool {
-		_, _, _, count, _ := f.pairState(t, pair.PairName)
+		_, _, _, count, _ := f.pairState(t, pair.SubscriptionName)
 		return count > 0
 	})
 }
@@ -138,14 +138,14 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 		t.Errorf("it took %s to stop", took)
 	}
 	f.Exec(`alter table away rename to publisher_progress`)
-	if _, position, _, _, _ := f.pairState(t, pair.PairName); position != 0 {
+	if _, position, _, _, _ := f.pairState(t, pair.SubscriptionName); position != 0 {
 		t.Errorf("the pair stands at %d", position)
 	}
 }
 
 // failing makes a pair that waits an hour until it is tried again, and whose
 // destination takes everything after its first error.
-func failing(t *testing.T, f *fixture) (destination.Pair, *receiver, publishing.RelayConfig) {
+func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
 	t.Helper()
 	f.appendAll(notes("c-1", 3)...)
 	var calls atomic.Int64
@@ -162,10 +162,10 @@ func failing(t *testing.T, f *fixture) (destination.Pair, *receiver, publishing.
 	return pair, r, c
 }
 
-func mustHaveFailed(t *testing.T, f *fixture, pair destination.Pair) {
+func mustHaveFailed(t *testing.T, f *fixture, pair destination.Subscription) {
 	t.Helper()
 	storetest.Eventually(t, "the pair has failed", func() bool {
-		status, _, _, _, _ := f.pairState(t, pair.PairName)
+		status, _, _, _, _ := f.pairState(t, pair.SubscriptionName)
 		return status == "failed"
 	})
 }
@@ -178,10 +178,10 @@ func TestRelay_aPairThatWaitsIsResumedElsewhere(t *testing.T) {
 	pair, r, c := failing(t, f)
 	deliver(t, f, c)
 	mustHaveFailed(t, f, pair)
-	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), pair.PairName); err != nil {
+	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), pair.SubscriptionName); err != nil {
 		t.Fatal(err)
 	}
-	f.mustStandAt(t, pair.PairName, 3)
+	f.mustStandAt(t, pair.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
 	}
@@ -193,11 +193,11 @@ func TestRelay_aPairThatWaitsIsMovedElsewhere(t *testing.T) {
 	pair, r, c := failing(t, f)
 	deliver(t, f, c)
 	mustHaveFailed(t, f, pair)
-	order, two := outbox.Order{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	if _, err := f.beside(live).progress.Seek(t.Context(), order, pair.PairName, outbox.SeekTarget{Position: &two}, nil); err != nil {
+	order, two := outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
+	if _, err := f.beside(live).progress.Seek(t.Context(), order, pair.SubscriptionName, outbox.SeekTarget{Position: &two}, nil); err != nil {
 		t.Fatal(err)
 	}
-	f.mustStandAt(t, pair.PairName, 3)
+	f.mustStandAt(t, pair.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, []int64{3}) {
 		t.Errorf("it got %v, want what comes after the position", got)
 	}

@@ -67,7 +67,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	if len(want) < 8*each {
 		t.Fatalf("only %d events were appended", len(want))
 	}
-	f.mustStandAt(t, pair.PairName, want[len(want)-1])
+	f.mustStandAt(t, pair.SubscriptionName, want[len(want)-1])
 	got := r["tight"].got()
 	if !slices.Equal(got, want) {
 		t.Errorf("%d events were delivered of %d, or not in order: %s", len(got), len(want), cmp.Diff(want, got))

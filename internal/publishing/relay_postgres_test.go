@@ -18,7 +18,7 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	t.Parallel()
 	s, p := dbtest.Server().Severer(t), dbtest.New(t)
 	p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
-	f := on(storetest.OpenPair(t, p, storetest.NewClock(), live))
+	f := on(storetest.OpenBoth(t, p, storetest.NewClock(), live))
 	f.appendAll(notes("c-1", 30)...)
 	var once sync.Once
 	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
@@ -30,7 +30,7 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	c := r.config(f, "one", pair)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
-	f.mustStandAt(t, pair.PairName, 30)
+	f.mustStandAt(t, pair.SubscriptionName, 30)
 	if n := s.Severed(); n != 1 {
 		t.Errorf("%d commits were left without an answer, want 1", n)
 	}

@@ -26,7 +26,7 @@ var (
 
 // stream judges what the receiver of a pair gets, event by event.
 type stream struct {
-	pair     destination.Pair
+	pair     destination.Subscription
 	opened   func(position int64) bool // whether the event there is of that type
 	mu       sync.Mutex
 	dice     *rand.Rand
@@ -71,7 +71,7 @@ func (s *stream) take(events []*destination.Event) (int, error) {
 func (s *stream) expect(position int64) {
 	for p := s.floor + 1; p < position; p++ {
 		if s.selects(p) {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s: %d is missing between %d and %d", s.pair.PairName, p, s.floor, position))
+			s.wrong = append(s.wrong, fmt.Sprintf("%s: %d is missing between %d and %d", s.pair.SubscriptionName, p, s.floor, position))
 			return
 		}
 	}
@@ -112,8 +112,8 @@ type history struct {
 	ahead     atomic.Int64 // of the clock, in microseconds
 	mu        sync.Mutex
 	types     []bool // by position, from 1 on: whether it is opened
-	streams   map[outbox.PairName]*stream
-	pairs     []destination.Pair
+	streams   map[outbox.SubscriptionName]*stream
+	pairs     []destination.Subscription
 	processes []*process
 	started   int
 	came      chan struct{} // something has arrived
@@ -130,7 +130,7 @@ func (h *history) opened(position int64) bool {
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[outbox.PairName]*stream{}, came: make(chan struct{}, 1)}
+	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[outbox.SubscriptionName]*stream{}, came: make(chan struct{}, 1)}
 	clock := func(o *store.Options) { o.Now = h.now }
 	first := open(t, clock)
 	h.stores = []*fixture{first, first.beside(clock)}
@@ -140,7 +140,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		pair.PollInterval, pair.BatchSize, pair.MaxErrors = time.Millisecond, 7, 3
 		pair.Pause, pair.FailedRetry = outbox.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
 		h.pairs = append(h.pairs, pair)
-		h.streams[pair.PairName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
+		h.streams[pair.SubscriptionName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, pair.Definition())
 	}
 	if err := first.progress.Register(t.Context(), definitions); err != nil {
@@ -151,7 +151,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 
 func (h *history) some() *fixture { return h.stores[h.dice.IntN(len(h.stores))] }
 
-func (h *history) pair() *stream { return h.streams[h.pairs[h.dice.IntN(len(h.pairs))].PairName] }
+func (h *history) pair() *stream { return h.streams[h.pairs[h.dice.IntN(len(h.pairs))].SubscriptionName] }
 
 func (h *history) append() {
 	var events []outbox.Event
@@ -177,8 +177,8 @@ func (h *history) start() {
 	f := h.some()
 	relay := publishing.NewRelay(publishing.RelayConfig{Progress: f.progress, Pairs: h.pairs, Metrics: metrics.New(f.Summary), ID: fmt.Sprint("process-", h.started),
 		PollInterval: 5 * time.Millisecond, Lease: lease, Logger: slog.New(slog.DiscardHandler), Clock: publishing.Clock{Now: h.now},
-		Open: func(pair destination.Pair, _ destination.Options) (destination.Publisher, error) {
-			s := h.streams[pair.PairName]
+		Open: func(pair destination.Subscription, _ destination.Options) (destination.Publisher, error) {
+			s := h.streams[pair.SubscriptionName]
 			return &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
 				defer h.arrived()
 				return s.take(events)
@@ -215,24 +215,24 @@ func (h *history) end(kill bool) {
 }
 
 // act lets an operator do something, which may be refused.
-func (h *history) act(do func(f *fixture, o outbox.Order, s *stream) error) {
-	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
+func (h *history) act(do func(f *fixture, o outbox.Command, s *stream) error) {
+	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
 	var refusal *outbox.Refusal
 	if err := do(h.some(), o, h.pair()); err != nil && !errors.As(err, &refusal) {
 		h.Error(err)
 	}
 }
 
-func (h *history) seek(f *fixture, o outbox.Order, s *stream) error {
+func (h *history) seek(f *fixture, o outbox.Command, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
-	_, err := f.progress.Seek(h.Context(), o, s.pair.PairName, outbox.SeekTarget{Position: &to}, nil)
+	_, err := f.progress.Seek(h.Context(), o, s.pair.SubscriptionName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }
 
-func (h *history) skip(f *fixture, o outbox.Order, s *stream) error {
-	v, err := f.progress.Publisher(h.Context(), s.pair.PairName)
+func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
+	v, err := f.progress.Publisher(h.Context(), s.pair.SubscriptionName)
 	if err != nil || v.ErrorPosition == 0 {
 		return err
 	}
@@ -240,7 +240,7 @@ func (h *history) skip(f *fixture, o outbox.Order, s *stream) error {
 	s.expect(v.ErrorPosition)
 	s.mu.Unlock()
 	s.skipped(v.ErrorPosition)
-	_, err = f.progress.SkipEvent(h.Context(), o, s.pair.PairName, v.ErrorPosition)
+	_, err = f.progress.SkipEvent(h.Context(), o, s.pair.SubscriptionName, v.ErrorPosition)
 	return err
 }
 
@@ -257,13 +257,13 @@ func (h *history) step() {
 	case 8: // leases end, also those of processes that live
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
-		h.act(func(f *fixture, o outbox.Order, s *stream) error {
-			_, err := f.progress.Pause(h.Context(), o, s.pair.PairName)
+		h.act(func(f *fixture, o outbox.Command, s *stream) error {
+			_, err := f.progress.Pause(h.Context(), o, s.pair.SubscriptionName)
 			return err
 		})
 	case 10, 11:
-		h.act(func(f *fixture, o outbox.Order, s *stream) error {
-			_, err := f.progress.Resume(h.Context(), o, s.pair.PairName)
+		h.act(func(f *fixture, o outbox.Command, s *stream) error {
+			_, err := f.progress.Resume(h.Context(), o, s.pair.SubscriptionName)
 			return err
 		})
 	case 12:
@@ -277,7 +277,7 @@ func (h *history) step() {
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
-		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.pair.PairName)
+		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.pair.SubscriptionName)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			h.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func (h *history) settle() {
 	h.append()
 	h.ahead.Add((lease + time.Second).Microseconds())
 	for _, pair := range h.pairs {
-		h.stores[0].mustStandAt(h, pair.PairName, int64(len(h.types)))
+		h.stores[0].mustStandAt(h, pair.SubscriptionName, int64(len(h.types)))
 	}
 	for len(h.processes) > 0 {
 		h.end(false)
@@ -319,11 +319,11 @@ func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 		wrong, floor, received := s.verdict()
 		for p := floor + 1; p <= int64(len(h.types)); p++ {
 			if s.selects(p) {
-				wrong = append(wrong, fmt.Sprintf("%s: %d never came", s.pair.PairName, p))
+				wrong = append(wrong, fmt.Sprintf("%s: %d never came", s.pair.SubscriptionName, p))
 			}
 		}
 		if len(wrong) > 0 || received == 0 {
-			t.Errorf("%s got %d events, %v; try -publishing-seed %d", s.pair.PairName, received, wrong, seed)
+			t.Errorf("%s got %d events, %v; try -publishing-seed %d", s.pair.SubscriptionName, received, wrong, seed)
 		}
 	}
 }

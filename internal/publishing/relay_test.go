@@ -80,18 +80,18 @@ func (r *receiver) called() int {
 
 var everyEvent = outbox.Match{EventTypes: []string{"*"}}
 
-func pairOf(topic, publisher string, match outbox.Match) destination.Pair {
-	return destination.Pair{PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
+func pairOf(topic, publisher string, match outbox.Match) destination.Subscription {
+	return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
 		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
 }
 
 // receivers are destinations by the name of the publisher.
 type receivers map[string]*receiver
 
-func (r receivers) config(f *fixture, id string, pairs ...destination.Pair) publishing.RelayConfig {
+func (r receivers) config(f *fixture, id string, pairs ...destination.Subscription) publishing.RelayConfig {
 	return publishing.RelayConfig{Progress: f.progress, Pairs: pairs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
 		Logger: slog.New(slog.DiscardHandler),
-		Open: func(p destination.Pair, _ destination.Options) (destination.Publisher, error) {
+		Open: func(p destination.Subscription, _ destination.Options) (destination.Publisher, error) {
 			to := r[p.Publisher]
 			if to == nil {
 				return nil, fmt.Errorf("there is no receiver %s", p.Publisher)
@@ -139,7 +139,7 @@ func upTo(n int) []int64 {
 	return all
 }
 
-func (f *fixture) pairState(tb testing.TB, name outbox.PairName) (status string, position, delivered int64, errors int, owner string) {
+func (f *fixture) pairState(tb testing.TB, name outbox.SubscriptionName) (status string, position, delivered int64, errors int, owner string) {
 	tb.Helper()
 	err := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
@@ -150,7 +150,7 @@ func (f *fixture) pairState(tb testing.TB, name outbox.PairName) (status string,
 }
 
 // mustStandAt waits until a pair has come to a position.
-func (f *fixture) mustStandAt(tb testing.TB, name outbox.PairName, position int64) {
+func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
 	tb.Helper()
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
 		_, at, _, _, _ := f.pairState(tb, name)
@@ -167,10 +167,10 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	all, some, none := pairOf("everything", "all", everyEvent), pairOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
 		pairOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
 	stop := deliver(t, f, r.config(f, "one", all, some, none))
-	f.mustStandAt(t, all.PairName, 252)
+	f.mustStandAt(t, all.SubscriptionName, 252)
 	f.appendAll(noted("c-3"))
-	for _, p := range []destination.Pair{all, some, none} {
-		f.mustStandAt(t, p.PairName, 253) // nothing is behind it for a topic that selects little
+	for _, p := range []destination.Subscription{all, some, none} {
+		f.mustStandAt(t, p.SubscriptionName, 253) // nothing is behind it for a topic that selects little
 	}
 	stop()
 	if got := r["all"].got(); !slices.Equal(got, upTo(253)) {
@@ -182,7 +182,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	if got := r["none"].got(); len(got) > 0 {
 		t.Errorf("nothing: got %v", got)
 	}
-	_, _, delivered, _, owner := f.pairState(t, all.PairName)
+	_, _, delivered, _, owner := f.pairState(t, all.SubscriptionName)
 	if delivered != 253 || owner != "" {
 		t.Errorf("after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
 	}
@@ -206,7 +206,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 		"refusing": {answer: func(_ context.Context, events []*destination.Event) (int, error) { return refuse(events, 7) }},
 	}
 	defer close(hang)
-	var pairs []destination.Pair
+	var pairs []destination.Subscription
 	for name := range r {
 		pairs = append(pairs, pairOf("everything", name, everyEvent))
 	}
@@ -214,8 +214,8 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	for range 10 {
 		f.appendAll(notes("c-1", 50)...)
 	}
-	f.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "healthy"}, 500)
-	f.mustStandAt(t, outbox.PairName{Topic: "everything", Publisher: "refusing"}, 6)
+	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
+	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
 	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.EventError, "refusing": outbox.EventError} {
 		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
@@ -346,7 +346,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		if w.long != want {
 			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
 		}
-		status, position, _, count, _ := f.pairState(t, pair.PairName)
+		status, position, _, count, _ := f.pairState(t, pair.SubscriptionName)
 		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
 			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
 		}
@@ -359,8 +359,8 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		}
 		s.pass(w)
 	}
-	f.mustStandAt(t, pair.PairName, 14)
-	status, _, _, count, _ := f.pairState(t, pair.PairName)
+	f.mustStandAt(t, pair.SubscriptionName, 14)
+	status, _, _, count, _ := f.pairState(t, pair.SubscriptionName)
 	if got := r["one"].got(); status != "active" || count != 0 || !slices.Equal(got, upTo(14)) {
 		t.Errorf("once it is repaired it is %s with %d errors and got %v", status, count, got)
 	}
@@ -391,7 +391,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	}
 	s.pass(w)
 	storetest.Eventually(t, "the pair is given up", func() bool {
-		status, _, _, _, owner := f.pairState(t, pair.PairName)
+		status, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
 		return status == "failed" && owner == ""
 	})
 	f.appendAll(noted("c-1"))
@@ -406,7 +406,7 @@ func TestRelay_sharesReads(t *testing.T) {
 	const events = 10_000
 	f.appendAll(notes("c-1", events)...)
 	r := receivers{}
-	var pairs []destination.Pair
+	var pairs []destination.Subscription
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		r[name] = &receiver{}
 		pair := pairOf("everything", name, everyEvent)
@@ -416,7 +416,7 @@ func TestRelay_sharesReads(t *testing.T) {
 	c := r.config(f, "one", pairs...)
 	deliver(t, f, c)
 	for _, p := range pairs {
-		f.mustStandAt(t, p.PairName, events)
+		f.mustStandAt(t, p.SubscriptionName, events)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(events)) {
 			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
 		}
@@ -436,12 +436,12 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	pair.PollInterval = time.Hour
 	deliver(t, f, r.config(f, "one", pair))
 	storetest.Eventually(t, "the pair is held", func() bool {
-		_, _, _, _, owner := f.pairState(t, pair.PairName)
+		_, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
 		return owner == "one"
 	})
 	f.OnWork(func() {})
 	f.beside(live).appendAll(notes("c-1", 3)...)
-	f.mustStandAt(t, pair.PairName, 3)
+	f.mustStandAt(t, pair.SubscriptionName, 3)
 	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("got %v", got)
 	}
@@ -457,13 +457,13 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	}
 	const short = 300 * time.Millisecond
 	began := time.Now()
-	dead, ok, err := f.progress.Claim(t.Context(), "dead", pair.PairName, short)
+	dead, ok, err := f.progress.Claim(t.Context(), "dead", pair.SubscriptionName, short)
 	if err != nil || !ok {
 		t.Fatalf("claim: %v %v", ok, err)
 	}
 	r := receivers{"one": {}}
 	deliver(t, f, r.config(f, "heir", pair))
-	f.mustStandAt(t, pair.PairName, 10)
+	f.mustStandAt(t, pair.SubscriptionName, 10)
 	if took := time.Since(began); took < short/2 {
 		t.Errorf("it was taken over after %s, before the lease ended", took)
 	}
@@ -477,7 +477,7 @@ func TestRelay_pairsSpread(t *testing.T) {
 	f := open(t, live)
 	other := f.beside(live)
 	r := receivers{}
-	var pairs []destination.Pair
+	var pairs []destination.Subscription
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)
 		r[name] = &receiver{}
@@ -486,7 +486,7 @@ func TestRelay_pairsSpread(t *testing.T) {
 	holdings := func() map[string]int {
 		counts := map[string]int{}
 		for _, p := range pairs {
-			_, _, _, _, owner := f.pairState(t, p.PairName)
+			_, _, _, _, owner := f.pairState(t, p.SubscriptionName)
 			counts[owner]++
 		}
 		return counts
@@ -499,7 +499,7 @@ func TestRelay_pairsSpread(t *testing.T) {
 	storetest.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
 	f.appendAll(notes("c-1", 20)...)
 	for _, p := range pairs {
-		f.mustStandAt(t, p.PairName, 20)
+		f.mustStandAt(t, p.SubscriptionName, 20)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(20)) {
 			t.Errorf("%s got %v", p.Publisher, got)
 		}

@@ -30,7 +30,7 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	if w := s.next(t); w.long != pair.PollInterval {
 		t.Fatalf("it waits %s, want %s", w.long, pair.PollInterval)
 	}
-	f.mustStandAt(t, pair.PairName, 3)
+	f.mustStandAt(t, pair.SubscriptionName, 3)
 }
 
 // mustFail makes a pair that could not deliver the event at a position.
@@ -39,7 +39,7 @@ func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position 
 	if err := f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}); err != nil {
 		tb.Fatal(err)
 	}
-	held, ok, err := f.progress.Claim(tb.Context(), "before", d.PairName, lease)
+	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
 	if err != nil || !ok {
 		tb.Fatalf("claim: %v %v", ok, err)
 	}
@@ -91,7 +91,7 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 			return nil
 		})
 	})
-	f.mustStandAt(t, pair.PairName, 1)
+	f.mustStandAt(t, pair.SubscriptionName, 1)
 }
 
 // A position that cannot be saved is saved later, without its batch being
@@ -118,7 +118,7 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 		}
 		s.pass(w)
 	}
-	f.mustStandAt(t, pair.PairName, 3)
+	f.mustStandAt(t, pair.SubscriptionName, 3)
 	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
 	}

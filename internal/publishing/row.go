@@ -11,7 +11,7 @@ import (
 
 // publisherRow is a row of publisher_progress.
 type publisherRow struct {
-	outbox.PairName
+	outbox.SubscriptionName
 	destination string
 	match       outbox.Match
 	maxErrors   int64
@@ -90,7 +90,7 @@ where topic = $1
 
 // publisher reads a pair, locked for a change in this transaction. A missing
 // one is outbox.ErrNotFound.
-func (t *tx) publisher(name outbox.PairName) (p *publisherRow, err error) {
+func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		p, err = scanPublisherRow(row)
 		return err
@@ -125,7 +125,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
 		p.pausedAt, p.pausedBy, p.pausedReason, p.acts, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
 	if err != nil {
-		return fmt.Errorf("update publisher %s: %w", p.PairName, err)
+		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
 	}
 	return nil
 }
@@ -140,20 +140,20 @@ func (p *publisherRow) clearErrors() {
 	}
 }
 
-// takeAway ends the holder's right, so that whatever it has in flight moves
+// revoke ends the holder's right, so that whatever it has in flight moves
 // the position no more.
-func (p *publisherRow) takeAway() {
+func (p *publisherRow) revoke() {
 	p.owner, p.expires, p.nextPoll, p.perSecond = "", 0, sql.NullInt64{}, 0
 	p.epoch++
 }
 
-// held reports whether a process has the pair, as far as leases tell.
-func (p *publisherRow) held(now int64) bool { return p.owner != "" && p.expires > now }
+// leased reports whether a process has the pair, as far as leases tell.
+func (p *publisherRow) leased(now int64) bool { return p.owner != "" && p.expires > now }
 
 // view is the pair as callers see it, but for its lag.
 func (p *publisherRow) view(now int64) outbox.Publisher {
 	v := outbox.Publisher{
-		PairName: p.PairName, Destination: p.destination, Match: p.match, Status: p.status,
+		SubscriptionName: p.SubscriptionName, Destination: p.destination, Match: p.match, Status: p.status,
 		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
 		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
 		RetryAt: sqldb.AtOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: sqldb.AtOrNil(p.lastPublished),
@@ -165,7 +165,7 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 	if p.owner != "" {
 		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: sqldb.At(p.expires)}
 	}
-	if p.held(now) {
+	if p.leased(now) {
 		v.EventsPerSecond, v.NextPollAt = p.perSecond, sqldb.AtOrNil(p.nextPoll)
 	}
 	return v

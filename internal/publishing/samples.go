@@ -22,7 +22,7 @@ type publisherSample struct {
 	errors    int64
 }
 
-func (p *pairState) sample() publisherSample {
+func (p *subscriptionState) sample() publisherSample {
 	x := publisherSample{delivered: p.delivered, lag: p.waiting.events, oldest: p.oldest, errors: p.errors}
 	if p.capped {
 		x.lag = -1 - x.lag
@@ -77,7 +77,7 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 		err = pr.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			names := slices.Collect(maps.Keys(changed))
-			for _, name := range byName(names, func(n outbox.PairName) outbox.PairName { return n }) {
+			for _, name := range byName(names, func(n outbox.SubscriptionName) outbox.SubscriptionName { return n }) {
 				x := changed[name]
 				b.Exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
 			}
@@ -93,10 +93,10 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 	return nil
 }
 
-func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.PairName]publisherSample, error) {
-	changed := map[outbox.PairName]publisherSample{}
+func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.SubscriptionName]publisherSample, error) {
+	changed := map[outbox.SubscriptionName]publisherSample{}
 	err := pr.read(ctx, func(t *tx) error {
-		pairs, err := t.pairStates()
+		pairs, err := t.subscriptionStates()
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 				return err
 			}
 			if !found || x != last {
-				changed[p.PairName] = x
+				changed[p.SubscriptionName] = x
 			}
 		}
 		return nil
@@ -118,7 +118,7 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 
 // History is how a pair stood and went over a span that ends now, as
 // outbox.PublisherSeries has it. A missing pair is outbox.ErrNotFound.
-func (pr *Progress) History(ctx context.Context, name outbox.PairName, span outbox.Span) ([]outbox.PublisherPoint, error) {
+func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, span outbox.Span) ([]outbox.PublisherPoint, error) {
 	end := sqldb.At(pr.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
 	var samples []outbox.PublisherSample

@@ -24,9 +24,9 @@ const seekLooks = 100_000
 // the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
-func (pr *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
-	asked := seekOrder(name, target)
-	a := &store.Act{Order: o, Action: outbox.ActPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+func (pr *Progress) Seek(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
+	asked := seekCommand(name, target)
+	a := &store.Change{Order: o, Action: outbox.ActionPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 	if err := pr.core.Admit(o); err != nil {
 		return outbox.Seek{}, pr.core.Refused(ctx, a, err)
 	}
@@ -40,7 +40,7 @@ func (pr *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairNa
 				return err
 			}
 			if seek.From == seek.To {
-				return outbox.Conflict("publisher %s is already at position %d%s", name, seek.To, t.lastAct(name, now))
+				return outbox.Conflict("publisher %s is already at position %d%s", name, seek.To, t.lastAction(name, now))
 			}
 			if err := pr.requireSeek(t, o, seek, seen, now); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (pr *Progress) Seek(ctx context.Context, o outbox.Order, name outbox.PairNa
 }
 
 // PreviewSeek says what Seek would do now, and changes nothing.
-func (pr *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
+func (pr *Progress) PreviewSeek(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -70,8 +70,8 @@ func (pr *Progress) PreviewSeek(ctx context.Context, name outbox.PairName, targe
 	return seek, err
 }
 
-func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
-	asked := publisherOrder{PairName: name, Position: target.Position}
+func seekCommand(name outbox.SubscriptionName, target outbox.SeekTarget) publisherCommand {
+	asked := publisherCommand{SubscriptionName: name, Position: target.Position}
 	switch {
 	case target.Head:
 		asked.To = "head"
@@ -84,18 +84,18 @@ func seekOrder(name outbox.PairName, target outbox.SeekTarget) publisherOrder {
 }
 
 // requireSeek refuses a seek without what it asks for.
-func (pr *Progress) requireSeek(t *tx, o outbox.Order, seek outbox.Seek, seen *outbox.Seek, now int64) error {
+func (pr *Progress) requireSeek(t *tx, o outbox.Command, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
-		return outbox.Conflict("publisher %s has changed since this page was loaded: the seek would now repeat %s and skip %s events, not %s and %s%s", seek.PairName,
-			outbox.AtLeast(seek.Repeats, seek.Capped), outbox.AtLeast(seek.Skips, seek.Capped), outbox.AtLeast(seen.Repeats, seen.Capped), outbox.AtLeast(seen.Skips, seen.Capped), t.lastAct(seek.PairName, now))
+		return outbox.Conflict("publisher %s has changed since this page was loaded: the seek would now repeat %s and skip %s events, not %s and %s%s", seek.SubscriptionName,
+			outbox.AtLeast(seek.Repeats, seek.Capped), outbox.AtLeast(seek.Skips, seek.Capped), outbox.AtLeast(seen.Repeats, seen.Capped), outbox.AtLeast(seen.Skips, seen.Capped), t.lastAction(seek.SubscriptionName, now))
 	}
 	if seek.Skips == 0 {
 		return pr.core.RequireReason(o, 0)
 	}
 	if strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "this skips %s, which publisher %s then never delivers; a reason is required", seek.SkipsText(), seek.PairName)
+		return outbox.Invalid("reason", "this skips %s, which publisher %s then never delivers; a reason is required", seek.SkipsText(), seek.SubscriptionName)
 	}
-	return outbox.ActPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
+	return outbox.ActionPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
 }
 
 // seek is what going on at the target would do to a pair. Up to head no event
@@ -108,14 +108,14 @@ func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox
 	if target.Head {
 		to = max(to, p.position) // which may have gone on since the head was read
 	}
-	seek := outbox.Seek{PairName: p.PairName, From: p.position, To: to}
+	seek := outbox.Seek{SubscriptionName: p.SubscriptionName, From: p.position, To: to}
 	if to > p.position {
 		seek.Skips, seek.Capped, err = t.countSelected(p.match, p.position, to)
 	} else {
 		seek.Repeats, seek.Capped, err = t.countSelected(p.match, to, p.position)
 	}
 	if err != nil {
-		return seek, fmt.Errorf("count what a seek of publisher %s is about: %w", p.PairName, err)
+		return seek, fmt.Errorf("count what a seek of publisher %s is about: %w", p.SubscriptionName, err)
 	}
 	return seek, nil
 }

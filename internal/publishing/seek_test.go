@@ -44,14 +44,14 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 			f := open(t)
 			sixScenes(f)
 			f.heldBy(archive, "worker-1", 7)
-			want := outbox.Seek{PairName: archive, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
+			want := outbox.Seek{SubscriptionName: archive, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
 			f.Unchanged(func() {
 				if got, err := f.progress.PreviewSeek(f.Ctx, archive, c.target); err != nil || got != want {
 					t.Errorf("the preview is %+v, %v, want %+v", got, err, want)
 				}
 			})
 			o := script("moved")
-			o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: want})
+			o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: want})
 			if got, err := f.progress.Seek(f.Ctx, o, archive, c.target, &want); err != nil || got != want {
 				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
 			}
@@ -184,7 +184,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	f := open(t)
 	f.journalOf(100_010, 50_000)
 	f.newPair(archive, scenes, 0)
-	other := f.newPair(outbox.PairName{Topic: "all", Publisher: "a"}, every, 5)
+	other := f.newPair(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
 	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
@@ -196,7 +196,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
-	o.Confirm = outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: seek})
+	o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: seek})
 	began := time.Now()
 	if _, err := f.progress.Seek(f.Ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
 		t.Error(err)

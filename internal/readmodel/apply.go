@@ -262,8 +262,8 @@ func (a *ApplyTx) Flush() (done int, err error) {
 	return a.t.Run(&a.queue)
 }
 
-// Forget drops the statements that wait.
-func (a *ApplyTx) Forget() { a.gathering, a.queue = false, sqldb.Batch{} }
+// Discard drops the statements that wait.
+func (a *ApplyTx) Discard() { a.gathering, a.queue = false, sqldb.Batch{} }
 
 // Savepoint marks where RollbackTo returns to; Release forgets the mark. They
 // nest.

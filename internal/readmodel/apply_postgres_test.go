@@ -197,7 +197,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 		if err := errors.Join(insert(tx, 7), insert(tx, 8)); err != nil {
 			return err
 		}
-		tx.Forget()
+		tx.Discard()
 		tx.Gather()
 		if err := errors.Join(insert(tx, 4), insert(tx, 5)); err != nil {
 			return err

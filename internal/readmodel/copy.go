@@ -16,7 +16,7 @@ type source func(scan func(sqldb.Row) error, query string, args ...any) error
 // LoadLive copies the live rows of a campaign in tables of the Scratch, which
 // must hold none of it, and tells where the watermark and the projections stood
 // at that moment. It fires no triggers.
-func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Stand, err error) {
+func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Position, err error) {
 	if c.model.Dialect.TempTables {
 		w, stands, err = c.loadLivePostgres(ctx, campaign, tables)
 	} else {
@@ -28,7 +28,7 @@ func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...strin
 	return w, stands, nil
 }
 
-func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
+func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Position, err error) {
 	live, err := c.model.Live(ctx)
 	if err != nil {
 		return w, nil, err
@@ -37,7 +37,7 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	if w, _, err = live.Watermark(ctx, campaign); err != nil {
 		return w, nil, err
 	}
-	if stands, err = live.Stands(ctx, campaign); err != nil {
+	if stands, err = live.Positions(ctx, campaign); err != nil {
 		return w, nil, err
 	}
 	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
@@ -67,9 +67,9 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	return w, stands, err
 }
 
-func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Stand, err error) {
+func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Position, err error) {
 	err = c.within(sqldb.BeginCopy, func(t *tx) error {
-		stands = make(map[string]Stand)
+		stands = make(map[string]Position)
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			w, err = ScanWatermark(row)

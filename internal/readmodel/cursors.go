@@ -93,11 +93,11 @@ set set_aside = set_aside + cast($2 as bigint)
 where campaign_id = $1`
 )
 
-// Hold sets aside, at the watermark w, what is paused for all campaigns and
+// ExcludePaused sets aside, at the watermark w, what is paused for all campaigns and
 // still follows this one. It is called before the campaign's watermark
 // advances, with those that are set aside already, and returns all that then
 // are. The rest of the campaigns have no cursor for the pause until they move.
-func (a *ApplyTx) Hold(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
+func (a *ApplyTx) ExcludePaused(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
 	held := make(map[string]bool)
 	for _, name := range a.paused {
 		if aside[name] {
@@ -136,10 +136,10 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 	return nil
 }
 
-// HoldOrder is a pause of a projection or its end: the request, and afterwards the
+// PauseCommand is a pause of a projection or its end: the request, and afterwards the
 // outcome.
-type HoldOrder struct {
-	outbox.ProjectionHold
+type PauseCommand struct {
+	outbox.ProjectionPause
 	By, Reason string
 	Now        int64 // in microseconds
 }
@@ -198,7 +198,7 @@ set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excl
 
 // PauseCursor stops a projection in one campaign. One that is stopped there already,
 // or for all, is outbox.ErrConflict.
-func (a *ApplyTx) PauseCursor(h *HoldOrder) error {
+func (a *ApplyTx) PauseCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
@@ -228,7 +228,7 @@ where campaign_id = $1
 
 // ResumeCursor lets a projection go on that was stopped in one campaign; any other is
 // outbox.ErrConflict.
-func (a *ApplyTx) ResumeCursor(h *HoldOrder) error {
+func (a *ApplyTx) ResumeCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
@@ -259,7 +259,7 @@ where projection = $1
 
 // PauseEverywhere stops a projection for all campaigns. Their cursors are set
 // as they move, see Hold.
-func (d *Database) PauseEverywhere(h *HoldOrder) error {
+func (d *Database) PauseEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorPaused
 	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
 		n, err := t.Exec(pauseVersion, h.Projection, h.Now, h.By, h.Reason)
@@ -328,7 +328,7 @@ where projection = $1
 // ResumeEverywhere ends a pause for all campaigns. Nobody applies anything
 // meanwhile, nor holds a lock on a watermark, so that those who have read of
 // the pause have set their cursors, and the order of locking does not matter.
-func (d *Database) ResumeEverywhere(h *HoldOrder) error {
+func (d *Database) ResumeEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorLive
 	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)

@@ -9,14 +9,14 @@ import (
 )
 
 // Live is one state of the projections database, for comparing live rows with
-// folded ones. It belongs to one goroutine, and its context ends it.
+// replayed ones. It belongs to one goroutine, and its context ends it.
 type Live struct{ t *sql.Tx }
 
 // LiveReaders is how many Lives can be open at a time beside whatever else reads.
 const LiveReaders = 4
 
-// Stand is where a projection stands in a campaign.
-type Stand struct {
+// Position is where a projection stands in a campaign.
+type Position struct {
 	AppliedSeq int64 // means nothing while it is live: then it stands at the watermark
 	Generation int64
 	State      string // one of the outbox.Cursor… states
@@ -54,10 +54,10 @@ func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, kno
 	return w, known, err
 }
 
-// Stands reads where projections of a campaign stand, by name. One that has never
+// Positions reads where projections of a campaign stand, by name. One that has never
 // been rebuilt or set aside is left out: it is live, of generation 1.
-func (l *Live) Stands(ctx context.Context, campaign string) (map[string]Stand, error) {
-	stands := make(map[string]Stand)
+func (l *Live) Positions(ctx context.Context, campaign string) (map[string]Position, error) {
+	stands := make(map[string]Position)
 	err := l.each(ctx, collectStands(stands), selectStands, campaign)
 	return stands, err
 }
@@ -79,10 +79,10 @@ select projection, applied_seq, generation, state
 from projection_cursors
 where campaign_id = $1`
 
-func collectStands(into map[string]Stand) func(sqldb.Row) error {
+func collectStands(into map[string]Position) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
 		var name string
-		var at Stand
+		var at Position
 		err := row.Scan(&name, &at.AppliedSeq, &at.Generation, &at.State)
 		into[name] = at
 		return err

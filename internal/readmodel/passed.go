@@ -36,8 +36,8 @@ func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
 	return all, nil
 }
 
-// Standing reads a campaign's watermark and marks in one snapshot.
-func (d *Database) Standing(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
+// Position reads a campaign's watermark and marks in one snapshot.
+func (d *Database) Position(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
 	err = d.read(ctx, func(t *tx) error {
 		err := t.Each(func(row sqldb.Row) (err error) {
 			w, err = ScanWatermark(row)

@@ -1,6 +1,6 @@
 // Package readmodel is the projections database: the rows that projections make of
 // events, how far each campaign has come, which projections do not follow it, and
-// how rows are folded anew beside the live ones and swapped in. It knows nothing
+// how rows are replayed anew beside the live ones and swapped in. It knows nothing
 // of a journal.
 package readmodel
 

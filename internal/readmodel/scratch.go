@@ -23,10 +23,10 @@ type ScratchTables struct {
 }
 
 // Scratch is a private database with empty copies of the tables of some
-// projections, for folding events without touching live rows: a temporary file
+// projections, for replaying events without touching live rows: a temporary file
 // of SQLite, or temporary tables of one connection to PostgreSQL. What does not
 // fit into its cache is on disk, so that its memory does not grow with what is
-// folded. It belongs to one goroutine.
+// replayed. It belongs to one goroutine.
 //
 // An outbox.ErrBusy from any method means that the connection may be gone, and
 // the rows with it: Close it and open another.
@@ -35,7 +35,7 @@ type Scratch struct {
 	model  *Database
 	tables []ScratchTables
 
-	t       *tx // of the fold under way; nil outside of one
+	t       *tx // of the replay under way; nil outside of one
 	gather  gather
 	columns map[string][]string // that are copied, by table
 	keys    map[string][]string // in whose order they are, on PostgreSQL
@@ -110,7 +110,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within(sqldb.BeginFold, func(t *tx) error {
+		return c.within(sqldb.BeginReplay, func(t *tx) error {
 			_, err := t.ExecContext(ctx, query, args...)
 			return err
 		})
@@ -119,27 +119,27 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
-// Fold applies n events, many of them in a transaction: apply writes what
+// Replay applies n events, many of them in a transaction: apply writes what
 // event i does, through Exec, and may be called again for an event whose
 // transaction was undone. When an event fails, those before it stay and it
 // leaves nothing; done is its index and err what apply returned for it, alone.
 // When ctx ends, which is looked at between events, err is ctx.Err(), and done
 // is how many events are there.
-func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (done int, err error) {
+func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (done int, err error) {
 	suspect := -1   // an event that failed among others
 	var fault error // of which, when it is known already
 	for done < n {
 		if done == suspect && fault != nil {
 			return done, fault
 		}
-		end := min(n, done+foldTogether)
+		end := min(n, done+replayTogether)
 		switch {
 		case suspect == done:
 			end = done + 1
 		case suspect > done:
 			end = min(end, suspect)
 		}
-		failed, err := c.foldRun(ctx, done, end, apply)
+		failed, err := c.replayRun(ctx, done, end, apply)
 		switch {
 		case err == nil:
 			done = end
@@ -161,15 +161,15 @@ func (c *Scratch) Fold(ctx context.Context, n int, apply func(i int) error) (don
 // foldTogether is how many events share a transaction at the most. PostgreSQL
 // keeps every version of a row until its transaction ends, and looks through
 // them each time that the row is changed again.
-const foldTogether = 256
+const replayTogether = 256
 
-// foldRun applies the events from first up to, and without, end in one
+// replayRun applies the events from first up to, and without, end in one
 // transaction. When one fails nothing is left of them, and its index is
 // returned; end when it is not known.
-func (c *Scratch) foldRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
+func (c *Scratch) replayRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
 	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within(sqldb.BeginFold, func(t *tx) error {
+	err = c.within(sqldb.BeginReplay, func(t *tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -264,7 +264,7 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	return err
 }
 
-// tidyAfter is how many events are folded before the space of deleted rows is
+// tidyAfter is how many events are replayed before the space of deleted rows is
 // freed on PostgreSQL, where nobody else does that for temporary tables.
 const tidyAfter = 20_000
 

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// BenchmarkRebuild folds and swaps waves of campaigns with 500 events each; an
+// BenchmarkRebuild replays and swaps waves of campaigns with 500 events each; an
 // operation is one event.
 func BenchmarkRebuild(b *testing.B) {
 	for _, wave := range []int{1, 32} {
@@ -39,7 +39,7 @@ func BenchmarkRebuild(b *testing.B) {
 				}
 				var plan []readmodel.Swap
 				for _, claim := range claims {
-					_, err := c.Fold(f.Ctx, 500, func(i int) error {
+					_, err := c.Replay(f.Ctx, 500, func(i int) error {
 						if err := c.Exec(f.Ctx, `insert into plain (campaign_id, n) values ($1, 1) on conflict (campaign_id) do update set n = plain.n + 1`, []any{claim.CampaignID}); err != nil {
 							return err
 						}

@@ -57,13 +57,13 @@ func withTally(tb testing.TB, change ...func(*store.Options)) *fixture {
 	return f
 }
 
-func TestScratch_foldsFarFromTheLiveTables(t *testing.T) {
+func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
 	f.Unchanged(func() {
 		c := f.OpenTally()
-		f.FoldTally(c, "a", 1, 1000, "x")
-		f.FoldTally(c, "b", 1, 3, "x")
+		f.ReplayTally(c, "a", 1, 1000, "x")
+		f.ReplayTally(c, "b", 1, 3, "x")
 		mustHold(f, c, "a", "seen 1000, twice 2000, events 1000")
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		if err := c.Clear(f.Ctx, "a"); err != nil {
@@ -71,7 +71,7 @@ func TestScratch_foldsFarFromTheLiveTables(t *testing.T) {
 		}
 		mustHold(f, c, "a", "")
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
-		f.FoldTally(c, "a", 1, 2, "x")
+		f.ReplayTally(c, "a", 1, 2, "x")
 		mustHold(f, c, "a", "seen 2, twice 4, events 2")
 		for i := range 50 {
 			which := map[bool]string{true: "", false: "b"}[i < 25]
@@ -79,7 +79,7 @@ func TestScratch_foldsFarFromTheLiveTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustHold(f, c, "b", "")
-			f.FoldTally(c, "b", 1, 1000, "x")
+			f.ReplayTally(c, "b", 1, 1000, "x")
 		}
 		mustHold(f, c, "a", "")
 		if err := c.Close(); err != nil {
@@ -93,7 +93,7 @@ func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
 	f := withTally(t)
 	for _, at := range []int{0, 1, 700, 999} {
 		c := f.OpenTally()
-		done, err := c.Fold(f.Ctx, 1000, func(i int) error {
+		done, err := c.Replay(f.Ctx, 1000, func(i int) error {
 			if err := storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x"); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
 			want = ""
 		}
 		mustHold(f, c, "a", want)
-		f.FoldTally(c, "a", int64(at+1), int64(at+5), "x")
+		f.ReplayTally(c, "a", int64(at+1), int64(at+5), "x")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 	c := f.OpenTally()
 	broken := errors.New("broken")
 	calls := 0
-	done, err := c.Fold(f.Ctx, 10, func(i int) error {
+	done, err := c.Replay(f.Ctx, 10, func(i int) error {
 		calls++
 		if i == 4 {
 			return broken
@@ -142,7 +142,7 @@ func TestScratch_anEventThatIsCutOffLeavesWhatCameBefore(t *testing.T) {
 insert into tally_events (campaign_id, seq, body)
 with recursive n(i) as (select cast(1 as bigint) union all select i + 1 from n where i < 100000000000)
 select $1, max(i), '' from n`
-	done, err := c.Fold(f.Ctx, 10, func(i int) error {
+	done, err := c.Replay(f.Ctx, 10, func(i int) error {
 		ctx, cancel := context.WithTimeout(f.Ctx, f.EventTimeout())
 		defer cancel()
 		if i == 6 {
@@ -156,13 +156,13 @@ select $1, max(i), '' from n`
 	mustHold(f, c, "a", "seen 6, twice 12, events 6")
 }
 
-func TestScratch_aFoldCanBeCancelled(t *testing.T) {
+func TestScratch_aReplayCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
 	c := f.OpenTally()
-	f.FoldTally(c, "a", 1, 5, "x")
+	f.ReplayTally(c, "a", 1, 5, "x")
 	ctx, cancel := context.WithCancel(f.Ctx)
-	done, err := c.Fold(ctx, 1000, func(i int) error {
+	done, err := c.Replay(ctx, 1000, func(i int) error {
 		if i == 500 {
 			cancel()
 		}
@@ -185,7 +185,7 @@ func TestOpenScratch_namesAWrongStatement(t *testing.T) {
 	}
 }
 
-// The rows of a large fold go to a file that only this process knows.
+// The rows of a large replay go to a file that only this process knows.
 func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("no /proc here")
@@ -193,7 +193,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	f := withTally(t)
 	c := f.OpenTally()
 	before := deletedFiles(t)
-	f.FoldTally(c, "a", 1, 40_000, strings.Repeat("x", 1000))
+	f.ReplayTally(c, "a", 1, 40_000, strings.Repeat("x", 1000))
 	if spilled := deletedFiles(t) - before; spilled < 20<<20 {
 		t.Errorf("%d bytes went to disk, want most of 40 MB", spilled)
 	}
@@ -201,7 +201,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	if err := c.Clear(f.Ctx, ""); err != nil {
 		t.Fatal(err)
 	}
-	f.FoldTally(c, "a", 1, 40_000, strings.Repeat("x", 1000))
+	f.ReplayTally(c, "a", 1, 40_000, strings.Repeat("x", 1000))
 	if grown := resident(t) - before; grown > 32<<20 {
 		t.Errorf("emptying and folding 40 MB took %d bytes more memory", grown)
 	}
@@ -253,7 +253,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 	if err := errors.Join(rows.Scan(&backend), rows.Close()); err != nil {
 		t.Fatal(err)
 	}
-	done, err := c.Fold(f.Ctx, 10, func(i int) error {
+	done, err := c.Replay(f.Ctx, 10, func(i int) error {
 		if i == 5 {
 			f.ExecProjections(`select pg_terminate_backend($1, 10000)`, backend)
 		}

@@ -30,7 +30,7 @@ type SwapProjection struct {
 	// the watermark.
 	Seq    int64
 	State  string // one of the outbox.Cursor… states
-	Expect *Stand // where it stood as planned; nil where that does not matter
+	Expect *Position // where it stood as planned; nil where that does not matter
 	// Failure is of event Seq+1, where that set the projection aside; nil when
 	// nothing did.
 	Failure *SwapFailure
@@ -44,7 +44,7 @@ type SwapFailure struct {
 }
 
 // NewWatermark is where the projections of a campaign stand after all of them
-// have been folded anew.
+// have been replayed anew.
 type NewWatermark struct {
 	Seq    int64
 	Hash   string          // chain hash of that event; empty at 0
@@ -197,7 +197,7 @@ func (w *swapping) asPlanned(p *Swap) error {
 	if mark.AppliedSeq != p.AppliedSeq || mark.AppliedHash != p.AppliedHash {
 		return outbox.Conflict("the projections of campaign %q are at event %d now, not at event %d as before", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
 	}
-	stands := make(map[string]Stand)
+	stands := make(map[string]Position)
 	if err := w.a.t.Each(collectStands(stands), selectStands+w.a.t.ForUpdate, p.CampaignID); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ var ErrPausedForAll = errors.New("paused for all campaigns")
 
 // stoodAt refuses a projection that stands elsewhere than planned, or would
 // afterwards be live and not at the watermark.
-func (p *SwapProjection) stoodAt(stands map[string]Stand, plan *Swap) error {
+func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 	level := plan.AppliedSeq
 	if plan.Watermark != nil {
 		level = plan.Watermark.Seq
@@ -233,7 +233,7 @@ func (p *SwapProjection) stoodAt(stands map[string]Stand, plan *Swap) error {
 	}
 	now, known := stands[p.Name]
 	if !known {
-		now = Stand{Generation: 1, State: outbox.CursorLive}
+		now = Position{Generation: 1, State: outbox.CursorLive}
 	}
 	want := *p.Expect
 	if now.State == outbox.CursorLive && want.State == outbox.CursorLive {

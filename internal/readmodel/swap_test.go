@@ -38,7 +38,7 @@ func showing(events int, body string) string {
 }
 
 // standsOf reads the watermark and the cursors of a campaign.
-func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]readmodel.Stand) {
+func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]readmodel.Position) {
 	f.TB.Helper()
 	live, err := f.Live(f.Ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]read
 	if err != nil {
 		f.TB.Fatal(err)
 	}
-	stands, err := live.Stands(f.Ctx, campaign)
+	stands, err := live.Positions(f.Ctx, campaign)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 	f.Drain()
 	c, claims := f.OpenTally(), f.ClaimedForRun(campaigns...)
 	for _, claim := range claims {
-		f.FoldTally(c, claim.CampaignID, 1, 5, body)
+		f.ReplayTally(c, claim.CampaignID, 1, 5, body)
 		f.MustSwap(c, storetest.PlanFor(claim))
 	}
 	if err := c.Clear(f.Ctx, ""); err != nil {
@@ -80,11 +80,11 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	mustShow(f, "a", showing(5, "old"))
-	if _, stands := standsOf(f, "a"); stands["tally"] != (readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
+	if _, stands := standsOf(f, "a"); stands["tally"] != (readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
 		t.Errorf("after the first rebuild the cursors are %+v", stands)
 	}
-	f.FoldTally(c, "a", 1, 4, "new")
-	f.FoldTally(c, "b", 1, 6, "new")
+	f.ReplayTally(c, "a", 1, 4, "new")
+	f.ReplayTally(c, "b", 1, 6, "new")
 	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
 	if done[0] != (readmodel.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (readmodel.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
 		t.Errorf("swapped %+v", done)
@@ -105,7 +105,7 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 
 func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 	t.Parallel()
-	stand := func(s readmodel.Stand) func(*fixture, *readmodel.Swap) {
+	stand := func(s readmodel.Position) func(*fixture, *readmodel.Swap) {
 		return func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Expect = &s }
 	}
 	for name, c := range map[string]struct {
@@ -119,8 +119,8 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.SetWatermark("a", 6, p.Epoch) }, outbox.ErrConflict},
 		"watermark moved back":   {func(f *fixture, p *readmodel.Swap) { p.AppliedSeq = 6 }, outbox.ErrConflict},
 		"another event there":    {func(f *fixture, p *readmodel.Swap) { p.AppliedHash = "other" }, outbox.ErrConflict},
-		"another generation":     {stand(readmodel.Stand{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
-		"set aside meanwhile":    {stand(readmodel.Stand{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
+		"another generation":     {stand(readmodel.Position{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
+		"set aside meanwhile":    {stand(readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
 		"live and not level":     {func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Seq = 4 }, outbox.ErrConflict},
 		"a key that exists twice": {func(f *fixture, p *readmodel.Swap) {
 			f.ExecProjections(`create unique index once on tally_events (campaign_id, body)`)
@@ -130,10 +130,10 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			t.Parallel()
 			f, s, claims := rebuilt(t, "old", "a", "b")
 			f.ExecProjections(`delete from tally_events where seq > 1`)
-			f.FoldTally(s, "a", 1, 3, "new")
-			f.FoldTally(s, "b", 1, 1, "new")
+			f.ReplayTally(s, "a", 1, 3, "new")
+			f.ReplayTally(s, "b", 1, 1, "new")
 			bad, good := storetest.PlanFor(claims[0]), storetest.PlanFor(claims[1])
-			bad.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
+			bad.Projections[0].Expect = &readmodel.Position{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
 			c.change(f, &bad)
 			f.ExecProjections(`delete from tally_events where campaign_id = 'b'`)
 			before := live(f, "a")
@@ -170,8 +170,8 @@ func (e *expiring) Err() error {
 func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
-	f.FoldTally(c, "a", 1, 200, "new")
-	f.FoldTally(c, "b", 1, 200, "new")
+	f.ReplayTally(c, "a", 1, 200, "new")
+	f.ReplayTally(c, "b", 1, 200, "new")
 	cut := 0
 	for n := int64(0); ; n++ {
 		ctx := &expiring{Context: f.Ctx}
@@ -241,7 +241,7 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 		if err := c.Clear(f.Ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		f.FoldTally(c, "a", 1, 400+200*int64(i%2), "x")
+		f.ReplayTally(c, "a", 1, 400+200*int64(i%2), "x")
 		f.MustSwap(c, storetest.PlanFor(claims[0]))
 	}
 	close(stop)
@@ -268,7 +268,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	}
 	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 77, 1)`)
 	c, claims := f.OpenTally(), f.ClaimedForRun("a")
-	f.FoldTally(c, "a", 1, 4, "new")
+	f.ReplayTally(c, "a", 1, 4, "new")
 	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
 	f.MustSwap(c, plan)
@@ -307,7 +307,7 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, claims := f.OpenTally(), f.ClaimedForRun("a")
-	f.FoldTally(c, "a", 2, 2, "new")
+	f.ReplayTally(c, "a", 2, 2, "new")
 	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq = 2
 	plan.Watermark = &readmodel.NewWatermark{Seq: 2, Hash: e.ChainHash, Passed: map[int64]int64{1: skips.Items[0].ID}}
@@ -339,7 +339,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 	}
 	f.ExecProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
 	plan := storetest.PlanFor(claims[0])
-	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
+	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
 	plan.Projections[0].Seq, plan.Projections[0].State = 3, outbox.CursorQuarantined
 	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *storetest.Failure("bang"), EventType: "counted", Attempts: 1}
 	failures := func() string {
@@ -348,13 +348,13 @@ func TestSwap_settlesFailures(t *testing.T) {
 	}
 	yes := map[bool]string{false: "1", true: "t"}[dbtest.Postgres()]
 	no := map[bool]string{false: "0", true: "f"}[dbtest.Postgres()]
-	f.FoldTally(c, "a", 1, 3, "new")
+	f.ReplayTally(c, "a", 1, 3, "new")
 	f.MustSwap(c, plan)
 	mustShow(f, "a", showing(3, "new"))
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1"; got != want {
 		t.Errorf("failures are %q, want %q", got, want)
 	}
-	plan.Projections[0].Expect = &readmodel.Stand{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
+	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
 	f.MustSwap(c, plan)
 	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1"; got != want {
 		t.Errorf("after another try failures are %q, want %q", got, want)
@@ -377,7 +377,7 @@ func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 	}
 	mustHold(f, c, "a", "seen 5, twice 10, events 5")
 	mustHold(f, c, "b", "")
-	f.FoldTally(c, "a", 6, 7, "new")
+	f.ReplayTally(c, "a", 6, 7, "new")
 	mustHold(f, c, "a", "seen 7, twice 14, events 7")
 	mustShow(f, "a", showing(5, "old"))
 }
@@ -398,16 +398,16 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fold := func() {
+	expected := func() {
 		t.Helper()
-		_, err := c.Fold(f.Ctx, 1, func(int) error {
+		_, err := c.Replay(f.Ctx, 1, func(int) error {
 			return errors.Join(c.Exec(f.Ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.Ctx, `insert into second values ($1)`, []any{"a"}))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	fold()
+	expected()
 	claims := f.ClaimedForRun("a")
 	plan := readmodel.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
@@ -432,7 +432,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	f.FoldTally(c, "a", 1, 2, "new")
+	f.ReplayTally(c, "a", 1, 2, "new")
 	_, err = c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})
 	refused(t, err, outbox.ErrConflict, "tally", `"since"`)
 	mustShow(f, "a", showing(5, "old"))
@@ -452,7 +452,7 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 		defer live.Close()
 		all = append(all, live)
 	}
-	f.FoldTally(c, "a", 1, 2, "new")
+	f.ReplayTally(c, "a", 1, 2, "new")
 	f.MustSwap(c, storetest.PlanFor(claims[0]))
 	f.SetWatermark("a", 9, claims[0].Epoch)
 	for _, live := range all {
@@ -460,7 +460,7 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 		if err != nil || !known || w.AppliedSeq != 5 {
 			t.Errorf("the watermark is %+v, %v", w, err)
 		}
-		if stands, err := live.Stands(ctx, "a"); err != nil || stands["tally"].Generation != 2 {
+		if stands, err := live.Positions(ctx, "a"); err != nil || stands["tally"].Generation != 2 {
 			t.Errorf("the cursors are %+v, %v", stands, err)
 		}
 		if _, known, err := live.Watermark(ctx, "nobody"); known || err != nil {
@@ -492,7 +492,7 @@ func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a")
 	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]
-	f.FoldTally(c, "a", 1, rows, strings.Repeat("x", 800))
+	f.ReplayTally(c, "a", 1, rows, strings.Repeat("x", 800))
 	before := resident(t)
 	most := make(chan int64)
 	stop := make(chan struct{})

@@ -24,7 +24,7 @@ func ruleOf(t reflect.Type) hider {
 	case reflect.TypeFor[outbox.FieldChange]():
 		return func(r *Redactor, value reflect.Value) {
 			f := value.Addr().Interface().(*outbox.FieldChange)
-			f.Live, f.Fold = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Fold)
+			f.Live, f.Expected = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Expected)
 		}
 	}
 	return nil

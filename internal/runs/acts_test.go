@@ -12,21 +12,21 @@ import (
 // kinds are all that operators do to runs, and to projections.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "run_start", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from run_scopes`) == 0 }},
 	{Action: "run_cancel", Scene: queuedRun,
-		Do:     func(f *fixture, o outbox.Order) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
 		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunQueued }},
 	{Action: "run_resume", Scene: interruptedRun,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
 		},
 		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
 	// What is held is written to the projections before the record is.
 	{Action: "projection_pause", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.PauseProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 		}},
 	{Action: "projection_resume", Scene: func(f *fixture) {
@@ -35,7 +35,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			f.TB.Fatal(err)
 		}
 	},
-		Do: func(f *fixture, o outbox.Order) (any, error) {
+		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 		}},
 }}

@@ -21,10 +21,10 @@ import (
 // outbox.ErrNotFound when it names a campaign that is unknown, and
 // outbox.ErrConflict when another active run has a part of its scope, or where
 // the mode changes nothing.
-func (rs *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
-	asked := askedOfRun(order)
-	a := &store.Act{Order: o, Action: outbox.ActRunStart, Before: asked, Asked: asked}
+	asked := auditTarget(order)
+	a := &store.Change{Order: o, Action: outbox.ActionRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
@@ -36,19 +36,19 @@ func (rs *Runs) Start(ctx context.Context, o outbox.Order, order outbox.RunOrder
 		return run, err
 	})
 	if err == nil {
-		rs.steer()
+		rs.wakeWorker()
 	}
 	return run, err
 }
 
 // started notes what the record of a run_start says of its run.
-func started(a *store.Act, run outbox.Run) {
+func started(a *store.Change, run outbox.Run) {
 	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
-// askedOfRun is an order as its audit record has it. Campaigns that are named
+// auditTarget is an order as its audit record has it. Campaigns that are named
 // one by one are told by their number and a digest.
-func askedOfRun(order outbox.RunOrder) map[string]any {
+func auditTarget(order outbox.RunRequest) map[string]any {
 	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
 		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate}
 	if len(order.Campaigns) > 0 {
@@ -63,7 +63,7 @@ func askedOfRun(order outbox.RunOrder) map[string]any {
 
 // admitRun puts a run into the queue, within an act. Whoever calls it tells
 // workers of the run once the act is committed.
-func (rs *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
@@ -85,7 +85,7 @@ func (rs *Runs) admitRun(t *tx, o outbox.Order, order outbox.RunOrder, loaded []
 	if err := t.lockAdmission(); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := t.refuseInTheWay(r, now); err != nil {
+	if err := t.refuseBlocked(r, now); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.insertRun(r, now); err != nil {
@@ -195,14 +195,14 @@ order by campaign_id
 limit 1`
 )
 
-// refuseInTheWay refuses a run while another that is active has a part of its
+// refuseBlocked refuses a run while another that is active has a part of its
 // scope.
-func (t *tx) refuseInTheWay(r *runRow, now int64) error {
+func (t *tx) refuseBlocked(r *runRow, now int64) error {
 	other, err := t.runInTheWay(r)
 	if err != nil || other == nil {
 		return err
 	}
-	return inTheWay(other, now)
+	return blockedBy(other, now)
 }
 
 // runInTheWay is the oldest active run that has a part of the scope, or nil.
@@ -234,7 +234,7 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 	return t.existingRun(slices.Min(taken))
 }
 
-func inTheWay(other *runRow, now int64) error {
+func blockedBy(other *runRow, now int64) error {
 	refusal := outbox.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
 		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)))
 	refusal.Run = other.ID
@@ -291,8 +291,8 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 // as the one that does has noticed, until when it is cancelling. What it has
 // done to campaigns so far stays; all others are as they were. One that has
 // ended, or that its holder is ending already, is outbox.ErrConflict.
-func (rs *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Run, error) {
-	return rs.changeRun(ctx, o, outbox.ActRunCancel, id, func(t *tx, r *runRow, now int64) error {
+func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.Run, error) {
+	return rs.changeRun(ctx, o, outbox.ActionRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case r.view(now).Cancellable(sqldb.At(now)):
 		case !r.Status.Active():
@@ -303,7 +303,7 @@ func (rs *Runs) Cancel(ctx context.Context, o outbox.Order, id int64) (outbox.Ru
 		if r.CancelledBy == "" {
 			r.CancelledBy = o.By.Name
 		}
-		if r.Status == outbox.RunQueued || !r.held(now) {
+		if r.Status == outbox.RunQueued || !r.leased(now) {
 			if err := rs.core.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
@@ -328,8 +328,8 @@ group by outcome`
 // It goes on where it stopped: campaigns that are done stay done, those that
 // failed are tried again. Any other run is outbox.ErrConflict, and so is one
 // whose projections have changed meanwhile, or whose scope another run has.
-func (rs *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return rs.changeRun(ctx, o, outbox.ActRunResume, id, func(t *tx, r *runRow, now int64) error {
+func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+	return rs.changeRun(ctx, o, outbox.ActionRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if !r.Resumable() {
 			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
@@ -339,7 +339,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Order, id int64, loaded []o
 		if err := rs.soundRun(r); err != nil { // the mode may be another
 			return err
 		}
-		if err := t.refuseInTheWay(r, now); err != nil {
+		if err := t.refuseBlocked(r, now); err != nil {
 			return err
 		}
 		if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
@@ -403,12 +403,12 @@ func (r *runRow) count(outcome string, n int64) {
 }
 
 // changeRun is an act on one run.
-func (rs *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := rs.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
-	a := &store.Act{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
+	a := &store.Change{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
 	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err
@@ -431,7 +431,7 @@ func (rs *Runs) changeRun(ctx context.Context, o outbox.Order, action outbox.Act
 		return outbox.Run{}, rs.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
-		rs.steer()
+		rs.wakeWorker()
 	}
 	return run, err
 }

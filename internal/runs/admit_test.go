@@ -24,7 +24,7 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	f.AppendN("b", 1)
-	got := f.StartRun(outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"b", "a", "b"}, Projections: []string{"history", "roster"}, Rate: 500})
+	got := f.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"b", "a", "b"}, Projections: []string{"history", "roster"}, Rate: 500})
 	want := outbox.Run{ID: got.ID, Kind: outbox.RunRebuild, Status: outbox.RunQueued, CampaignIDs: []string{"a", "b"},
 		Projections: []string{"roster", "history"}, Versions: enginetest.VersionsRuns, Rate: 500, Reason: "looks odd", RequestedBy: "ana", Via: "page", RequestID: "r-1",
 		RequestedAt: began, UpdatedAt: began, Digests: map[string]string{}, Before: map[string]string{}}
@@ -34,7 +34,7 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	if diff := cmp.Diff(got, f.MustRun(got.ID)); diff != "" {
 		t.Errorf("read again (-want +got): %s", diff)
 	}
-	acts := f.ActsOf("run_start")
+	acts := f.ActionsOf("run_start")
 	if len(acts) != 1 || acts[0].CampaignID != "" || !strings.Contains(string(acts[0].After), fmt.Sprintf(`"run_id":%d`, got.ID)) || !strings.Contains(string(acts[0].Before), `"rebuild"`) {
 		t.Errorf("records are %+v", acts)
 	}
@@ -44,11 +44,11 @@ func TestStartRun_ofOneCampaignIsRecordedThere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 5)
-	run := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5, Projections: []string{"history"}})
+	run := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5, Projections: []string{"history"}})
 	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "projection history of campaign a" {
 		t.Errorf("run is %+v", run)
 	}
-	if acts := f.ActsOf("run_start"); acts[0].CampaignID != "a" {
+	if acts := f.ActionsOf("run_start"); acts[0].CampaignID != "a" {
 		t.Errorf("record is %+v", acts[0])
 	}
 }
@@ -62,22 +62,22 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 		many[i] = fmt.Sprint("x-", i)
 	}
 	for name, c := range map[string]struct {
-		order    outbox.RunOrder
+		order    outbox.RunRequest
 		kind     error
 		sentence string
 	}{
-		"no kind":            {outbox.RunOrder{All: true}, outbox.ErrInvalid, `kind "" is unknown`},
-		"other kind":         {outbox.RunOrder{Kind: "mend", All: true}, outbox.ErrInvalid, `kind "mend" is unknown`},
-		"no campaigns":       {outbox.RunOrder{Kind: outbox.RunVerify}, outbox.ErrInvalid, "name the campaigns"},
-		"some and all":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Campaigns: []string{"a"}}, outbox.ErrInvalid, "not both"},
+		"no kind":            {outbox.RunRequest{All: true}, outbox.ErrInvalid, `kind "" is unknown`},
+		"other kind":         {outbox.RunRequest{Kind: "mend", All: true}, outbox.ErrInvalid, `kind "mend" is unknown`},
+		"no campaigns":       {outbox.RunRequest{Kind: outbox.RunVerify}, outbox.ErrInvalid, "name the campaigns"},
+		"some and all":       {outbox.RunRequest{Kind: outbox.RunVerify, All: true, Campaigns: []string{"a"}}, outbox.ErrInvalid, "not both"},
 		"too many":           {enginetest.Rebuild(many...), outbox.ErrInvalid, "the limit is 1000"},
 		"unknown campaign":   {enginetest.Rebuild("a", "nowhere"), outbox.ErrNotFound, `there is no campaign "nowhere"`},
-		"unknown projection": {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"rosters"}}, outbox.ErrInvalid, "use one of: roster, history"},
-		"until of a rebuild": {outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
-		"until of all":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
-		"until too far":      {outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 4}, outbox.ErrInvalid, `until_seq is 4, and campaign "a" has 3 events`},
-		"until below 0":      {outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: -1}, outbox.ErrInvalid, "until_seq must be 1"},
-		"rate below 0":       {outbox.RunOrder{Kind: outbox.RunVerify, All: true, Rate: -1}, outbox.ErrInvalid, "rate is"},
+		"unknown projection": {outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"rosters"}}, outbox.ErrInvalid, "use one of: roster, history"},
+		"until of a rebuild": {outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
+		"until of all":       {outbox.RunRequest{Kind: outbox.RunVerify, All: true, UntilSeq: 1}, outbox.ErrInvalid, "until_seq is for a verify"},
+		"until too far":      {outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 4}, outbox.ErrInvalid, `until_seq is 4, and campaign "a" has 3 events`},
+		"until below 0":      {outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: -1}, outbox.ErrInvalid, "until_seq must be 1"},
+		"rate below 0":       {outbox.RunRequest{Kind: outbox.RunVerify, All: true, Rate: -1}, outbox.ErrInvalid, "rate is"},
 	} {
 		f.Unchanged(func() {
 			_, err := f.Runs.Start(f.Ctx, ana(""), c.order, enginetest.LoadedRuns)
@@ -104,7 +104,7 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	f := open(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
-		_, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunOrder{Kind: kind, All: true}, enginetest.LoadedRuns)
+		_, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)
 		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
 	f.StartRun(enginetest.VerifyAll())
@@ -134,24 +134,24 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 		if diff := cmp.Diff(first, again); diff != "" || err != nil {
 			t.Errorf("repeated (-first +again): %s%v", diff, err)
 		}
-		_, err = f.Runs.Start(f.Ctx, o, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, enginetest.LoadedRuns)
+		_, err = f.Runs.Start(f.Ctx, o, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, enginetest.LoadedRuns)
 		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
 	})
 }
 
 func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	t.Parallel()
-	part := func(projections ...string) outbox.RunOrder {
+	part := func(projections ...string) outbox.RunRequest {
 		r := enginetest.Rebuild("a", "b")
 		r.Projections = projections
 		return r
 	}
 	for name, c := range map[string]struct {
-		first, second outbox.RunOrder
+		first, second outbox.RunRequest
 		free          bool
 	}{
 		"the same":                 {enginetest.Rebuild("a"), enginetest.Rebuild("a"), false},
-		"another kind":             {enginetest.Rebuild("a"), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, false},
+		"another kind":             {enginetest.Rebuild("a"), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, false},
 		"one of several":           {enginetest.Rebuild("a", "b"), enginetest.Rebuild("b", "c"), false},
 		"other campaigns":          {enginetest.Rebuild("a"), enginetest.Rebuild("b", "c"), true},
 		"all after one":            {enginetest.Rebuild("b"), enginetest.VerifyAll(), false},
@@ -159,7 +159,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		"all after all":            {enginetest.VerifyAll(), enginetest.VerifyAll(), false},
 		"another projection":       {part("roster"), part("history"), true},
 		"a projection in common":   {part("history"), part("roster", "history"), false},
-		"all of other projections": {part("roster"), outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}}, true},
+		"all of other projections": {part("roster"), outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}}, true},
 	} {
 		f := open(t)
 		for _, id := range []string{"a", "b", "c"} {
@@ -182,13 +182,13 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		if _, err := f.Runs.Start(f.Ctx, ana(""), c.second, enginetest.LoadedRuns); err != nil && !c.free {
 			t.Errorf("%s, after it was cancelled: %v", name, err)
 		}
-		f.Shut()
+		f.CloseNow()
 	}
 }
 
 func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 	t.Parallel()
-	for name, orders := range map[string][]outbox.RunOrder{
+	for name, orders := range map[string][]outbox.RunRequest{
 		"one campaign":         {enginetest.Rebuild("a")},
 		"all":                  {enginetest.VerifyAll()},
 		"all and one":          {enginetest.VerifyAll(), enginetest.Rebuild("a")},
@@ -218,7 +218,7 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 			t.Errorf("%s: %d runs were accepted and %d are stored, want one", name, n, stored)
 		}
 		for _, s := range stores {
-			s.Shut()
+			s.CloseNow()
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	}
 	_, err = cancel(999)
 	refused(t, err, outbox.ErrNotFound, "there is no run 999")
-	if acts := f.ActsOf("run_cancel"); len(acts) != 4 || acts[0].Reason != "no need" {
+	if acts := f.ActionsOf("run_cancel"); len(acts) != 4 || acts[0].Reason != "no need" {
 		t.Errorf("records are %+v", acts)
 	}
 }
@@ -344,7 +344,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	if err != nil || len(scope) != 2 || scope[0].CampaignID != "b" || scope[1].CampaignID != "c" || l.Epoch != 2 {
 		t.Errorf("what is left is %+v, %v", scope, err)
 	}
-	if acts := f.ActsOf("run_resume"); len(acts) != 1 || !strings.Contains(string(acts[0].Before), "failed") {
+	if acts := f.ActionsOf("run_resume"); len(acts) != 1 || !strings.Contains(string(acts[0].Before), "failed") {
 		t.Errorf("records are %+v", acts)
 	}
 }

@@ -32,7 +32,7 @@ func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
 		b.Meddle(t, `update doomed set n = -1`)
 		b.Meddle(t, `create table public.doom ()`)
-		run := b.MustStartRun(t, outbox.RunOrder{Kind: kind, All: true})
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: kind, All: true})
 		if _, err := b.RunWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", kind, err)
 		}
@@ -62,7 +62,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 		b.Drain(t)
 		b.Meddle(t, `delete from trail where place = 2`)
 		armed.Store(true)
-		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		storetest.Eventually(t, "the run ends", func() bool {
 			if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: %v", moment, err)

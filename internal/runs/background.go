@@ -37,7 +37,7 @@ func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 		}
 		all, err := w.verifyOne(ctx, id)
 		if err == nil && len(all) > 0 {
-			return false, w.Runs.core.NoteVerifications(ctx, all)
+			return false, w.Runs.core.RecordVerifications(ctx, all)
 		}
 		if len(tried) >= 100*verifyChoice {
 			clear(tried)
@@ -48,12 +48,12 @@ func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 }
 
 func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
-	f, err := NewFolder(ctx, w.Runs.core, w.Set)
+	f, err := NewReplayer(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	f.pace = w.rest
+	f.pace = w.throttle
 	result, err := f.Verify(ctx, id, 0)
 	if err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		if err := t.ageCursors(one, func(int) string { return campaign }, rs.core.Now()); err != nil {
 			return err
 		}
-		return t.tellFates(one, func(int) string { return campaign }, versions)
+		return t.fillCatchUpRuns(one, func(int) string { return campaign }, versions)
 	})
 	return cursors, err
 }
@@ -184,9 +184,9 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 
 func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
 
-// tellFates fills in the runs that those of the cursors depend on which are
+// fillCatchUpRuns fills in the runs that those of the cursors depend on which are
 // behind. campaignOf names the campaign of each.
-func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
+func (t *tx) fillCatchUpRuns(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
 	var of []*outbox.Cursor
 	for i, c := range cursors {
@@ -195,7 +195,7 @@ func (t *tx) tellFates(cursors []*outbox.Cursor, campaignOf func(int) string, ve
 			of = append(of, c)
 		}
 	}
-	fates, err := t.fates(behind)
+	fates, err := t.catchUpRuns(behind)
 	for i := range of {
 		of[i].RunID, of[i].BlockedByRun = fates[i].run, fates[i].blockedBy
 	}
@@ -321,7 +321,7 @@ func (rs *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, version
 		if err := t.ageCursors(all, campaignOf, rs.core.Now()); err != nil {
 			return err
 		}
-		return t.tellFates(all, campaignOf, versions)
+		return t.fillCatchUpRuns(all, campaignOf, versions)
 	})
 }
 

@@ -28,13 +28,13 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	case c.Diverged != "":
 		return outbox.DryRun{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaign, c.Diverged, outbox.RightJournalFirst)
 	}
-	f, err := NewFolder(ctx, s, set)
+	f, err := NewReplayer(ctx, s, set)
 	if err != nil {
 		return outbox.DryRun{}, err
 	}
 	defer f.Close()
 	until := min(seq+next, c.HighWaterSeq)
-	t := &trial{folder: f, campaign: campaign}
+	t := &trial{replayer: f, campaign: campaign}
 	if err := t.run(ctx, seq, until); err != nil {
 		return outbox.DryRun{}, err
 	}
@@ -43,26 +43,26 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 			return outbox.DryRun{}, err
 		}
 	}
-	return t.tell(ctx)
+	return t.compare(ctx)
 }
 
 // trial is a dry run under way.
 type trial struct {
-	folder   *Folder
+	replayer   *Replayer
 	campaign string
-	fold     *Fold
+	expected     *Expected
 	from     int64 // the seq of the watermark
 	failed   *outbox.DryRunFailure
 }
 
-// run loads the live rows and folds the events onto them.
+// run loads the live rows and replays the events onto them.
 func (t *trial) run(ctx context.Context, seq, until int64) error {
-	f := t.folder
+	f := t.replayer
 	var err error
-	if t.fold, err = f.Begin(ctx, t.campaign, nil); err != nil {
+	if t.expected, err = f.Begin(ctx, t.campaign, nil); err != nil {
 		return err
 	}
-	mark, stands, err := f.scratch.LoadLive(ctx, t.campaign, f.tables(t.fold.names)...)
+	mark, stands, err := f.scratch.LoadLive(ctx, t.campaign, f.tables(t.expected.names)...)
 	switch {
 	case err != nil:
 		return err
@@ -73,11 +73,11 @@ func (t *trial) run(ctx context.Context, seq, until int64) error {
 	}
 	t.from = mark.AppliedSeq
 	for name := range stopsOf(stands) {
-		t.fold.leave(name)
+		t.expected.drop(name)
 	}
-	t.fold.Seq, t.fold.Hash = mark.AppliedSeq, mark.AppliedHash
-	err = t.fold.To(ctx, until)
-	if u := asUnsound(err); u != nil {
+	t.expected.Seq, t.expected.Hash = mark.AppliedSeq, mark.AppliedHash
+	err = t.expected.To(ctx, until)
+	if u := asInconsistent(err); u != nil {
 		t.failed, err = &outbox.DryRunFailure{Seq: u.seq, Message: u.reason}, nil
 	}
 	return err
@@ -87,8 +87,8 @@ func (t *trial) run(ctx context.Context, seq, until int64) error {
 // would, and notes why.
 func (t *trial) endsAt() (int64, bool) {
 	ends := false
-	for _, p := range t.folder.set.Projections() {
-		failed, ok := t.fold.Failed[p.Name]
+	for _, p := range t.replayer.set.Projections() {
+		failed, ok := t.expected.Failed[p.Name]
 		if !ok || t.failed != nil && t.failed.Seq <= failed.Seq {
 			continue
 		}
@@ -105,11 +105,11 @@ func seqOf(f *outbox.DryRunFailure) int64 {
 	return f.Seq
 }
 
-// tell compares what was folded with the live rows.
-func (t *trial) tell(ctx context.Context) (outbox.DryRun, error) {
-	f := t.folder
-	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.fold.Seq, Applied: t.fold.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}, OtherTables: []string{}}
-	others, err := f.scratch.MadeOtherwise(ctx, f.tables(t.fold.names))
+// compare compares what was replayed with the live rows.
+func (t *trial) compare(ctx context.Context) (outbox.DryRun, error) {
+	f := t.replayer
+	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.expected.Seq, Applied: t.expected.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}, OtherTables: []string{}}
+	others, err := f.scratch.MadeOtherwise(ctx, f.tables(t.expected.names))
 	if err != nil {
 		return d, err
 	}
@@ -126,9 +126,9 @@ func (t *trial) tell(ctx context.Context) (outbox.DryRun, error) {
 	if mark.AppliedSeq != t.from {
 		return d, outbox.Conflict("campaign %q advanced during the dry run; it is at event %d now", t.campaign, mark.AppliedSeq)
 	}
-	for _, name := range t.fold.names {
-		p := outbox.ProjectionResult{Projection: name, Seq: t.fold.Seq}
-		if _, err := f.hold(ctx, live, t.campaign, &p); err != nil {
+	for _, name := range t.expected.names {
+		p := outbox.ProjectionResult{Projection: name, Seq: t.expected.Seq}
+		if _, err := f.compare(ctx, live, t.campaign, &p); err != nil {
 			return d, fmt.Errorf("compare what a dry run made: %w", err)
 		}
 		d.Projections = append(d.Projections, p)

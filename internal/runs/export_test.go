@@ -13,7 +13,7 @@ import (
 func (w *Worker) Versions() map[string]string { return w.versions() }
 
 // DieInRun takes up a run and rebuilds its first campaign as far as the stage:
-// until it is folded, until its lease is taken and all is folded, or until the
+// until it is replayed, until its lease is taken and all is replayed, or until the
 // rows are swapped. Then the process is gone; what it would have done next is
 // returned, for one that only slept. Nil means that there is no run.
 func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
@@ -26,7 +26,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
 		return func() error { return nil }, err
 	}
-	f, err := NewFolder(ctx, w.Runs.core, w.Set)
+	f, err := NewReplayer(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 }
 
 // CatchUp takes up a run and brings a projection level in one campaign, as a
-// replay does. What is to happen between folding and taking the lease does.
+// replay does. What is to happen between replaying and taking the lease does.
 func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
 	p := outbox.ProjectionResult{Projection: name}
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
@@ -64,13 +64,13 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 		return p, errors.Join(err, errors.New("there is no run"))
 	}
 	r := w.runner(lease)
-	f, err := NewFolder(ctx, w.Runs.core, w.Set)
+	f, err := NewReplayer(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return p, err
 	}
 	defer f.Close()
-	m := &remake{scope: Campaign{CampaignID: campaign}, names: []string{name}}
-	mark, err := m.look(ctx, f)
+	m := &rebuilding{scope: Campaign{CampaignID: campaign}, names: []string{name}}
+	mark, err := m.readPositions(ctx, f)
 	if err == nil {
 		err = m.resume(ctx, f, mark.AppliedSeq)
 	}
@@ -78,7 +78,7 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 		return p, err
 	}
 	between()
-	return p, r.hold(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
+	return p, r.withLeases(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
 }
 
 // VerifyNext is the step that verifies in the background.

@@ -14,9 +14,9 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Folder folds events of the journal into scratch tables, beside the live ones
+// Replayer replays events of the journal into scratch tables, beside the live ones
 // and without touching them. It belongs to one goroutine.
-type Folder struct {
+type Replayer struct {
 	store   *store.Store
 	set     *projection.Set
 	scratch *readmodel.Scratch
@@ -25,33 +25,33 @@ type Folder struct {
 	// foreign says that the live tables may be those of another version of the
 	// set, with other columns.
 	foreign bool
-	// hurry says that others wait for the fold, so that it does not rest.
+	// hurry says that others wait for the replay, so that it does not rest.
 	hurry bool
 
-	// pace, which may be nil, is called after every chunk of a fold with the
+	// pace, which may be nil, is called after every chunk of a replay with the
 	// events it had and the time that was worked since it was last called, for
 	// comparing and swapping too; it returns when the next chunk may begin.
-	pace  func(ctx context.Context, d *Fold, events int64, worked time.Duration) error
+	pace  func(ctx context.Context, d *Expected, events int64, worked time.Duration) error
 	paced time.Time // when it returned last
 }
 
-// NewFolder makes empty scratch tables of the set's projections. The caller
+// NewReplayer makes empty scratch tables of the set's projections. The caller
 // must Close it. Errors are those of Store.OpenScratch; a schema that does not
 // fit the database is an outbox.ErrSetup refusal that names file and line.
-func NewFolder(ctx context.Context, s *store.Store, set *projection.Set) (*Folder, error) {
+func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Replayer, error) {
 	scratch, err := s.ReadModel().OpenScratch(ctx, tablesOf(set))
 	if err != nil {
 		return nil, refuseSchema(set, err)
 	}
-	return &Folder{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now()}, nil
+	return &Replayer{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now()}, nil
 }
 
 // Close drops the scratch tables.
-func (f *Folder) Close() error { return f.scratch.Close() }
+func (f *Replayer) Close() error { return f.scratch.Close() }
 
 // OtherVersion says that the live tables may have been made by another version
 // of the set, and lack columns or be missing. Digests of them are left out.
-func (f *Folder) OtherVersion() { f.foreign = true }
+func (f *Replayer) OtherVersion() { f.foreign = true }
 
 // The number of events that are read at a time follows their size, so that a
 // chunk takes about chunkBytes.
@@ -61,37 +61,37 @@ const (
 	chunkBytes = 8 << 20
 )
 
-// Fold is one campaign on its way from nothing, or from where live rows stand,
+// Expected is one campaign on its way from nothing, or from where live rows stand,
 // to some seq.
-type Fold struct {
-	folder   *Folder
+type Expected struct {
+	replayer   *Replayer
 	campaign string
-	names    []string         // what is folded, with what it needs
+	names    []string         // what is replayed, with what it needs
 	began    map[string]int64 // seqs after which projections get no event, as it began
 	stops    map[string]int64 // of those, the ones that are still ahead
 
-	Seq    int64  // folded up to here
+	Seq    int64  // replayed up to here
 	Hash   string // chain hash of the event there; empty at 0
 	Events int64  // how many were read
 	// Failed are the projections that refused an event; they got none from it on.
-	Failed map[string]FoldFailure
+	Failed map[string]ReplayFailure
 	// Skips are the ids of the skips that were passed over, by seq.
 	Skips map[int64]int64
 
 	left map[string]bool // projections that get no event any more
 }
 
-// FoldFailure is the event that a projection refused.
-type FoldFailure struct {
+// ReplayFailure is the event that a projection refused.
+type ReplayFailure struct {
 	Seq       int64
 	EventType string
 	Err       error
 }
 
-// Begin starts the fold of a campaign with some projections; none stand for
+// Begin starts the replay of a campaign with some projections; none stand for
 // all. What is in the scratch tables of the campaign is emptied. stops, which
 // may be nil, are seqs after which a projection gets no more events.
-func (f *Folder) Begin(ctx context.Context, campaign string, stops map[string]int64, projections ...string) (*Fold, error) {
+func (f *Replayer) Begin(ctx context.Context, campaign string, stops map[string]int64, projections ...string) (*Expected, error) {
 	names, err := f.set.Needs(projections...)
 	if err != nil {
 		return nil, err
@@ -99,31 +99,31 @@ func (f *Folder) Begin(ctx context.Context, campaign string, stops map[string]in
 	if err := f.scratch.Clear(ctx, campaign, f.tables(names)...); err != nil {
 		return nil, err
 	}
-	return &Fold{folder: f, campaign: campaign, names: names, began: stops, stops: maps.Clone(stops), left: f.set.Others(names),
-		Failed: map[string]FoldFailure{}, Skips: map[int64]int64{}}, nil
+	return &Expected{replayer: f, campaign: campaign, names: names, began: stops, stops: maps.Clone(stops), left: f.set.Others(names),
+		Failed: map[string]ReplayFailure{}, Skips: map[int64]int64{}}, nil
 }
 
-// unsoundError is an event that is not the one that was appended.
-type unsoundError struct {
+// inconsistentError is an event that is not the one that was appended.
+type inconsistentError struct {
 	campaign string
 	seq      int64
 	reason   string
 }
 
-func (e *unsoundError) Error() string {
+func (e *inconsistentError) Error() string {
 	return fmt.Sprintf("campaign %q: %s", e.campaign, e.reason)
 }
 
-// asUnsound is err as an event that is not sound, or nil.
-func asUnsound(err error) *unsoundError {
-	unsound, _ := errors.AsType[*unsoundError](err)
+// asInconsistent is err as an event that is not sound, or nil.
+func asInconsistent(err error) *inconsistentError {
+	unsound, _ := errors.AsType[*inconsistentError](err)
 	return unsound
 }
 
-// To folds on up to the event at seq until. A projection that refuses an event
-// is noted in Failed and left out from there on; any other error ends the fold.
+// To replays on up to the event at seq until. A projection that refuses an event
+// is noted in Failed and left out from there on; any other error ends the replay.
 // It returns early when ctx ends.
-func (d *Fold) To(ctx context.Context, until int64) error {
+func (d *Expected) To(ctx context.Context, until int64) error {
 	for d.Seq < until {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -135,15 +135,15 @@ func (d *Fold) To(ctx context.Context, until int64) error {
 		if err := d.apply(ctx, events, auditOnly); err != nil {
 			return err
 		}
-		if err := d.folder.rest(ctx, d, int64(len(events))); err != nil {
+		if err := d.replayer.throttle(ctx, d, int64(len(events))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rest lets the folder be paced after so many events.
-func (f *Folder) rest(ctx context.Context, d *Fold, events int64) error {
+// throttle lets the replayer be paced after so many events.
+func (f *Replayer) throttle(ctx context.Context, d *Expected, events int64) error {
 	if f.pace == nil {
 		return nil
 	}
@@ -154,11 +154,11 @@ func (f *Folder) rest(ctx context.Context, d *Fold, events int64) error {
 
 // nextStop is how far the next chunk may go: up to until, but not past the seq
 // at which a projection stops.
-func (d *Fold) nextStop(until int64) int64 {
-	last := min(until, d.Seq+d.folder.chunk)
+func (d *Expected) nextStop(until int64) int64 {
+	last := min(until, d.Seq+d.replayer.chunk)
 	for name, stop := range d.stops {
 		if stop <= d.Seq {
-			d.leave(name)
+			d.drop(name)
 			delete(d.stops, name)
 		} else {
 			last = min(last, stop)
@@ -167,21 +167,21 @@ func (d *Fold) nextStop(until int64) int64 {
 	return last
 }
 
-// leave takes a projection out of the fold.
-func (d *Fold) leave(name string) {
+// drop takes a projection out of the replay.
+func (d *Expected) drop(name string) {
 	d.left = maps.Clone(d.left)
 	d.left[name] = true
 }
 
 // load reads the next events, up to last, and makes sure that they are those
 // that were appended.
-func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
-	loaded, auditOnly, err := d.folder.store.Load(ctx, []store.Range{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
+func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
+	loaded, auditOnly, err := d.replayer.store.Load(ctx, []store.Range{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	events := loaded[0].Events
-	d.folder.adapt(events)
+	d.replayer.adapt(events)
 	for i := range events {
 		if events[i].Seq != d.Seq+1+int64(i) {
 			events = events[:i]
@@ -189,20 +189,20 @@ func (d *Fold) load(ctx context.Context, last int64) ([]outbox.Event, map[string
 		}
 	}
 	if len(events) == 0 {
-		return nil, nil, &unsoundError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
+		return nil, nil, &inconsistentError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
 	}
 	sound, reason := outbox.Inspect(events)
 	if why := events[0].WhyUnchained(d.Hash); sound > 0 && why != "" {
 		sound, reason = 0, why
 	}
 	if sound == 0 {
-		return nil, nil, &unsoundError{d.campaign, events[0].Seq, reason}
+		return nil, nil, &inconsistentError{d.campaign, events[0].Seq, reason}
 	}
 	return events[:sound], auditOnly, nil
 }
 
 // adapt makes the next chunk as long as the size of these events suggests.
-func (f *Folder) adapt(events []outbox.Event) {
+func (f *Replayer) adapt(events []outbox.Event) {
 	size := 1
 	for i := range events {
 		size += len(events[i].Payload) + len(events[i].Metadata) + len(events[i].Tags)
@@ -210,10 +210,10 @@ func (f *Folder) adapt(events []outbox.Event) {
 	f.chunk = min(mostChunk, max(1, int64(len(events))*chunkBytes/int64(size)))
 }
 
-func (d *Fold) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
+func (d *Expected) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
 	for len(events) > 0 {
-		done, err := d.folder.scratch.Fold(ctx, len(events), func(i int) error {
-			return d.folder.set.ApplyWithin(ctx, d.folder.store.EventTimeout(), d.folder.scratch, &events[i], auditOnly, d.left)
+		done, err := d.replayer.scratch.Replay(ctx, len(events), func(i int) error {
+			return d.replayer.set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.replayer.scratch, &events[i], auditOnly, d.left)
 		})
 		d.advance(events[:done])
 		if err == nil {
@@ -229,7 +229,7 @@ func (d *Fold) apply(ctx context.Context, events []outbox.Event, auditOnly map[s
 	return nil
 }
 
-func (d *Fold) advance(events []outbox.Event) {
+func (d *Expected) advance(events []outbox.Event) {
 	for i := range events {
 		if s := events[i].Skipped; s != nil {
 			d.Skips[events[i].Seq] = s.ID
@@ -240,22 +240,22 @@ func (d *Fold) advance(events []outbox.Event) {
 	}
 }
 
-// fail takes the projection that refused an event out of the fold. It returns
+// fail takes the projection that refused an event out of the replay. It returns
 // false when none is to blame.
-func (d *Fold) fail(e *outbox.Event, err error) bool {
+func (d *Expected) fail(e *outbox.Event, err error) bool {
 	name := projection.AtFault(err)
 	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
 		return false
 	}
-	d.Failed[name] = FoldFailure{Seq: e.Seq, EventType: e.EventType, Err: projection.CutOff(err, d.folder.store.EventTimeout())}
-	d.leave(name)
+	d.Failed[name] = ReplayFailure{Seq: e.Seq, EventType: e.EventType, Err: projection.CutOff(err, d.replayer.store.EventTimeout())}
+	d.drop(name)
 	return true
 }
 
 // failure is the first event that a projection, or one whose tables it reads,
 // refused: from there on its rows are not what they would be.
-func (d *Fold) failure(name string) (first FoldFailure, failed bool) {
-	needs, err := d.folder.set.Needs(name)
+func (d *Expected) failure(name string) (first ReplayFailure, failed bool) {
+	needs, err := d.replayer.set.Needs(name)
 	if err != nil {
 		return first, false
 	}
@@ -268,9 +268,9 @@ func (d *Fold) failure(name string) (first FoldFailure, failed bool) {
 }
 
 // Refused is the first event that one of the projections refused, as an error;
-// nil when all could be folded. No names stand for all.
-func (d *Fold) Refused(projections ...string) error {
-	var first *FoldFailure
+// nil when all could be replayed. No names stand for all.
+func (d *Expected) Refused(projections ...string) error {
+	var first *ReplayFailure
 	for _, name := range d.names {
 		failed, ok := d.Failed[name]
 		if ok && (first == nil || failed.Seq < first.Seq) && (len(projections) == 0 || slices.Contains(projections, name)) {
@@ -284,7 +284,7 @@ func (d *Fold) Refused(projections ...string) error {
 }
 
 // tables are those of projections, in the order in which they are created.
-func (f *Folder) tables(names []string) []string {
+func (f *Replayer) tables(names []string) []string {
 	var tables []string
 	for _, p := range f.set.Projections() {
 		if slices.Contains(names, p.Name) {
@@ -294,13 +294,13 @@ func (f *Folder) tables(names []string) []string {
 	return tables
 }
 
-// Digests are the digests of what was folded, of some projections or all that
-// the fold is about.
-func (d *Fold) Digests(ctx context.Context, only ...string) (digests map[string]string, full string, err error) {
+// Digests are the digests of what was replayed, of some projections or all that
+// the replay is about.
+func (d *Expected) Digests(ctx context.Context, only ...string) (digests map[string]string, full string, err error) {
 	if len(only) == 0 {
 		only = d.names
 	}
-	return d.folder.set.Digests(ctx, d.folder.scratch, d.campaign, only...)
+	return d.replayer.set.Digests(ctx, d.replayer.scratch, d.campaign, only...)
 }
 
 func tablesOf(set *projection.Set) []readmodel.ScratchTables {

@@ -20,9 +20,9 @@ const heldSample = 20
 // of the journal without it.
 const heldLimit = 2 * time.Second
 
-// held lists the projections that are paused, quarantined or behind, by name, and
-// of each that is behind the first campaigns. Which runs those depend on is for tellRuns to say.
-func (rs *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
+// heldProjections lists the projections that are paused, quarantined or behind, by name, and
+// of each that is behind the first campaigns. Which runs those depend on is for fillRuns to say.
+func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
 	all = []outbox.HeldProjection{}
@@ -63,9 +63,9 @@ func (rs *Runs) held(ctx context.Context) (all []outbox.HeldProjection, sample [
 	return all, sample, nil
 }
 
-// tellRuns fills in the runs that those which are behind depend on.
-func (t *tx) tellRuns(held []outbox.HeldProjection, sample []behindCursor) error {
-	fates, err := t.fates(sample)
+// fillRuns fills in the runs that those which are behind depend on.
+func (t *tx) fillRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+	fates, err := t.catchUpRuns(sample)
 	if err != nil {
 		return err
 	}
@@ -131,15 +131,15 @@ func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	return holders, nil
 }
 
-// fate is the run that catches up a projection which is behind, or the one at
+// catchUpRun is the run that catches up a projection which is behind, or the one at
 // whose end a replay starts that does; 0 where there is none.
-type fate struct{ run, blockedBy int64 }
+type catchUpRun struct{ run, blockedBy int64 }
 
-// fateOf is what becomes of a campaign, if a replay is owed to it: the end of any run
+// catchUpRunOf is what becomes of a campaign, if a replay is owed to it: the end of any run
 // of a projection starts what it was in the way of.
-func (h *scopeHolders) fateOf(campaign string) fate {
+func (h *scopeHolders) catchUpRunOf(campaign string) catchUpRun {
 	if h == nil {
-		return fate{}
+		return catchUpRun{}
 	}
 	by, has := h.of[campaign]
 	if !has {
@@ -147,23 +147,23 @@ func (h *scopeHolders) fateOf(campaign string) fate {
 	}
 	switch {
 	case !has:
-		return fate{blockedBy: h.oldest}
+		return catchUpRun{blockedBy: h.oldest}
 	case by.kind.CatchesUp():
-		return fate{run: by.run}
+		return catchUpRun{run: by.run}
 	}
-	return fate{blockedBy: by.run}
+	return catchUpRun{blockedBy: by.run}
 }
 
-// fates tells of each that is behind what becomes of it.
-func (t *tx) fates(all []behindCursor) ([]fate, error) {
-	fates := make([]fate, len(all))
+// catchUpRuns tells of each that is behind what becomes of it.
+func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
+	fates := make([]catchUpRun, len(all))
 	holders, err := t.holders(all)
 	if err != nil || len(holders) == 0 {
 		return fates, err
 	}
 	var blocked []behindCursor
 	for i, c := range all {
-		if fates[i] = holders[c.projection].fateOf(c.campaign); fates[i].blockedBy > 0 {
+		if fates[i] = holders[c.projection].catchUpRunOf(c.campaign); fates[i].blockedBy > 0 {
 			blocked = append(blocked, c)
 		}
 	}
@@ -190,7 +190,7 @@ func (rs *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
 	err = rs.read(ctx, func(t *tx) error {
 		holders, err := t.holders(behind)
 		for _, c := range behind {
-			switch f := holders[c.projection].fateOf(c.campaign); {
+			switch f := holders[c.projection].catchUpRunOf(c.campaign); {
 			case f.run > 0:
 				n.CatchUps++
 			case f.blockedBy > 0:

@@ -22,8 +22,8 @@ import (
 // The pause is in the projections before the journal has its record. A process
 // that dies between the two leaves a pause that says itself who made it, and
 // why.
-func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return rs.hold(ctx, pausing, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
+	return rs.setPaused(ctx, pausing, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // ResumeProjection lets a paused projection go on, in one campaign or, where
@@ -31,34 +31,34 @@ func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Order, projection,
 // were applied meanwhile it is behind until a replay brings it level. One that
 // is not paused there is outbox.ErrConflict, and so is one campaign while it is
 // paused for all; errors are else those of PauseProjection.
-func (rs *Runs) ResumeProjection(ctx context.Context, o outbox.Order, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	return rs.hold(ctx, resuming, o, outbox.ProjectionHold{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) ResumeProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
+	return rs.setPaused(ctx, resuming, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
 }
 
 // holding is a pause or resume under way.
 type holding struct {
-	order  outbox.Order
+	order  outbox.Command
 	loaded []outbox.ProjectionInfo
-	readmodel.HoldOrder
+	readmodel.PauseCommand
 }
 
 // holdKind is how a projection is held, or let go on.
 type holdKind struct {
 	action     outbox.Action
-	everywhere func(*readmodel.Database, *readmodel.HoldOrder) error
-	inOne      func(*readmodel.ApplyTx, *readmodel.HoldOrder) error
+	everywhere func(*readmodel.Database, *readmodel.PauseCommand) error
+	inOne      func(*readmodel.ApplyTx, *readmodel.PauseCommand) error
 }
 
 var (
-	pausing  = holdKind{outbox.ActProjectionPause, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor}
-	resuming = holdKind{outbox.ActProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
+	pausing  = holdKind{outbox.ActionProjectionPause, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor}
+	resuming = holdKind{outbox.ActionProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
 )
 
-func (rs *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outbox.ProjectionHold, loaded []outbox.ProjectionInfo) (outbox.ProjectionHold, error) {
-	a := &store.Act{Order: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
+func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o outbox.Command, of outbox.ProjectionPause, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
+	a := &store.Change{Order: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
 	a.Before = a.Asked
-	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.ProjectionHold, error) {
-		h := &holding{o, loaded, readmodel.HoldOrder{ProjectionHold: of, By: o.By.Name, Reason: o.Reason, Now: now}}
+	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.ProjectionPause, error) {
+		h := &holding{o, loaded, readmodel.PauseCommand{ProjectionPause: of, By: o.By.Name, Reason: o.Reason, Now: now}}
 		_, err := loadedAs(of.Projection, loaded)
 		if err == nil {
 			err = rs.core.Require(o, 0)
@@ -70,21 +70,21 @@ func (rs *Runs) hold(ctx context.Context, kind holdKind, o outbox.Order, of outb
 			err = t.sinceReplays(h)
 		}
 		if err != nil {
-			return h.ProjectionHold, err
+			return h.ProjectionPause, err
 		}
 		if of.CampaignID == "" {
-			err = kind.everywhere(rs.core.ReadModel(), &h.HoldOrder)
+			err = kind.everywhere(rs.core.ReadModel(), &h.PauseCommand)
 		} else if _, err = t.ExistingCampaign(of.CampaignID); err == nil {
-			err = rs.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return kind.inOne(a, &h.HoldOrder) })
+			err = rs.core.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error { return kind.inOne(a, &h.PauseCommand) })
 		}
 		if err == nil && h.Behind > 0 {
 			err = rs.catchUp(t, h)
 		}
-		a.After = h.ProjectionHold
-		return h.ProjectionHold, err
+		a.After = h.ProjectionPause
+		return h.ProjectionPause, err
 	})
 	if hold.RunID > 0 {
-		rs.steer()
+		rs.wakeWorker()
 	}
 	return hold, err
 }
@@ -102,7 +102,7 @@ func (t *tx) sinceReplays(h *holding) error {
 // another run has it, or a part of it, the replay waits for the end of that one,
 // see endRun.
 func (rs *Runs) catchUp(t *tx, h *holding) error {
-	order := outbox.RunOrder{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
+	order := outbox.RunRequest{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
 	}

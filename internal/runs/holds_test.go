@@ -55,7 +55,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Sound()
-	acts, err := f.Acts(f.Ctx, outbox.ActFilter{Outcome: outbox.ActDone})
+	acts, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Outcome: outbox.AuditDone})
 	var actions []string
 	for _, a := range acts.Items {
 		actions = append(actions, strings.Join([]string{string(a.Action), a.CampaignID, string(a.Before)}, " "))

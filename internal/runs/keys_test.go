@@ -80,8 +80,8 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 		t.Errorf("the result is %d bytes (%v)", len(text), err)
 	}
 	for _, s := range p.Comparison.Samples {
-		if f := s.Fields[0]; string(f.Live) == string(f.Fold) || !strings.Contains(string(f.Fold), "(200000 bytes, sha256 ") {
-			t.Errorf("live %s, fold %s", f.Live, f.Fold)
+		if f := s.Fields[0]; string(f.Live) == string(f.Expected) || !strings.Contains(string(f.Expected), "(200000 bytes, sha256 ") {
+			t.Errorf("live %s, fold %s", f.Live, f.Expected)
 		}
 	}
 }

@@ -53,10 +53,10 @@ const (
 	runEnds
 )
 
-// judge says what is to be done about a run that nobody holds by a process
+// nextStep says what is to be done about a run that nobody holds by a process
 // that has projections in versions, and if it ends how and why. One that works
 // in shadow leaves what would change rows to others.
-func (r *runRow) judge(versions map[string]string, mode outbox.Mode, now int64) (prospect, outbox.RunStatus, string) {
+func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int64) (prospect, outbox.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
 		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""
@@ -102,7 +102,7 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 			return err
 		}
 		for _, r := range runs {
-			switch is, status, reason := r.judge(versions, rs.core.Mode(), now); is {
+			switch is, status, reason := r.nextStep(versions, rs.core.Mode(), now); is {
 			case runEnds:
 				if err := rs.core.EndRunClaims(t.Tx, r.ID, now); err != nil {
 					return err
@@ -111,7 +111,7 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 					return err
 				}
 			case runGoesOn:
-				if err := t.takeUp(r, w, lease, now); err != nil {
+				if err := t.leaseRun(r, w, lease, now); err != nil {
 					return err
 				}
 				claimed, ok = Lease{Run: r.view(now), Owner: r.owner, Epoch: r.epoch}, true
@@ -134,7 +134,7 @@ func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool,
 		now := rs.core.Now()
 		runs, err := t.claimable(now)
 		for _, r := range runs {
-			if is, _, _ := r.judge(versions, rs.core.Mode(), now); is != runWaits {
+			if is, _, _ := r.nextStep(versions, rs.core.Mode(), now); is != runWaits {
 				idle = false
 			}
 		}
@@ -146,8 +146,8 @@ func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool,
 	return idle, nil
 }
 
-// takeUp gives a worker the run.
-func (t *tx) takeUp(r *runRow, w store.Worker, lease time.Duration, now int64) error {
+// leaseRun gives a worker the run.
+func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)
 		r.StartedAt = &when
@@ -189,8 +189,8 @@ func (t *tx) totalRun(r *runRow) error {
 	return nil
 }
 
-// heldRun reads the run of a lease, locked for a change in this transaction.
-func (t *tx) heldRun(l Lease) (*runRow, error) {
+// leasedRun reads the run of a lease, locked for a change in this transaction.
+func (t *tx) leasedRun(l Lease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
 		return nil, outbox.ErrLeaseLost
@@ -243,7 +243,7 @@ func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]
 		return err
 	}
 	err := rs.read(ctx, func(t *tx) error {
-		r, err := t.heldRun(l)
+		r, err := t.leasedRun(l)
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, wh
 			return err
 		}
 		now := rs.core.Now()
-		r, err := t.heldRun(l)
+		r, err := t.leasedRun(l)
 		if err != nil {
 			return err
 		}
@@ -326,7 +326,7 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 // goes on with it at once. That does not count as an attempt.
 func (rs *Runs) Release(ctx context.Context, l Lease) error {
 	err := rs.write(ctx, func(t *tx) error {
-		r, err := t.heldRun(l)
+		r, err := t.leasedRun(l)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
 	f.NoRun(one)
-	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
+	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
 	f.Clock.Advance(time.Second)
 	l := f.ClaimRun(one)
 	now := f.Clock.Now()
@@ -176,7 +176,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	waiting := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
+	waiting := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (runs.Lease, bool) {
 		l, ok, err := f.Runs.Claim(f.Ctx, two, versions, lease)
@@ -192,7 +192,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 			}
 		}
 	})
-	behind := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
+	behind := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
 	if l, ok := claim(others); !ok || l.Run.ID != behind.ID {
 		t.Errorf("claimed %+v, want the run behind", l)
 	}
@@ -228,7 +228,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		f.AppendN(id, 2)
 	}
-	for _, order := range []outbox.RunOrder{enginetest.VerifyAll(), enginetest.Rebuild("e", "a", "b", "d", "c")} {
+	for _, order := range []outbox.RunRequest{enginetest.VerifyAll(), enginetest.Rebuild("e", "a", "b", "d", "c")} {
 		run := f.StartRun(order)
 		l := f.ClaimRun(one)
 		f.ReportRun(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))

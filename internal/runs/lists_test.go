@@ -55,7 +55,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	is(got, ids[1])
 	got, _ = list(outbox.RunFilter{Kind: outbox.RunVerify})
 	is(got)
-	all := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
+	all := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
 	got, _ = list(outbox.RunFilter{CampaignID: "c-1"})
 	is(got, all.ID, ids[1])
 	active, err := f.Runs.Active(f.Ctx)

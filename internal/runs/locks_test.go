@@ -17,7 +17,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	for _, id := range ids {
 		f.AppendN(id, 1)
 	}
-	orders := []outbox.RunOrder{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
+	orders := []outbox.RunRequest{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
 	unless := func(err error, kinds ...error) error {
 		for _, kind := range kinds {
 			if errors.Is(err, kind) {
@@ -69,7 +69,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 			for _, id := range storetest.Shuffled(ids) {
 				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
 			}
-			return s.NoteVerifications(s.Ctx, notes)
+			return s.RecordVerifications(s.Ctx, notes)
 		},
 		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
 	})

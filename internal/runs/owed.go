@@ -196,7 +196,7 @@ func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 // admitReplay puts a replay of one projection into the queue. More campaigns than
 // a run names are all of them, or where other runs have some, the first ones.
 func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
-	order := outbox.RunOrder{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
+	order := outbox.RunRequest{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
 		order.All = true
 		err := t.Each(func(sqldb.Row) error { order.All = false; return sqldb.ErrEnough }, scopeTakenAnywhere, owed[0].projection)
@@ -221,12 +221,12 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 }
 
 // byItself is what nobody asked for when it happens.
-var byItself = outbox.Order{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
+var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
 
 // recordReplay leaves the audit record of a replay that started by itself. It has
 // no key and no request: those are of the act that it follows from.
-func (t *tx) recordReplay(run outbox.Run, order outbox.RunOrder, now int64) error {
-	a := &store.Act{Order: byItself, Action: outbox.ActRunStart, Before: askedOfRun(order)}
+func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
+	a := &store.Change{Order: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }
@@ -255,7 +255,7 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 		return err
 	})
 	if replays > 0 {
-		rs.steer()
+		rs.wakeWorker()
 	}
 	return err
 }

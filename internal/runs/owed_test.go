@@ -205,7 +205,7 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	later := f.ActiveRuns()[0].ID
 	mustHaveStarted(f, later, atOnce)
-	if acts := f.ActsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
+	if acts := f.ActionsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
 		t.Errorf("resumes are %+v", acts)
 	}
 }
@@ -215,7 +215,7 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 func mustHaveStarted(f *fixture, runs ...int64) {
 	f.TB.Helper()
 	var got []int64
-	for _, a := range f.ActsOf("run_start") {
+	for _, a := range f.ActionsOf("run_start") {
 		var after struct {
 			RunID int64 `json:"run_id"`
 		}
@@ -296,7 +296,7 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	behindAlone(f, 0)
 	f.Sound()
 	f.AppendN("b", 1)
-	verify, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
+	verify, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}

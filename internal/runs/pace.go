@@ -17,8 +17,8 @@ func newAllowance(perSecond int64) *allowance {
 	return &allowance{every: time.Second / time.Duration(perSecond)}
 }
 
-// take is how long to wait after n events until more may pass.
-func (a *allowance) take(n int64, now time.Time) time.Duration {
+// reserve is how long to wait after n events until more may pass.
+func (a *allowance) reserve(n int64, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next.Before(now) {
@@ -36,8 +36,8 @@ const (
 	restLimit = 10 * time.Second
 )
 
-// giveWay waits as long as a run that has worked for some time should rest.
-func (w *Worker) giveWay(ctx context.Context, worked time.Duration) error {
+// yield waits as long as a run that has worked for some time should rest.
+func (w *Worker) yield(ctx context.Context, worked time.Duration) error {
 	until := time.Now().Add(min(restShare*worked, restLimit))
 	for now := time.Now(); w.Applying(now) && now.Before(until); now = time.Now() {
 		if err := wait(ctx, min(restLook, until.Sub(now))); err != nil {
@@ -62,32 +62,32 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pace notes how far a fold is, and waits until it may go on: as long as live
+// throttle notes how far a replay is, and waits until it may go on: as long as live
 // applying needs the machine, and as the rates of the run and of the process
 // allow.
-func (r *runner) pace(ctx context.Context, d *Fold, events int64, worked time.Duration) error {
+func (r *runner) throttle(ctx context.Context, d *Expected, events int64, worked time.Duration) error {
 	r.mu.Lock()
 	r.active[d.campaign] = max(r.active[d.campaign], d.Seq)
 	r.mu.Unlock()
-	if d.folder.hurry {
+	if d.replayer.hurry {
 		return ctx.Err()
 	}
-	if err := r.worker.giveWay(ctx, worked); err != nil {
+	if err := r.worker.yield(ctx, worked); err != nil {
 		return err
 	}
 	pause := time.Duration(0)
 	for _, a := range []*allowance{r.rate, r.worker.rate} {
 		if a != nil {
-			pause = max(pause, a.take(events, time.Now()))
+			pause = max(pause, a.reserve(events, time.Now()))
 		}
 	}
 	return wait(ctx, pause)
 }
 
-// rest is the pace of a fold that belongs to no run.
-func (w *Worker) rest(ctx context.Context, _ *Fold, events int64, worked time.Duration) error {
-	if err := w.giveWay(ctx, worked); err != nil || w.rate == nil {
+// throttle is the pace of a replay that belongs to no run.
+func (w *Worker) throttle(ctx context.Context, _ *Expected, events int64, worked time.Duration) error {
+	if err := w.yield(ctx, worked); err != nil || w.rate == nil {
 		return err
 	}
-	return wait(ctx, w.rate.take(events, time.Now()))
+	return wait(ctx, w.rate.reserve(events, time.Now()))
 }

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/projection"
 )
 
-// How the search for the event at which live rows and fold part is bounded:
+// How the search for the event at which live rows and replay part is bounded:
 // into how many stretches the events are divided each time, and how many looks
 // at rows make stepping event by event as good.
 const (
@@ -18,28 +18,28 @@ const (
 // suspect is a row that differs, in the search for the event that made it so.
 type suspect struct {
 	*projection.Difference
-	asLive  int64 // the last seq at which the fold's row was as the live one is; −1 when none was
-	unlike  int64 // the last seq at which the fold's row was not yet what it came to; −1 when there was none
+	asLive  int64 // the last seq at which the replay's row was as the live one is; −1 when none was
+	unlike  int64 // the last seq at which the replay's row was not yet what it came to; −1 when there was none
 	parting int64 // the seq after which they part; −1 when no event explains the row
 }
 
-// partingSearch is for the event at which a projection's live rows of a campaign and
-// its fold part.
-type partingSearch struct {
-	folder     *Folder
+// divergenceSearch is for the event at which a projection's live rows of a campaign and
+// its replay part.
+type divergenceSearch struct {
+	replayer     *Replayer
 	campaign   string
 	projection string
 	stops      map[string]int64 // as in Folder.Begin
 }
 
-// first finds the first seq at which the fold has for one of the rows
+// first finds the first seq at which the replay has for one of the rows
 // what the live rows lack: the event after the last one at which both were
-// alike, or, where they never were, the one that gave the fold's row what it
+// alike, or, where they never were, the one that gave the replay's row what it
 // came to. It is 0 where no event did, as with a row that nothing explains.
 //
-// It folds the events up to until again, in stretches, looks at the rows where
+// It replays the events up to until again, in stretches, looks at the rows where
 // one ends, and goes on within the stretch in which the first row parts.
-func (p partingSearch) first(ctx context.Context, until int64, rows []projection.Difference) (int64, error) {
+func (p divergenceSearch) first(ctx context.Context, until int64, rows []projection.Difference) (int64, error) {
 	suspects := make([]*suspect, len(rows))
 	for i := range rows {
 		suspects[i] = &suspect{Difference: &rows[i]}
@@ -50,7 +50,7 @@ func (p partingSearch) first(ctx context.Context, until int64, rows []projection
 		if (high-low)*int64(len(suspects)) <= cheapLooks {
 			step = 1
 		}
-		if err := p.lookAlong(ctx, low, high, step, suspects); err != nil {
+		if err := p.scan(ctx, low, high, step, suspects); err != nil {
 			return 0, err
 		}
 		first := high
@@ -64,7 +64,7 @@ func (p partingSearch) first(ctx context.Context, until int64, rows []projection
 		}
 		suspects = slices.DeleteFunc(suspects, func(s *suspect) bool { return s.parting != first })
 		if step == 1 && len(suspects) > 0 {
-			if first == until { // a fold made again is another one
+			if first == until { // a replay made again is another one
 				return 0, nil
 			}
 			return first + 1, nil
@@ -74,10 +74,10 @@ func (p partingSearch) first(ctx context.Context, until int64, rows []projection
 	return 0, nil
 }
 
-// lookAlong folds up to high and looks at the rows at low and after each step
+// scan replays up to high and looks at the rows at low and after each step
 // from there on.
-func (p partingSearch) lookAlong(ctx context.Context, low, high, step int64, suspects []*suspect) error {
-	fold, err := p.folder.Begin(ctx, p.campaign, p.stops, p.projection)
+func (p divergenceSearch) scan(ctx context.Context, low, high, step int64, suspects []*suspect) error {
+	expected, err := p.replayer.Begin(ctx, p.campaign, p.stops, p.projection)
 	if err != nil {
 		return err
 	}
@@ -85,18 +85,18 @@ func (p partingSearch) lookAlong(ctx context.Context, low, high, step int64, sus
 		s.asLive, s.unlike = -1, -1
 	}
 	for at := low; ; at = min(high, at+step) {
-		if err := fold.To(ctx, at); err != nil {
+		if err := expected.To(ctx, at); err != nil {
 			return err
 		}
 		for _, s := range suspects {
-			standing, err := s.Look(ctx, p.folder.scratch)
+			standing, err := s.MatchAt(ctx, p.replayer.scratch)
 			if err != nil {
 				return err
 			}
 			if standing.AsLive {
 				s.asLive = at
 			}
-			if !standing.AsFold {
+			if !standing.AsExpected {
 				s.unlike = at
 			}
 		}

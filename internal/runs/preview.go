@@ -10,7 +10,7 @@ import (
 // Preview says what a run would be about if it were started now. What
 // Start refuses is refused likewise, but for the run in the way of it, which the
 // preview names.
-func (rs *Runs) Preview(ctx context.Context, order outbox.RunOrder, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
+func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate, Versions: map[string]string{},
 		CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))}}
 	if len(r.CampaignIDs) == 1 {

@@ -13,12 +13,12 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 	f.AppendN("a", 3)
 	f.AppendN("b", 2)
 	for _, c := range []struct {
-		order             outbox.RunOrder
+		order             outbox.RunRequest
 		campaigns, events int64
 	}{
 		{enginetest.VerifyAll(), 2, 5},
 		{enginetest.Rebuild("b", "b"), 1, 2},
-		{outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
+		{outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
 	} {
 		p, err := f.Runs.Preview(f.Ctx, c.order, enginetest.LoadedRuns)
 		if err != nil || p.Campaigns != c.campaigns || p.Events != c.events || p.InTheWay != nil || p.Kind != c.order.Kind || len(p.Projections) == 0 {
@@ -27,7 +27,7 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 	}
 	_, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("nobody"), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrNotFound)
-	_, err = f.Runs.Preview(f.Ctx, outbox.RunOrder{Kind: outbox.RunVerify}, enginetest.LoadedRuns)
+	_, err = f.Runs.Preview(f.Ctx, outbox.RunRequest{Kind: outbox.RunVerify}, enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrInvalid)
 }
 

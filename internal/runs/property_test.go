@@ -52,7 +52,7 @@ func (s *remade) Append(t *rapid.T) {
 
 func (s *remade) startRun(t *rapid.T) {
 	b := s.Either(t)
-	order := outbox.RunOrder{Kind: rapid.SampledFrom(outbox.RunKinds).Draw(t, "kind")}
+	order := outbox.RunRequest{Kind: rapid.SampledFrom(outbox.RunKinds).Draw(t, "kind")}
 	if order.All = rapid.Bool().Draw(t, "all"); !order.All {
 		order.Campaigns = []string{s.Campaign(t)}
 	}
@@ -189,7 +189,7 @@ func (s *remade) digests(b *enginetest.Engine) map[string]map[string]string {
 	return all
 }
 
-func TestRuns_leaveWhatOneFoldMakesWhateverHappened(t *testing.T) {
+func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 	t.Parallel()
 	for _, definition := range []string{enginetest.Accounts, enginetest.LenientAccounts} {
 		sources := enginetest.Define(t, enginetest.Trail, definition)
@@ -207,7 +207,7 @@ func TestRuns_leaveWhatOneFoldMakesWhateverHappened(t *testing.T) {
 				"": s.Invariants,
 			})
 			s.Settle()
-			if _, err := s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunOrder{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos()); err != nil {
+			if _, err := s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos()); err != nil {
 				r.Fatal(err)
 			}
 			s.workOnRuns(r)

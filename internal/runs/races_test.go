@@ -77,7 +77,7 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 	b.MustPause(t, "accounts", "a")
 	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.Drain(t)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
 		t.Errorf("run %+v", run)
 	}
@@ -95,7 +95,7 @@ func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
 	b.Meddle(t, `update trail set seq = 77`)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	if run.Status != outbox.RunCompleted || run.Verdict != "" || run.Digests[outbox.FullDigest] == "" {
 		t.Errorf("run %+v", run)
 	}
@@ -130,7 +130,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 
 	failing.Store(false)
 	pausing.Store(true)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	if run.Status != outbox.RunCompleted {
 		t.Errorf("run %+v: %+v", run, b.RunResult(t, run, "a"))
 	}
@@ -164,8 +164,8 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A file that a process cannot fold takes those with it that read its tables.
-func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeFolded(t *testing.T) {
+// A file that a process cannot replay takes those with it that read its tables.
+func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
 	key := t.Name()
 	reads := `-- projection: reads
@@ -187,7 +187,7 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 	b.Drain(t)
 	failing.Store(true)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
-		run := b.MustRun(t, outbox.RunOrder{Kind: kind, All: true, Projections: []string{"reads"}})
+		run := b.MustRun(t, outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
 		if run.Status != outbox.RunFailed || run.Counts.Failed != 1 || run.Verdict != "" || b.RunResult(t, run, "a").Projections[0].ErrorSeq != 2 {
 			t.Errorf("%s: run %+v %+v", kind, run, b.RunResult(t, run, "a"))
 		}
@@ -202,7 +202,7 @@ func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.Drain(t)
-	rebuild := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	rebuild := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	shadow := b.Beside(t, enginetest.InMode(outbox.ModeShadow))
 	shadow.StepRuns(t)
 	if run := b.MustReadRun(t, rebuild.ID); run.Status != outbox.RunQueued {
@@ -264,7 +264,7 @@ insert into slow values (:campaign_id, :payload.key);
 	})
 	b.MustAppend(t, enginetest.Probed("a", key))
 	b.Drain(t)
-	b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
 	ended := make(chan error, 1)
 	go func() {
@@ -282,9 +282,9 @@ insert into slow values (:campaign_id, :payload.key);
 	b.MustBeSound(t)
 }
 
-// What is applied while a long fold is made is folded without holding the
+// What is applied while a long replay is made is replayed without holding the
 // campaign up, as far as it is more than a few events.
-func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
+func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
 	key := t.Name()
@@ -305,7 +305,7 @@ func TestRebuild_holdsNoLeaseWhileItFoldsWhatWasAppliedMeanwhile(t *testing.T) {
 	b.MustAppend(t, enginetest.Probed("a", key))
 	b.Drain(t)
 	appending.Store(true)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	if run.Status != outbox.RunCompleted || held.Load() > 0 {
 		t.Errorf("it was folded under the campaign's lease; run %+v", run)
 	}
@@ -326,12 +326,12 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
-		run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 		if run.Counts.Failed != 1 || run.Counts.Replayed != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
 			t.Errorf("%s: run %+v", watermark, run)
 		}
 		b.MustHaveCursors(t, "a trail 1 behind")
-		again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		if again.Status != outbox.RunCompleted {
 			t.Errorf("%s: rebuild %+v", watermark, again)
 		}
@@ -361,7 +361,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 		kind outbox.RunKind
 		want outbox.Verdict
 	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
-		run := b.MustRun(t, outbox.RunOrder{Kind: tt.kind, All: true})
+		run := b.MustRun(t, outbox.RunRequest{Kind: tt.kind, All: true})
 		all, err := b.Verifications(t.Context(), "a")
 		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
 			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
@@ -416,7 +416,7 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.Drain(t)
 	for stage := range 2 {
-		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		late, err := b.RunWorker.DieInRun(t.Context(), stage)
 		if err != nil {
 			t.Fatal(err)

@@ -14,13 +14,13 @@ import (
 	"outboxweb/internal/store"
 )
 
-// remake is new rows of some projections of one campaign on their way: folded
+// rebuilding is new rows of some projections of one campaign on their way: replayed
 // in scratch tables, to take the place of the live ones.
-type remake struct {
+type rebuilding struct {
 	scope  Campaign
 	names  []string // of the run, in load order
-	fold   *Fold
-	stands map[string]readmodel.Stand // as they were when it was planned
+	expected   *Expected
+	stands map[string]readmodel.Position // as they were when it was planned
 	stops  map[string]int64           // of those that stay aside, where
 	result outbox.RunResult
 	ended  bool // nothing is swapped
@@ -30,11 +30,11 @@ type remake struct {
 	swap     readmodel.Swap
 }
 
-// rebuild folds some campaigns and puts the rows in the place of the live ones,
-// campaign by campaign. The fold is made beside live applying; only its last
+// rebuild replays some campaigns and puts the rows in the place of the live ones,
+// campaign by campaign. The replay is made beside live applying; only its last
 // events, and the swap, are done under the campaigns' leases.
-func (r *runner) rebuild(ctx context.Context, f *Folder, group []Campaign) error {
-	var remakes []*remake
+func (r *runner) rebuild(ctx context.Context, f *Replayer, group []Campaign) error {
+	var remakes []*rebuilding
 	for _, c := range group {
 		m, err := r.plan(ctx, f, c)
 		if err != nil {
@@ -47,9 +47,9 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []Campaign) error
 			return err
 		}
 	}
-	remakes = slices.DeleteFunc(remakes, func(m *remake) bool {
+	remakes = slices.DeleteFunc(remakes, func(m *rebuilding) bool {
 		if m.ended {
-			r.tell(m.scope, m.result)
+			r.report(m.scope, m.result)
 		}
 		return m.ended
 	})
@@ -59,20 +59,20 @@ func (r *runner) rebuild(ctx context.Context, f *Folder, group []Campaign) error
 	return r.exchange(ctx, f, remakes)
 }
 
-// plan folds a campaign as far as its live rows are now.
-func (r *runner) plan(ctx context.Context, f *Folder, c Campaign) (*remake, error) {
-	m := &remake{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
-	mark, err := m.look(ctx, f)
+// plan replays a campaign as far as its live rows are now.
+func (r *runner) plan(ctx context.Context, f *Replayer, c Campaign) (*rebuilding, error) {
+	m := &rebuilding{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
+	mark, err := m.readPositions(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	return m, m.begin(ctx, f, min(mark.AppliedSeq, c.HighWaterSeq))
 }
 
-// look reads where the projections of the campaign stand. Those that an
+// readPositions reads where the projections of the campaign stand. Those that an
 // operator has paused stay where they are; the others go as far as the campaign
 // is.
-func (m *remake) look(ctx context.Context, f *Folder) (readmodel.Watermark, error) {
+func (m *rebuilding) readPositions(ctx context.Context, f *Replayer) (readmodel.Watermark, error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return readmodel.Watermark{}, err
@@ -88,38 +88,38 @@ func (m *remake) look(ctx context.Context, f *Folder) (readmodel.Watermark, erro
 	return mark, err
 }
 
-// begin starts the fold anew and takes it to seq. An event that is not sound
+// begin starts the replay anew and takes it to seq. An event that is not sound
 // ends the remake.
-func (m *remake) begin(ctx context.Context, f *Folder, seq int64) (err error) {
-	if m.fold, err = f.Begin(ctx, m.scope.CampaignID, m.stops, m.names...); err == nil {
-		err = m.fold.To(ctx, seq)
+func (m *rebuilding) begin(ctx context.Context, f *Replayer, seq int64) (err error) {
+	if m.expected, err = f.Begin(ctx, m.scope.CampaignID, m.stops, m.names...); err == nil {
+		err = m.expected.To(ctx, seq)
 	}
 	return m.endUnsound(err)
 }
 
-// approach folds what was applied while the fold was made, until that is few
+// approach replays what was applied while the replay was made, until that is few
 // events, or no fewer than before.
-func (m *remake) approach(ctx context.Context, f *Folder) error {
+func (m *rebuilding) approach(ctx context.Context, f *Replayer) error {
 	for before := int64(math.MaxInt64); !m.ended; {
 		c, err := f.store.Campaign(ctx, m.scope.CampaignID)
 		if err != nil {
 			return err
 		}
 		seq := min(c.AppliedSeq, c.HighWaterSeq) // a watermark may contradict the journal
-		behind := seq - m.fold.Seq
+		behind := seq - m.expected.Seq
 		if behind <= fewEvents || behind >= before {
 			return nil
 		}
 		before = behind
-		if err := m.endUnsound(m.fold.To(ctx, seq)); err != nil {
+		if err := m.endUnsound(m.expected.To(ctx, seq)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *remake) endUnsound(err error) error {
-	unsound := asUnsound(err)
+func (m *rebuilding) endUnsound(err error) error {
+	unsound := asInconsistent(err)
 	if unsound == nil {
 		return err
 	}
@@ -128,14 +128,14 @@ func (m *remake) endUnsound(err error) error {
 }
 
 // fail ends the remake without anything being changed.
-func (m *remake) fail(seq int64, why string) {
+func (m *rebuilding) fail(seq int64, why string) {
 	m.ended = true
 	m.result.Outcome, m.result.Seq, m.result.Error = outbox.OutcomeFailed, seq, why
 }
 
-// exchange takes the campaigns' leases, folds what was applied meanwhile, and
+// exchange takes the campaigns' leases, replays what was applied meanwhile, and
 // swaps the rows. A campaign that another run holds is come back to.
-func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) error {
+func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuilding) error {
 	f.hurry = true
 	defer func() { f.hurry = false }()
 	for len(remakes) > 0 {
@@ -143,11 +143,11 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 		for i, m := range remakes {
 			ids[i] = m.scope.CampaignID
 		}
-		err := r.hold(ctx, ids, func(claims []store.RunClaim) error {
-			held := func(m *remake) int {
+		err := r.withLeases(ctx, ids, func(claims []store.RunClaim) error {
+			held := func(m *rebuilding) int {
 				return slices.IndexFunc(claims, func(c store.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
 			}
-			var mine, later []*remake
+			var mine, later []*rebuilding
 			for _, m := range remakes {
 				i := held(m)
 				if i < 0 {
@@ -169,10 +169,10 @@ func (r *runner) exchange(ctx context.Context, f *Folder, remakes []*remake) err
 	return nil
 }
 
-// hold does something under the leases of campaigns, as far as they can be had,
+// withLeases does something under the leases of campaigns, as far as they can be had,
 // and gives them back. Where the journal is away for longer than a lease after
 // ctx has ended, they run out.
-func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
+func (r *runner) withLeases(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
 	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
 	claims, err := w.Runs.ClaimCampaigns(ctx, r.lease, who, ids, w.Lease)
@@ -193,9 +193,9 @@ func (r *runner) hold(ctx context.Context, ids []string, do func([]store.RunClai
 	return do(claims)
 }
 
-// finish brings the fold to where the campaign is under its lease, and says
+// finish brings the replay to where the campaign is under its lease, and says
 // what is to be swapped.
-func (m *remake) finish(ctx context.Context, f *Folder, claim store.RunClaim) error {
+func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunClaim) error {
 	if m.ended {
 		return nil
 	}
@@ -203,9 +203,9 @@ func (m *remake) finish(ctx context.Context, f *Folder, claim store.RunClaim) er
 	if err := m.bringLevel(ctx, f, mark); err != nil || m.ended {
 		return err
 	}
-	m.diverged = mark.AppliedSeq > 0 && (m.fold.Seq != mark.AppliedSeq || m.fold.Hash != mark.AppliedHash)
+	m.diverged = mark.AppliedSeq > 0 && (m.expected.Seq != mark.AppliedSeq || m.expected.Hash != mark.AppliedHash)
 	if m.diverged {
-		if err := m.mendWatermark(ctx, f); err != nil || m.ended {
+		if err := m.fixWatermark(ctx, f); err != nil || m.ended {
 			return err
 		}
 	}
@@ -217,52 +217,52 @@ func (m *remake) finish(ctx context.Context, f *Folder, claim store.RunClaim) er
 	return nil
 }
 
-// bringLevel folds up to the watermark, from the start where what is folded
+// bringLevel replays up to the watermark, from the start where what is replayed
 // does not fit any more: the watermark was set back, a skip was made or undone,
 // or a projection was set aside or brought back.
-func (m *remake) bringLevel(ctx context.Context, f *Folder, mark readmodel.Watermark) error {
+func (m *rebuilding) bringLevel(ctx context.Context, f *Replayer, mark readmodel.Watermark) error {
 	before := m.stands
-	if _, err := m.look(ctx, f); err != nil {
+	if _, err := m.readPositions(ctx, f); err != nil {
 		return err
 	}
 	seq, err := f.rebuildsTo(ctx, m.scope.CampaignID, mark)
 	if err != nil {
 		return err
 	}
-	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
+	skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, m.expected.Seq)
 	if err != nil {
 		return err
 	}
-	if m.fold.Seq > seq || !m.fold.passedOver(skips) || !maps.Equal(before, m.stands) {
+	if m.expected.Seq > seq || !m.expected.passedOver(skips) || !maps.Equal(before, m.stands) {
 		return m.begin(ctx, f, seq)
 	}
-	return m.endUnsound(m.fold.To(ctx, seq))
+	return m.endUnsound(m.expected.To(ctx, seq))
 }
 
-// mendWatermark takes a campaign whose projections contradict the journal as
+// fixWatermark takes a campaign whose projections contradict the journal as
 // far as all of its projections can follow, and has the watermark set to that.
 // It takes every projection of the set.
-func (m *remake) mendWatermark(ctx context.Context, f *Folder) error {
+func (m *rebuilding) fixWatermark(ctx context.Context, f *Replayer) error {
 	if all, _ := f.set.Needs(); len(m.names) < len(all) {
-		m.fail(m.fold.Seq, "the projections were built from another journal; rebuild all projections of the campaign together")
+		m.fail(m.expected.Seq, "the projections were built from another journal; rebuild all projections of the campaign together")
 		return nil
 	}
-	for len(m.fold.Failed) > 0 { // what fails live has to fail there, in its turn
-		last := m.fold.Seq
-		for _, failed := range m.fold.Failed {
+	for len(m.expected.Failed) > 0 { // what fails live has to fail there, in its turn
+		last := m.expected.Seq
+		for _, failed := range m.expected.Failed {
 			last = min(last, failed.Seq-1)
 		}
 		if err := m.begin(ctx, f, last); err != nil || m.ended {
 			return err
 		}
 	}
-	m.swap.Watermark = &readmodel.NewWatermark{Seq: m.fold.Seq, Hash: m.fold.Hash, Passed: m.fold.Skips}
+	m.swap.Watermark = &readmodel.NewWatermark{Seq: m.expected.Seq, Hash: m.expected.Hash, Passed: m.expected.Skips}
 	return nil
 }
 
 // compose says for each projection of the run what takes the place of its rows.
 // One that refused an event keeps the rows it has.
-func (m *remake) compose(ctx context.Context, f *Folder) error {
+func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return err
@@ -273,21 +273,21 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 	if err != nil {
 		return err
 	}
-	after, full, err := m.fold.Digests(ctx, m.names...)
+	after, full, err := m.expected.Digests(ctx, m.names...)
 	if err != nil {
 		return err
 	}
-	m.result.Seq, m.result.Full = m.fold.Seq, full
+	m.result.Seq, m.result.Full = m.expected.Seq, full
 	for _, name := range m.names {
-		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.fold.standsAt(name, m.stopped()), Verdict: outbox.VerdictMatch}
-		if failed, ok := m.fold.failure(name); ok {
+		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.expected.positionOf(name, m.stopped()), Verdict: outbox.VerdictMatch}
+		if failed, ok := m.expected.failure(name); ok {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
 			continue
 		}
 		stand, known := m.stands[name]
 		if !known {
-			stand = readmodel.Stand{Generation: 1, State: outbox.CursorLive}
+			stand = readmodel.Position{Generation: 1, State: outbox.CursorLive}
 		}
 		state := outbox.CursorLive
 		if stand.State == outbox.CursorPaused {
@@ -302,7 +302,7 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 			}
 		}
 		if state == outbox.CursorPaused {
-			leaveOut(&m.result, &p, stand, m.fold.Seq)
+			leaveOut(&m.result, &p, stand, m.expected.Seq)
 		}
 		m.swap.Projections = append(m.swap.Projections, readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
 		m.result.Projections = append(m.result.Projections, p)
@@ -312,8 +312,8 @@ func (m *remake) compose(ctx context.Context, f *Folder) error {
 }
 
 // stopped is stands with only those that stay aside.
-func (m *remake) stopped() map[string]readmodel.Stand {
-	left := make(map[string]readmodel.Stand)
+func (m *rebuilding) stopped() map[string]readmodel.Position {
+	left := make(map[string]readmodel.Position)
 	for name := range m.stops {
 		left[name] = m.stands[name]
 	}
@@ -321,7 +321,7 @@ func (m *remake) stopped() map[string]readmodel.Stand {
 }
 
 // swap puts the rows in place and tells of every campaign what became of it.
-func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
+func (r *runner) swap(ctx context.Context, f *Replayer, remakes []*rebuilding) error {
 	var plan []readmodel.Swap
 	for _, m := range remakes {
 		if !m.ended {
@@ -335,20 +335,20 @@ func (r *runner) swap(ctx context.Context, f *Folder, remakes []*remake) error {
 	for _, m := range remakes {
 		if !m.ended {
 			i := slices.IndexFunc(swapped, func(s readmodel.Swapped) bool { return s.CampaignID == m.scope.CampaignID })
-			m.note(swapped[i])
+			m.recordSwap(swapped[i])
 		}
-		r.tell(m.scope, m.result)
+		r.report(m.scope, m.result)
 	}
 	return nil
 }
 
-// note takes over what the swap did.
-func (m *remake) note(s readmodel.Swapped) {
+// recordSwap takes over what the swap did.
+func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 	switch {
 	case errors.Is(s.Err, outbox.ErrLeaseLost):
-		m.fail(m.fold.Seq, "another worker took over the campaign during the rebuild; its rows are unchanged. Start a new run")
+		m.fail(m.expected.Seq, "another worker took over the campaign during the rebuild; its rows are unchanged. Start a new run")
 	case s.Err != nil:
-		m.fail(m.fold.Seq, fmt.Sprintf("its rows are unchanged: %v", s.Err))
+		m.fail(m.expected.Seq, fmt.Sprintf("its rows are unchanged: %v", s.Err))
 	default:
 		for i := range m.result.Projections {
 			p := &m.result.Projections[i]
@@ -360,4 +360,4 @@ func (m *remake) note(s readmodel.Swapped) {
 }
 
 // nextGeneration is that of rows which take the place of others.
-func nextGeneration(was readmodel.Stand) int64 { return max(was.Generation, 1) + 1 }
+func nextGeneration(was readmodel.Position) int64 { return max(was.Generation, 1) + 1 }

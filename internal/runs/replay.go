@@ -14,7 +14,7 @@ import (
 // replay gives the campaign's unapplied events their rows back and brings
 // projections level that were set aside, except those that an operator has
 // paused.
-func (r *runner) replay(ctx context.Context, f *Folder, c Campaign) (outbox.RunResult, error) {
+func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
 	if _, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
 		return result, err
@@ -56,17 +56,17 @@ func (r *runner) replay(ctx context.Context, f *Folder, c Campaign) (outbox.RunR
 }
 
 // lags reports whether a projection is to be brought level.
-func lags(s readmodel.Stand) bool {
+func lags(s readmodel.Position) bool {
 	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
 }
 
-// catchUp folds the events that a projection has missed onto its rows and swaps
+// catchUp replays the events that a projection has missed onto its rows and swaps
 // them in. When it refuses an event again it goes as far as the one before. One
 // that is not to be brought level any more is errMoved.
-func (r *runner) catchUp(ctx context.Context, f *Folder, c Campaign, name string) (p outbox.ProjectionResult, err error) {
+func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
-	m := &remake{scope: c, names: []string{name}}
-	mark, err := m.look(ctx, f)
+	m := &rebuilding{scope: c, names: []string{name}}
+	mark, err := m.readPositions(ctx, f)
 	if err == nil && !lags(m.stands[name]) {
 		err = errMoved
 	}
@@ -82,7 +82,7 @@ func (r *runner) catchUp(ctx context.Context, f *Folder, c Campaign, name string
 	f.hurry = true
 	defer func() { f.hurry = false }()
 	for !m.ended {
-		err := r.hold(ctx, []string{c.CampaignID}, func(claims []store.RunClaim) error {
+		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []store.RunClaim) error {
 			if len(claims) == 0 {
 				return nil // another run has it; it is come back to
 			}
@@ -100,9 +100,9 @@ func (r *runner) catchUp(ctx context.Context, f *Folder, c Campaign, name string
 }
 
 // resume starts from the live rows of the projection where it stands, or from
-// the start where it reads tables of others, which are further, and folds up to
+// the start where it reads tables of others, which are further, and replays up to
 // seq.
-func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
+func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 	name := m.names[0]
 	needs, err := f.set.Needs(name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 	if len(needs) > 1 {
 		return m.begin(ctx, f, seq)
 	}
-	if m.fold, err = f.Begin(ctx, m.scope.CampaignID, nil, name); err != nil {
+	if m.expected, err = f.Begin(ctx, m.scope.CampaignID, nil, name); err != nil {
 		return err
 	}
 	_, stands, err := f.scratch.LoadLive(ctx, m.scope.CampaignID, f.tables(m.names)...)
@@ -128,54 +128,54 @@ func (m *remake) resume(ctx context.Context, f *Folder, seq int64) error {
 		if err != nil {
 			return err
 		}
-		m.fold.Seq, m.fold.Hash = stand.AppliedSeq, event.ChainHash
-		skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, stand.AppliedSeq)
+		m.expected.Seq, m.expected.Hash = stand.AppliedSeq, event.ChainHash
+		skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, stand.AppliedSeq)
 		if err != nil {
 			return err
 		}
 		for _, k := range skips {
-			m.fold.Skips[k.Seq] = k.ID
+			m.expected.Skips[k.Seq] = k.ID
 		}
 	}
-	return m.endUnsound(m.fold.To(ctx, seq))
+	return m.endUnsound(m.expected.To(ctx, seq))
 }
 
-// catchUp folds what was applied meanwhile, up to the watermark.
-func (m *remake) catchUp(ctx context.Context, f *Folder, applied int64) error {
-	skips, err := f.store.StandingSkips(ctx, m.scope.CampaignID, m.fold.Seq)
+// catchUp replays what was applied meanwhile, up to the watermark.
+func (m *rebuilding) catchUp(ctx context.Context, f *Replayer, applied int64) error {
+	skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, m.expected.Seq)
 	if err != nil {
 		return err
 	}
-	if m.fold.Seq > applied || !m.fold.passedOver(skips) { // a skip was taken back
+	if m.expected.Seq > applied || !m.expected.passedOver(skips) { // a skip was taken back
 		if err := m.resume(ctx, f, applied); err != nil {
 			return err
 		}
 	}
-	return m.endUnsound(m.fold.To(ctx, applied))
+	return m.endUnsound(m.expected.To(ctx, applied))
 }
 
-// land folds what was applied meanwhile and swaps the projection's rows in.
-func (m *remake) land(ctx context.Context, w *Worker, f *Folder, claim store.RunClaim, p *outbox.ProjectionResult) error {
+// land replays what was applied meanwhile and swaps the projection's rows in.
+func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	if err := m.catchUp(ctx, f, mark.AppliedSeq); err != nil || m.result.Error != "" {
 		return err
 	}
-	failed, again := m.fold.Failed[name]
-	if !again && m.fold.Hash != mark.AppliedHash {
+	failed, again := m.expected.Failed[name]
+	if !again && m.expected.Hash != mark.AppliedHash {
 		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are unchanged: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
 		return nil
 	}
-	if other, ok := m.fold.failure(name); ok && !again {
+	if other, ok := m.expected.failure(name); ok && !again {
 		p.Error, p.ErrorSeq = "its rows are unchanged: "+other.Err.Error(), other.Seq
 		return nil
 	}
-	after, _, err := m.fold.Digests(ctx, name)
+	after, _, err := m.expected.Digests(ctx, name)
 	if err != nil {
 		return err
 	}
-	p.Digest, p.Seq = after[name], m.fold.Seq
+	p.Digest, p.Seq = after[name], m.expected.Seq
 	stand := m.stands[name]
-	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.fold.Seq, Expect: &stand, State: outbox.CursorLive}
+	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.expected.Seq, Expect: &stand, State: outbox.CursorLive}
 	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, outbox.CursorQuarantined

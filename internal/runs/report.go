@@ -44,7 +44,7 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 	var status outbox.RunStatus
 	err := rs.write(ctx, func(t *tx) error {
 		now := rs.core.Now()
-		r, err := t.heldRun(l)
+		r, err := t.leasedRun(l)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 		if err := t.saveLines(r, rep.Lines, now); err != nil {
 			return err
 		}
-		r.Events.Done = max(r.Events.Done, rep.EventsDone) // a fold may begin anew
+		r.Events.Done = max(r.Events.Done, rep.EventsDone) // a replay may begin anew
 		r.Events.Total, r.Campaigns.Total = max(r.Events.Total, r.Events.Done), max(r.Campaigns.Total, r.Campaigns.Done)
 		r.pace, r.expires = rep.EventsPerSecond, now+rep.Lease.Microseconds()
 		status = r.Status
@@ -96,7 +96,7 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 		r.count(before[i], -1)
 		r.count(results[i].Outcome, 1)
 	}
-	return t.NoteVerifications(verified)
+	return t.RecordVerifications(verified)
 }
 
 func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {

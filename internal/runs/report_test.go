@@ -24,7 +24,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	drifted := result("a", outbox.OutcomeDrift, 4)
 	drifted.Full, drifted.At = "sha256:full", f.Clock.Now()
 	comparison := outbox.Comparison{Changed: 2, FirstSeq: 3, Samples: []outbox.RowChange{{Table: "roster", Kind: outbox.RowChanged,
-		Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []outbox.FieldChange{{Name: "n", Live: []byte("1"), Fold: []byte("2")}}}}}
+		Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []outbox.FieldChange{{Name: "n", Live: []byte("1"), Expected: []byte("2")}}}}}
 	drifted.Projections = []outbox.ProjectionResult{
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
@@ -103,15 +103,15 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		}
 		return all
 	}
-	verify := func(order outbox.RunOrder) outbox.Run {
+	verify := func(order outbox.RunRequest) outbox.Run {
 		f.Clock.Advance(time.Minute)
 		f.StartRun(order)
 		l := f.ClaimRun(one)
 		f.ReportRun(l, 4, drifted)
 		return f.FinishRun(l, outbox.RunCompleted, "")
 	}
-	verify(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
-	verify(outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	verify(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	verify(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	if got := verifications(); len(got) != 0 {
 		t.Errorf("verifications of a prefix and of a replay: %+v", got)
 	}
@@ -127,7 +127,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		t.Errorf("drifted are %+v, %v", got, err)
 	}
 	f.Unchanged(func() { // by an older comparison
-		if err := f.NoteVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}); err != nil {
+		if err := f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -163,7 +163,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 	} {
 		f := open(t)
 		f.AppendN("a", 4)
-		f.StartRun(outbox.RunOrder{Kind: c.kind, Campaigns: []string{"a"}})
+		f.StartRun(outbox.RunRequest{Kind: c.kind, Campaigns: []string{"a"}})
 		l := f.ClaimRun(one)
 		r := result("a", c.outcome, 4)
 		r.Full, r.Projections = "sha256:full", []outbox.ProjectionResult{{Projection: "roster", Digest: "sha256:new", Before: "sha256:old"}}
@@ -182,7 +182,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		if _, err := f.Runs.Finish(f.Ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("%s: it ended twice: %v", name, err)
 		}
-		f.Shut()
+		f.CloseNow()
 	}
 }
 

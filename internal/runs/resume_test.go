@@ -46,7 +46,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 		b.MustPause(t, "tally", campaign)
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		b.Drain(t)
-		verify := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+		verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 		if h := b.MustResume(t, "tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
 			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		}
@@ -73,7 +73,7 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	b := enginetest.OpenPaused(t)
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
-	verify := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	b.MustResume(t, "tally", "a")
 	if _, err := b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID); err != nil {
 		t.Fatal(err)

@@ -62,8 +62,8 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	return &r, nil
 }
 
-// held reports whether a process has the run, as far as leases tell.
-func (r *runRow) held(now int64) bool { return r.owner != "" && r.expires > now }
+// leased reports whether a process has the run, as far as leases tell.
+func (r *runRow) leased(now int64) bool { return r.owner != "" && r.expires > now }
 
 // view is the run as callers see it.
 func (r *runRow) view(now int64) outbox.Run {
@@ -77,7 +77,7 @@ func (r *runRow) view(now int64) outbox.Run {
 	if run.Before == nil {
 		run.Before = map[string]string{}
 	}
-	if run.Status != outbox.RunRunning || !r.held(now) {
+	if run.Status != outbox.RunRunning || !r.leased(now) {
 		return run
 	}
 	run.EventsPerSecond = r.pace
@@ -228,8 +228,8 @@ const workerLoops = 2
 // process.
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 
-// steer makes this process look for runs now. Others find them when they next look.
-func (rs *Runs) steer() {
+// wakeWorker makes this process look for runs now. Others find them when they next look.
+func (rs *Runs) wakeWorker() {
 	for range workerLoops {
 		rs.started.Raise()
 	}

@@ -104,21 +104,21 @@ func (r *runner) run(ctx context.Context) error {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var reporting sync.WaitGroup
-	var unsaid error
-	reporting.Go(func() { unsaid = r.report(working, stop) })
+	var unsaved error
+	reporting.Go(func() { unsaved = r.saveResults(working, stop) })
 	err := r.work(working, stop)
 	close(r.results)
 	reporting.Wait()
-	if unsaid != nil { // campaigns without their results are done again
-		return errors.Join(unsaid, r.worker.Runs.Release(context.WithoutCancel(ctx), r.lease))
+	if unsaved != nil { // campaigns without their results are done again
+		return errors.Join(unsaved, r.worker.Runs.Release(context.WithoutCancel(ctx), r.lease))
 	}
 	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
 }
 
-// work hands the campaigns of the scope to folders, which work side by side.
+// work hands the campaigns of the scope to replayers, which work side by side.
 func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 	groups := make(chan []Campaign)
-	var folders sync.WaitGroup
+	var replayers sync.WaitGroup
 	var once sync.Once
 	var fault error
 	fail := func(err error) {
@@ -126,8 +126,8 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 		stop(err)
 	}
 	for range r.worker.Parallel {
-		folders.Go(func() {
-			if err := r.fold(ctx, groups); err != nil {
+		replayers.Go(func() {
+			if err := r.replayGroups(ctx, groups); err != nil {
 				fail(err)
 			}
 		})
@@ -136,7 +136,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 		fail(err)
 	}
 	close(groups)
-	folders.Wait()
+	replayers.Wait()
 	return fault
 }
 
@@ -165,9 +165,9 @@ func (r *runner) feed(ctx context.Context, groups chan<- []Campaign) error {
 	}
 }
 
-// fold works groups off with a folder of its own.
-func (r *runner) fold(ctx context.Context, groups <-chan []Campaign) error {
-	var f *Folder
+// replayGroups works groups off with a replayer of its own.
+func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) error {
+	var f *Replayer
 	defer func() {
 		if f != nil {
 			f.Close()
@@ -179,10 +179,10 @@ func (r *runner) fold(ctx context.Context, groups <-chan []Campaign) error {
 		}
 		if f == nil {
 			var err error
-			if f, err = NewFolder(ctx, r.worker.Runs.core, r.worker.Set); err != nil {
+			if f, err = NewReplayer(ctx, r.worker.Runs.core, r.worker.Set); err != nil {
 				return err
 			}
-			f.pace = r.pace
+			f.pace = r.throttle
 		}
 		if err := r.group(ctx, f, group); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (r *runner) fold(ctx context.Context, groups <-chan []Campaign) error {
 }
 
 // group does what the run is there for in some campaigns.
-func (r *runner) group(ctx context.Context, f *Folder, group []Campaign) error {
+func (r *runner) group(ctx context.Context, f *Replayer, group []Campaign) error {
 	switch r.lease.Run.Kind {
 	case outbox.RunRebuild:
 		return r.rebuild(ctx, f, group)
@@ -215,13 +215,13 @@ func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, err
 		if err != nil {
 			return err
 		}
-		r.tell(c, result)
+		r.report(c, result)
 	}
 	return nil
 }
 
-// tell passes on what became of a campaign.
-func (r *runner) tell(c Campaign, result outbox.RunResult) {
+// report sends what became of a campaign.
+func (r *runner) report(c Campaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
@@ -236,10 +236,10 @@ func (r *runner) log(campaign, format string, args ...any) {
 	r.lines = append(r.lines, outbox.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
 }
 
-// report writes down what is done, until there are no more results. When the
+// saveResults writes down what is done, until there are no more results. When the
 // run is cancelled, or not this process's any more, it stops the work. Its
 // error is why the last results are not written down.
-func (r *runner) report(ctx context.Context, stop context.CancelCauseFunc) error {
+func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) error {
 	tick := time.NewTicker(runReport)
 	defer tick.Stop()
 	var results []outbox.RunResult

@@ -1,4 +1,4 @@
-// Package runs folds the journal again: to verify that live rows are those of their
+// Package runs replays the journal again: to verify that live rows are those of their
 // events, to rebuild them beside the live ones and swap them in, and to replay what
 // does not follow. It holds what runs are in the journal database, the processes that
 // work on them, and the pauses of projections, after which a replay is owed. Its
@@ -40,8 +40,8 @@ func New(core *store.Store) *Runs {
 // the journal, as Behind does; nil tells of an error.
 func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
-	sum.Held, behind, _ = rs.held(ctx)
-	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).tellRuns(sum.Held, behind) }
+	sum.Held, behind, _ = rs.heldProjections(ctx)
+	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).fillRuns(sum.Held, behind) }
 }
 
 // tx is a transaction on the journal.
@@ -62,7 +62,7 @@ func (rs *Runs) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
 }
 
 // perform is Perform with a transaction of this package.
-func perform[R any](ctx context.Context, rs *Runs, a *store.Act, change func(*tx, int64) (R, error)) (R, error) {
+func perform[R any](ctx context.Context, rs *Runs, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, rs.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
@@ -71,7 +71,7 @@ func perform[R any](ctx context.Context, rs *Runs, a *store.Act, change func(*tx
 // outbox.ErrLeaseLost.
 func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
 	return rs.core.ClaimForRun(ctx, func(t *store.Tx) error {
-		_, err := (&tx{t}).heldRun(l)
+		_, err := (&tx{t}).leasedRun(l)
 		return err
 	}, w, campaigns, lease)
 }

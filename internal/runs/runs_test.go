@@ -17,11 +17,11 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mustMatchJournal makes sure that all live rows are those of a fold, up to the
+// mustMatchJournal makes sure that all live rows are those of a replay, up to the
 // events that projections were told of.
 func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) {
 	tb.Helper()
-	f, err := runs.NewFolder(context.Background(), b.Store, b.Set)
+	f, err := runs.NewReplayer(context.Background(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 		{"a row that nothing explains", `insert into trail values ('a', 99, 99)`, 0, 0, 1, 0},
 		{"several at once", `insert into trail values ('a', 98, 98); update trail set seq = 0 where campaign_id = 'a' and place in (5, 2)`, 0, 2, 1, 2},
 	} {
-		b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		b.Meddle(t, tt.statement)
 		run := b.MustRun(t, enginetest.Everything)
 		if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
@@ -124,10 +124,10 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1))
 	b.Drain(t)
-	then := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+	then := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
 	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.Drain(t)
-	until := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	until := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	if until.Status != outbox.RunCompleted || until.Seq != 2 || len(until.Digests) == 0 || until.Digests[outbox.FullDigest] != then.Digests[outbox.FullDigest] {
 		t.Errorf("as of event 2: %+v\nwhen it was there: %+v", until, then)
 	}
@@ -140,7 +140,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	b.Drain(t)
 	b.Meddle(t, `update accounts set balance = 3 where campaign_id = 'a'`)
 	b.Meddle(t, `insert into trail values ('b', 9, 9)`)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 2 || run.Counts.Matched != 1 {
 		t.Errorf("run %+v", run)
 	}
@@ -151,7 +151,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 		}
 	}
 	b.MustStand(t, "c", 2, outbox.Failed, 1)
-	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
 	if again.Verdict != outbox.VerdictMatch || b.RunResult(t, again, "a").Projections[0].Generation != 3 {
 		t.Errorf("a second rebuild: %+v", again)
 	}
@@ -168,7 +168,7 @@ func TestRebuild_leavesNumbersToTheDatabase(t *testing.T) {
 `))
 	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b.Drain(t)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
 		t.Errorf("run %+v", run)
 	}
@@ -207,7 +207,7 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 	b.MustAppend(t, append(enginetest.Notes("a", 20), enginetest.Notes("b", 20)...)...)
 	b.Drain(t)
 	for range 2 { // from the second time on the rows are those of a rebuild
-		if run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true}); run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
+		if run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true}); run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
 			t.Errorf("run %+v", run)
 		}
 		for _, campaign := range []string{"a", "b"} {
@@ -221,7 +221,7 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 	}
 }
 
-// Live events that come while a rebuild works are folded before its swap or
+// Live events that come while a rebuild works are replayed before its swap or
 // applied after it, and whoever reads meanwhile sees no less than before.
 func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	go func() { reader <- watchGrowing(b, campaigns, done) }()
 	total := 301
 	for range 6 {
-		run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		for range 10 {
 			for _, id := range campaigns {
 				b.MustAppend(t, enginetest.Spent(id, 1), enginetest.Noted(id))
@@ -331,11 +331,11 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	if c := b.MustCampaign(t, "a"); c.Diverged == "" {
 		t.Fatal("the campaign is not diverged")
 	}
-	one := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	one := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
 	if one.Status != outbox.RunFailed || !strings.Contains(b.RunResult(t, one, "a").Error, "all projections") {
 		t.Errorf("a rebuild of one projection: %+v", one)
 	}
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	if run.Status != outbox.RunCompleted {
 		t.Errorf("run %+v", run)
 	}
@@ -356,7 +356,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 	b := enginetest.Open(t, sources, enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	b.Drain(t)
-	again := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.RunResult(t, again, "b").Error, "accounts cannot apply event 2") {
 		t.Errorf("a replay without a repair: %+v", again)
 	}
@@ -368,7 +368,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 		repaired = enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = greatest(0, balance - cast(:payload.amount! as bigint))"))
 	}
 	after := enginetest.OpenPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
-	run := after.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+	run := after.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	if run.Status != outbox.RunCompleted || run.Counts.Replayed != 1 {
 		t.Errorf("run %+v", run)
 	}
@@ -411,7 +411,7 @@ func cancelledShare(t *testing.T, rate int64) float64 {
 	}
 	b.Drain(t)
 	b.Start(t)
-	run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true, Rate: rate})
+	run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Rate: rate})
 	deadline := time.Now().Add(time.Minute)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -439,7 +439,7 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 	b.MustAppend(t, append(enginetest.Notes("a", 10), enginetest.Notes("b", 10)...)...)
 	b.Drain(t)
-	run := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+	run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	dead, ok, err := b.Runs.Claim(t.Context(), b.Worker.Name(), b.RunWorker.Versions(), enginetest.LeaseTime)
 	if err != nil || !ok {
 		t.Fatalf("claimed %v (%v)", ok, err)
@@ -459,7 +459,7 @@ func TestRuns_areTakenOverFromADeadProcess(t *testing.T) {
 	}
 }
 
-// A process that slept between its fold and its swap finds the campaign fenced,
+// A process that slept between its replay and its swap finds the campaign fenced,
 // whatever has happened to it meanwhile.
 func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -468,7 +468,7 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		b.Drain(t)
-		b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+		b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		late, err := b.RunWorker.DieInRun(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
@@ -511,7 +511,7 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 		t.Fatalf("once it is mended: %+v (%v)", d, err)
 	}
 	i := slices.IndexFunc(d.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "accounts" })
-	if c := d.Projections[i].Comparison; c.Changed != 1 || string(c.Samples[0].Fields[0].Live) != "200" || string(c.Samples[0].Fields[0].Fold) != "99" {
+	if c := d.Projections[i].Comparison; c.Changed != 1 || string(c.Samples[0].Fields[0].Live) != "200" || string(c.Samples[0].Fields[0].Expected) != "99" {
 		t.Errorf("it would change %+v", c)
 	}
 	if after := b.MustRow(t, "a", 2); after.Row != before.Row {

@@ -19,7 +19,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	for i, id := range []string{"a", "b", "d"} {
 		notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: outbox.VerdictMatch})
 	}
-	if err := f.NoteVerifications(f.Ctx, notes); err != nil {
+	if err := f.RecordVerifications(f.Ctx, notes); err != nil {
 		t.Fatal(err)
 	}
 	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)

@@ -13,10 +13,10 @@ import (
 
 // TryRebuild tells what a rebuild of some projections of a campaign, none
 // standing for all, would change about the live rows, and changes nothing. It
-// folds as far as the rebuild would: projections that are set aside as far as
+// replays as far as the rebuild would: projections that are set aside as far as
 // the campaign is, a campaign that has diverged as far as its journal goes.
-// What cannot be folded is in the result, not an error.
-func (f *Folder) TryRebuild(ctx context.Context, campaign string, projections ...string) (outbox.RunResult, error) {
+// What cannot be replayed is in the result, not an error.
+func (f *Replayer) TryRebuild(ctx context.Context, campaign string, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
 		names, _ = f.set.Needs()
@@ -34,10 +34,10 @@ func (f *Folder) TryRebuild(ctx context.Context, campaign string, projections ..
 	}
 }
 
-func (f *Folder) tryRebuild(ctx context.Context, campaign string, names []string) (*remake, error) {
-	m := &remake{scope: Campaign{CampaignID: campaign}, names: names,
+func (f *Replayer) tryRebuild(ctx context.Context, campaign string, names []string) (*rebuilding, error) {
+	m := &rebuilding{scope: Campaign{CampaignID: campaign}, names: names,
 		result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
-	mark, err := m.look(ctx, f)
+	mark, err := m.readPositions(ctx, f)
 	if err != nil {
 		return m, err
 	}
@@ -52,50 +52,50 @@ func (f *Folder) tryRebuild(ctx context.Context, campaign string, names []string
 	if err != nil || m.ended {
 		return m, err
 	}
-	return m, f.tellPartings(ctx, m.fold, &m.result, drifted)
+	return m, f.findDivergences(ctx, m.expected, &m.result, drifted)
 }
 
-// rebuildsTo is the last event that a rebuild folds while the live rows stand
+// rebuildsTo is the last event that a rebuild replays while the live rows stand
 // at mark: the journal of a campaign that has diverged may end before.
-func (f *Folder) rebuildsTo(ctx context.Context, campaign string, mark readmodel.Watermark) (int64, error) {
+func (f *Replayer) rebuildsTo(ctx context.Context, campaign string, mark readmodel.Watermark) (int64, error) {
 	c, err := f.store.Campaign(ctx, campaign)
 	return min(mark.AppliedSeq, c.HighWaterSeq), err
 }
 
-// compare holds the fold against the live rows as they are now. It returns the
+// compare compares the expected rows with the live rows as they are now. It returns the
 // rows that differ by the projection's index in the result. What does not fit
 // any more is errMoved.
-func (m *remake) compare(ctx context.Context, f *Folder) (map[int][]projection.Difference, error) {
+func (m *rebuilding) compare(ctx context.Context, f *Replayer) (map[int][]projection.Difference, error) {
 	live, mark, err := m.catchLive(ctx, f)
 	if err != nil || m.ended {
 		return nil, err
 	}
 	defer live.Close()
-	if mark.AppliedSeq > 0 && (m.fold.Seq != mark.AppliedSeq || m.fold.Hash != mark.AppliedHash) {
-		if err := m.mendWatermark(ctx, f); err != nil || m.ended {
+	if mark.AppliedSeq > 0 && (m.expected.Seq != mark.AppliedSeq || m.expected.Hash != mark.AppliedHash) {
+		if err := m.fixWatermark(ctx, f); err != nil || m.ended {
 			return nil, err
 		}
 	}
-	if err := f.skipsStill(ctx, m.fold); err != nil {
+	if err := f.skipsStill(ctx, m.expected); err != nil {
 		return nil, err
 	}
-	return m.hold(ctx, f, live)
+	return m.compareWith(ctx, f, live)
 }
 
-// catchLive takes a snapshot of the live rows and folds on to where they are;
-// when that is far it folds without keeping the snapshot, and takes another. The
+// catchLive takes a snapshot of the live rows and replays on to where they are;
+// when that is far it replays without keeping the snapshot, and takes another. The
 // caller closes it, unless the remake has ended or there is an error.
-func (m *remake) catchLive(ctx context.Context, f *Folder) (*readmodel.Live, readmodel.Watermark, error) {
+func (m *rebuilding) catchLive(ctx context.Context, f *Replayer) (*readmodel.Live, readmodel.Watermark, error) {
 	for {
 		live, mark, until, err := m.snapshot(ctx, f)
 		if err != nil {
 			return nil, mark, err
 		}
-		far := until-m.fold.Seq > fewEvents
+		far := until-m.expected.Seq > fewEvents
 		if far {
 			live.Close()
 		}
-		err = m.endUnsound(m.fold.To(ctx, until))
+		err = m.endUnsound(m.expected.To(ctx, until))
 		if err == nil && !m.ended && !far {
 			return live, mark, nil
 		}
@@ -109,8 +109,8 @@ func (m *remake) catchLive(ctx context.Context, f *Folder) (*readmodel.Live, rea
 }
 
 // snapshot is one of the live rows, where they stand, and how far a rebuild of
-// them folds.
-func (m *remake) snapshot(ctx context.Context, f *Folder) (*readmodel.Live, readmodel.Watermark, int64, error) {
+// them replays.
+func (m *rebuilding) snapshot(ctx context.Context, f *Replayer) (*readmodel.Live, readmodel.Watermark, int64, error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return nil, readmodel.Watermark{}, 0, err
@@ -120,7 +120,7 @@ func (m *remake) snapshot(ctx context.Context, f *Folder) (*readmodel.Live, read
 	if err == nil {
 		until, err = f.rebuildsTo(ctx, m.scope.CampaignID, mark)
 	}
-	if err == nil && (until < m.fold.Seq || !maps.Equal(m.stands, stands)) {
+	if err == nil && (until < m.expected.Seq || !maps.Equal(m.stands, stands)) {
 		err = errMoved
 	}
 	if err != nil {
@@ -129,19 +129,19 @@ func (m *remake) snapshot(ctx context.Context, f *Folder) (*readmodel.Live, read
 	return live, mark, until, err
 }
 
-// hold compares each projection with its live rows.
-func (m *remake) hold(ctx context.Context, f *Folder, live *readmodel.Live) (map[int][]projection.Difference, error) {
-	digests, full, err := m.fold.Digests(ctx, m.names...)
+// compareWith compares each projection with its live rows.
+func (m *rebuilding) compareWith(ctx context.Context, f *Replayer, live *readmodel.Live) (map[int][]projection.Difference, error) {
+	digests, full, err := m.expected.Digests(ctx, m.names...)
 	if err != nil {
 		return nil, err
 	}
-	m.result.Seq, m.result.Full = m.fold.Seq, full
+	m.result.Seq, m.result.Full = m.expected.Seq, full
 	drifted := make(map[int][]projection.Difference)
 	for i, name := range m.names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.fold.standsAt(name, m.stopped())}
-		if failed, ok := m.fold.failure(name); ok {
+		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.expected.positionOf(name, m.stopped())}
+		if failed, ok := m.expected.failure(name); ok {
 			refuse(&m.result, &p, failed)
-		} else if rows, err := f.hold(ctx, live, m.scope.CampaignID, &p); err != nil {
+		} else if rows, err := f.compare(ctx, live, m.scope.CampaignID, &p); err != nil {
 			return nil, err
 		} else if p.Verdict == outbox.VerdictDrift {
 			drifted[i] = rows

@@ -12,7 +12,7 @@ import (
 // try asks what a rebuild of a campaign would do.
 func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
-	f, err := runs.NewFolder(tb.Context(), b.Store, b.Set)
+	f, err := runs.NewReplayer(tb.Context(), b.Store, b.Set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestTryRebuild_followsADivergedCampaignToTheEndOfItsJournal(t *testing.T) {
 	if c := b.MustCampaign(t, "a"); c.Diverged == "" {
 		t.Error("the trial took the mark off")
 	}
-	b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	if r := try(t, b, "a"); r.Outcome != outbox.OutcomeMatch {
 		t.Errorf("after the rebuild: %+v", r)
 	}

@@ -17,7 +17,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	b.MustPause(t, "track", "a")
 	b.MustAppend(t, enginetest.Notes("a", 5)...)
 	b.Drain(t)
-	verify := b.MustStartRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	b.MustResume(t, "track", "a")
 	b.StepRuns(t)
 

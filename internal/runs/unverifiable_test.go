@@ -41,7 +41,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		b.Drain(t)
 		kept := enginetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
 		b.Tamper(t, tt.change)
-		run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 		if run.Status != outbox.RunFailed {
 			t.Errorf("run %d is %s", run.ID, run.Status)
 		}
@@ -63,20 +63,20 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 			continue
 		}
 		b.Tamper(t, `update events set payload = '`+kept+`' where campaign_id = 'a' and seq = 2`)
-		b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
 		if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent {
 			t.Errorf("after a verify that could be made campaign a is %s", c.State())
 		}
 	}
 }
 
-// An event that one projection refuses when it is folded says nothing about the others.
+// An event that one projection refuses when it is replayed says nothing about the others.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
 	b.Drain(t)
-	run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunVerify, All: true})
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	result := b.RunResult(t, run, "a")
 	i := slices.IndexFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "trail" })
 	result.Outcome, result.Error = outbox.OutcomeFailed, "event 2 cannot be replayed: no seat"
@@ -115,7 +115,7 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	b.MustPause(t, "ledger", "a")
 	b.MustAppend(t, enginetest.Noted("a"))
 	b.Drain(t)
-	rebuild := outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
+	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
 	run := b.MustRun(t, rebuild)
 	if run.Verdict != "" || run.Counts.NotCompared != 1 || run.Status != outbox.RunCompleted {
 		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)

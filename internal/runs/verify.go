@@ -16,19 +16,19 @@ import (
 // under its eyes.
 const verifyTries = 5
 
-// fewEvents is how many events a fold may be behind the live rows when it is
+// fewEvents is how many events a replay may be behind the live rows when it is
 // brought level while others wait for it, or a snapshot is kept.
 const fewEvents = 200
 
 // errMoved is a campaign that changed while it was looked at.
 var errMoved = errors.New("the campaign changed in the meantime")
 
-// Verify folds a campaign's events and compares the fold with the live rows of
+// Verify replays a campaign's events and compares the replay with the live rows of
 // some projections, none standing for all, without holding the campaign up.
 // With until it only tells what the read models were at that seq, unless that
-// is where they are. What cannot be folded, or keeps changing, is in the result,
+// is where they are. What cannot be replayed, or keeps changing, is in the result,
 // not an error.
-func (f *Folder) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
+func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
 		names, _ = f.set.Needs()
@@ -36,7 +36,7 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 	for try := 1; ; try++ {
 		result, err := f.verifyOnce(ctx, campaign, until, names)
 		result.CampaignID = campaign
-		switch unsound := asUnsound(err); {
+		switch unsound := asInconsistent(err); {
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
@@ -49,69 +49,69 @@ func (f *Folder) Verify(ctx context.Context, campaign string, until int64, proje
 	}
 }
 
-func (f *Folder) verifyOnce(ctx context.Context, campaign string, until int64, names []string) (outbox.RunResult, error) {
-	fold, target, err := f.beginLike(ctx, campaign, until, names)
+func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64, names []string) (outbox.RunResult, error) {
+	expected, target, err := f.beginAtLive(ctx, campaign, until, names)
 	if err != nil {
 		return outbox.RunResult{}, err
 	}
-	if err := fold.To(ctx, target); err != nil {
+	if err := expected.To(ctx, target); err != nil {
 		return outbox.RunResult{}, err
 	}
-	result, drifted, err := f.holdAll(ctx, fold, until, names)
+	result, drifted, err := f.compareAll(ctx, expected, until, names)
 	if err != nil || len(drifted) == 0 {
 		return result, err
 	}
-	if err := f.skipsStill(ctx, fold); err != nil {
+	if err := f.skipsStill(ctx, expected); err != nil {
 		return result, err
 	}
-	return result, f.tellPartings(ctx, fold, &result, drifted)
+	return result, f.findDivergences(ctx, expected, &result, drifted)
 }
 
-// tellPartings says of each projection that differs from which event on it does.
-// Afterwards the fold's tables are used up.
-func (f *Folder) tellPartings(ctx context.Context, fold *Fold, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
+// findDivergences says of each projection that differs from which event on it does.
+// Afterwards the replay's tables are used up.
+func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	for i, rows := range drifted {
 		p := &result.Projections[i]
-		if p.Comparison.FirstSeq, err = (partingSearch{f, fold.campaign, p.Projection, fold.began}).first(ctx, p.Seq, rows); err != nil {
+		if p.Comparison.FirstSeq, err = (divergenceSearch{f, expected.campaign, p.Projection, expected.began}).first(ctx, p.Seq, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// holdAll compares a fold with the live rows as they are now. It returns the
+// compareAll compares a replay with the live rows as they are now. It returns the
 // rows that differ by the projection's index in the result.
-func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []string) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
-	live, mark, stands, err := f.levelWithLive(ctx, fold, until)
+func (f *Replayer) compareAll(ctx context.Context, expected *Expected, until int64, names []string) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
+	live, mark, stands, err := f.alignWithLive(ctx, expected, until)
 	if err != nil {
 		return result, nil, err
 	}
 	defer live.Close()
-	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: fold.Seq, Projections: []outbox.ProjectionResult{}}
+	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: expected.Seq, Projections: []outbox.ProjectionResult{}}
 	compared := until == 0 || until == mark.AppliedSeq
-	if compared && mark.AppliedSeq > 0 && fold.Hash != mark.AppliedHash {
+	if compared && mark.AppliedSeq > 0 && expected.Hash != mark.AppliedHash {
 		result.Outcome, result.Unsound = outbox.OutcomeFailed, mark.AppliedSeq
 		result.Error = fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst)
 		return result, nil, nil
 	}
-	digests, full, err := fold.Digests(ctx, names...)
+	digests, full, err := expected.Digests(ctx, names...)
 	if err != nil {
 		return result, nil, err
 	}
 	result.Full, drifted = full, make(map[int][]projection.Difference)
 	for i, name := range names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: fold.Seq}
+		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: expected.Seq}
 		level := true
 		if until == 0 {
-			p.Seq = fold.standsAt(name, stands)
+			p.Seq = expected.positionOf(name, stands)
 			leaveOut(&result, &p, stands[name], mark.AppliedSeq)
-		} else if level, err = f.standLevel(name, stands); err != nil {
+		} else if level, err = f.caughtUp(name, stands); err != nil {
 			return result, nil, err
 		}
-		if failed, ok := fold.failure(name); ok {
+		if failed, ok := expected.failure(name); ok {
 			refuse(&result, &p, failed)
 		} else if compared && level && p.LeftOut != outbox.CursorBehind {
-			rows, err := f.hold(ctx, live, fold.campaign, &p)
+			rows, err := f.compare(ctx, live, expected.campaign, &p)
 			if err != nil {
 				return result, nil, err
 			}
@@ -127,9 +127,9 @@ func (f *Folder) holdAll(ctx context.Context, fold *Fold, until int64, names []s
 	return result, drifted, nil
 }
 
-// standLevel reports whether a projection, and those whose tables it reads,
+// caughtUp reports whether a projection, and those whose tables it reads,
 // stand at the watermark.
-func (f *Folder) standLevel(name string, stands map[string]readmodel.Stand) (bool, error) {
+func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (bool, error) {
 	needs, err := f.set.Needs(name)
 	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
 		s, known := stands[needed]
@@ -137,8 +137,8 @@ func (f *Folder) standLevel(name string, stands map[string]readmodel.Stand) (boo
 	}), err
 }
 
-// refuse notes that a projection could not be folded.
-func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFailure) {
+// refuse notes that a projection could not be replayed.
+func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed ReplayFailure) {
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 	result.Outcome = outbox.OutcomeFailed
 	if result.Error == "" {
@@ -149,7 +149,7 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed FoldFai
 // leaveOut notes what of a projection that lacks events is not compared. One that
 // is behind is about to change: that its rows are right as of an earlier event is
 // no match, and no failure.
-func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmodel.Stand, applied int64) {
+func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmodel.Position, applied int64) {
 	if stand.State == "" || stand.State == outbox.CursorLive || stand.AppliedSeq >= applied {
 		return
 	}
@@ -159,9 +159,9 @@ func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmo
 	}
 }
 
-// beginLike starts a fold that stops where projections stand that do not
-// follow the campaign. target is how far to fold as things are now.
-func (f *Folder) beginLike(ctx context.Context, campaign string, until int64, names []string) (fold *Fold, target int64, err error) {
+// beginAtLive starts a replay that stops where projections stand that do not
+// follow the campaign. target is how far to replay as things are now.
+func (f *Replayer) beginAtLive(ctx context.Context, campaign string, until int64, names []string) (expected *Expected, target int64, err error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -174,22 +174,22 @@ func (f *Folder) beginLike(ctx context.Context, campaign string, until int64, na
 	if target = mark.AppliedSeq; until > 0 {
 		target, stands = until, nil
 	}
-	fold, err = f.Begin(ctx, campaign, stopsOf(stands), names...)
-	return fold, target, err
+	expected, err = f.Begin(ctx, campaign, stopsOf(stands), names...)
+	return expected, target, err
 }
 
 // standing reads where the projections of a campaign stand.
-func standing(ctx context.Context, live *readmodel.Live, campaign string) (readmodel.Watermark, map[string]readmodel.Stand, error) {
+func standing(ctx context.Context, live *readmodel.Live, campaign string) (readmodel.Watermark, map[string]readmodel.Position, error) {
 	mark, _, err := live.Watermark(ctx, campaign)
 	if err != nil {
 		return mark, nil, err
 	}
-	stands, err := live.Stands(ctx, campaign)
+	stands, err := live.Positions(ctx, campaign)
 	return mark, stands, err
 }
 
 // stopsOf are the seqs after which projections that do not follow got no event.
-func stopsOf(stands map[string]readmodel.Stand) map[string]int64 {
+func stopsOf(stands map[string]readmodel.Position) map[string]int64 {
 	stops := make(map[string]int64)
 	for name, s := range stands {
 		if s.State != outbox.CursorLive {
@@ -199,29 +199,29 @@ func stopsOf(stands map[string]readmodel.Stand) map[string]int64 {
 	return stops
 }
 
-// levelWithLive takes a snapshot of the live rows and folds on to where they
-// are; when they are far ahead it folds on without keeping the snapshot, and
+// alignWithLive takes a snapshot of the live rows and replays on to where they
+// are; when they are far ahead it replays on without keeping the snapshot, and
 // takes another. The caller closes it. What does not fit any more is errMoved.
-func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Stand, error) {
+func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until int64) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Position, error) {
 	for {
 		live, err := f.store.ReadModel().Live(ctx)
 		if err != nil {
 			return nil, readmodel.Watermark{}, nil, err
 		}
-		mark, stands, err := standing(ctx, live, fold.campaign)
+		mark, stands, err := standing(ctx, live, expected.campaign)
 		if err == nil && until == 0 {
 			switch {
-			case mark.AppliedSeq < fold.Seq || !maps.Equal(fold.began, stopsOf(stands)):
+			case mark.AppliedSeq < expected.Seq || !maps.Equal(expected.began, stopsOf(stands)):
 				err = errMoved
-			case mark.AppliedSeq-fold.Seq > fewEvents:
+			case mark.AppliedSeq-expected.Seq > fewEvents:
 				live.Close()
-				if err = fold.To(ctx, mark.AppliedSeq); err != nil {
+				if err = expected.To(ctx, mark.AppliedSeq); err != nil {
 					return nil, mark, nil, err
 				}
 				continue
 			default: // without a rest: the file of changes grows as long as a snapshot is kept
 				f.hurry = true
-				err = fold.To(ctx, mark.AppliedSeq)
+				err = expected.To(ctx, mark.AppliedSeq)
 				f.hurry = false
 			}
 		}
@@ -233,18 +233,18 @@ func (f *Folder) levelWithLive(ctx context.Context, fold *Fold, until int64) (*r
 	}
 }
 
-// standsAt is the seq to which a projection was folded.
-func (d *Fold) standsAt(name string, stands map[string]readmodel.Stand) int64 {
+// positionOf is the seq to which a projection was replayed.
+func (d *Expected) positionOf(name string, stands map[string]readmodel.Position) int64 {
 	if s, ok := stands[name]; ok && s.State != outbox.CursorLive {
 		return min(s.AppliedSeq, d.Seq)
 	}
 	return d.Seq
 }
 
-// hold compares the live rows of a projection with the fold, says how they
+// compare compares the live rows of a projection with the replay, says how they
 // differ, and returns the rows that do. Where the projection's file says what its
 // digest covers, rows that differ in nothing of that are alike.
-func (f *Folder) hold(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
+func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
 	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaign, p.Projection)
 	if err != nil {
 		return nil, err
@@ -266,22 +266,22 @@ func (f *Folder) hold(ctx context.Context, live *readmodel.Live, campaign string
 	return rows, err
 }
 
-// skipsStill makes sure that the events which the fold passed over are those
+// skipsStill makes sure that the events which the replay passed over are those
 // that are skipped now.
-func (f *Folder) skipsStill(ctx context.Context, fold *Fold) error {
-	skips, err := f.store.StandingSkips(ctx, fold.campaign, fold.Seq)
+func (f *Replayer) skipsStill(ctx context.Context, expected *Expected) error {
+	skips, err := f.store.ActiveSkips(ctx, expected.campaign, expected.Seq)
 	if err != nil {
 		return err
 	}
-	if !fold.passedOver(skips) {
+	if !expected.passedOver(skips) {
 		return errMoved
 	}
 	return nil
 }
 
-// passedOver reports whether the fold passed over these skips, which stand up
+// passedOver reports whether the replay passed over these skips, which stand up
 // to its seq, and no others.
-func (d *Fold) passedOver(skips []outbox.Skip) bool {
+func (d *Expected) passedOver(skips []outbox.Skip) bool {
 	if len(skips) != len(d.Skips) {
 		return false
 	}

@@ -31,7 +31,7 @@ type WorkerConfig struct {
 	Failure func(error) *readmodel.Failure
 }
 
-// Worker works on runs: it folds the journal again to verify, rebuild or catch up.
+// Worker works on runs: it replays the journal again to verify, rebuild or catch up.
 // Several may, in one process or in many; leases spread runs and campaigns over them.
 type Worker struct {
 	WorkerConfig

@@ -23,19 +23,19 @@ func (m *missingError) Error() string { return m.what + " does not exist" }
 // creating may stand still.
 const creationPause = 2 * time.Second
 
-// look opens the database for reading its version alone, and creates and
+// peek opens the database for reading its version alone, and creates and
 // changes nothing. It returns a *missingError where there is none.
-func (l Location) look(ctx context.Context, name string) (*DB, error) {
+func (l Location) peek(ctx context.Context, name string) (*DB, error) {
 	if l.postgres != nil {
-		return lookAtPostgres(ctx, name, l.postgres, l.config)
+		return peekPostgres(ctx, name, l.postgres, l.config)
 	}
-	return lookAtSQLite(name, l.path, l.config)
+	return peekSQLite(name, l.path, l.config)
 }
 
 // Admit refuses a database that may not be created or migrated, one of
 // a newer version, and one that is the other of the two.
 func (l Location) Admit(ctx context.Context, name string) error {
-	d, err := l.look(ctx, name)
+	d, err := l.peek(ctx, name)
 	missing, absent := errors.AsType[*missingError](err)
 	switch {
 	case absent && l.config.NoCreate:
@@ -107,7 +107,7 @@ func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
 // Plan lists the steps that the database lacks.
 func (l Location) Plan(ctx context.Context, name string) ([]Migration, error) {
 	var have int64
-	d, err := l.look(ctx, name)
+	d, err := l.peek(ctx, name)
 	if err == nil {
 		have, _, err = d.standing(ctx)
 		d.pool.Close()

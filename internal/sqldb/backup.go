@@ -183,13 +183,13 @@ func (r *Restoration) examine(ctx context.Context) error {
 
 // Run puts the copy into its place.
 func (r *Restoration) Run(ctx context.Context) error {
-	if err := r.put(ctx); err != nil {
+	if err := r.install(ctx); err != nil {
 		return fmt.Errorf("restore the %s database: %w", r.name, err)
 	}
 	return nil
 }
 
-func (r *Restoration) put(ctx context.Context) error {
+func (r *Restoration) install(ctx context.Context) error {
 	if r.to.postgres == nil {
 		return copyFile(r.from, r.to.path)
 	}

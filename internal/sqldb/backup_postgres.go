@@ -22,7 +22,7 @@ func (d *DB) dumpInto(ctx context.Context, path string) error {
 // it is empty where it exists.
 func (r *Restoration) examinePostgres(ctx context.Context) error {
 	named, dumped := r.to.postgres.schema, schemaOf(r.from)
-	d, err := r.to.look(ctx, r.name)
+	d, err := r.to.peek(ctx, r.name)
 	_, absent := errors.AsType[*missingError](err)
 	switch {
 	case err == nil:

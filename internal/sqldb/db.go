@@ -241,11 +241,11 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 }
 
 func (d *DB) within(ctx context.Context, from *sessions, begin Begin, fn func(*Tx) error) (err error) {
-	s, err := from.take(ctx, d.closed)
+	s, err := from.acquire(ctx, d.closed)
 	if err != nil {
 		return fmt.Errorf("wait for the %s database: %w", d.Name, err)
 	}
-	defer from.put(s)
+	defer from.release(s)
 	defer func() { d.remember(err) }()
 	if err := s.begin(ctx, d.begins[begin]); err != nil {
 		return d.explain("begin", err)
@@ -297,7 +297,7 @@ func (t *Tx) complete(fn func(*Tx) error, undo func(), explain func(error) error
 	}
 	if !t.finished {
 		if err := t.link.commit(); err != nil {
-			return explain(t.note(err))
+			return explain(t.recordError(err))
 		}
 	}
 	committed = true
@@ -339,7 +339,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (int64,
 	}()
 	n, err := t.link.exec(ctx, query, args)
 	returned = true
-	return n, t.note(err)
+	return n, t.recordError(err)
 }
 
 // errPanicked is what a transaction comes to when a panic passes through the
@@ -353,7 +353,7 @@ func (t *Tx) Each(scan func(Row) error, query string, args ...any) error {
 		return t.err
 	}
 	t.statements++
-	return t.note(t.link.each(scan, query, args))
+	return t.recordError(t.link.each(scan, query, args))
 }
 
 // One reads the single row of a query into dest. It returns false when there
@@ -396,7 +396,7 @@ func (t *Tx) Run(b *Batch) (done int, err error) {
 	t.statements += int64(len(b.steps))
 	done, err = t.link.run(b)
 	b.Reset()
-	return done, t.note(err)
+	return done, t.recordError(err)
 }
 
 // RunAll is Run for callers who do not care which statement failed.
@@ -427,24 +427,24 @@ func (t *Tx) Lock(class int32, key string) error {
 }
 
 // Prepare has the database check a statement, without running it.
-func (t *Tx) Prepare(query string) error { return t.note(t.link.prepare(query)) }
+func (t *Tx) Prepare(query string) error { return t.recordError(t.link.prepare(query)) }
 
 // Define runs a statement that changes the schema.
-func (t *Tx) Define(statement string) error { return t.note(t.link.define(statement)) }
+func (t *Tx) Define(statement string) error { return t.recordError(t.link.define(statement)) }
 
 // ErrKeyTaken marks a row whose key already exists.
 var ErrKeyTaken = errors.New("duplicate key")
 
-// note remembers what an error means for the transaction, and marks what may
+// recordError remembers what an error means for the transaction, and marks what may
 // succeed later.
-func (t *Tx) note(err error) error {
+func (t *Tx) recordError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if callback, ok := err.(ours); ok {
 		return callback.error
 	}
-	v := t.link.judge(err)
+	v := t.link.classify(err)
 	v.late = v.late && !errors.Is(err, context.DeadlineExceeded)
 	err = v.mark(err)
 	if v.fatal {

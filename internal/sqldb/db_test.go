@@ -128,7 +128,7 @@ func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {
 		if err != nil {
 			wrapped = errors.Join(&fs.PathError{Op: "write", Path: "x", Err: err})
 		}
-		if got := noRoom(wrapped); got != want {
+		if got := diskFull(wrapped); got != want {
 			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}

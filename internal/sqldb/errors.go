@@ -53,10 +53,10 @@ type malformedError struct{ error }
 
 func (e malformedError) Unwrap() error { return e.error }
 
-// tellMalformed marks err when it is the statement itself that SQLite refuses.
+// markMalformed marks err when it is the statement itself that SQLite refuses.
 // SQLite has one code for that and for what goes wrong while a statement runs,
 // so the statement is prepared once more to tell them apart.
-func (l *sqliteLink) tellMalformed(query string, err error) error {
+func (l *sqliteLink) markMalformed(query string, err error) error {
 	if sqliteCode(err) != sqlite3.SQLITE_ERROR || sqliteCode(l.prepare(query)) != sqlite3.SQLITE_ERROR {
 		return err
 	}

@@ -27,14 +27,14 @@ func sqliteFull(err error, path string) bool {
 	case sqlite3.SQLITE_FULL:
 		return true
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
-		return !roomFor(path)
+		return !canGrow(path)
 	}
 	return false
 }
 
-// roomFor tries whether the database at path can grow, without touching its
+// canGrow tries whether the database at path can grow, without touching its
 // files. An attempt that fails for any other reason says nothing.
-func roomFor(path string) bool {
+func canGrow(path string) bool {
 	var limit syscall.Rlimit
 	limited := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit) == nil
 	for _, suffix := range []string{"", "-wal", "-journal"} {
@@ -48,11 +48,11 @@ func roomFor(path string) bool {
 		_, err = f.Write(make([]byte, room))
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	return !noRoom(err)
+	return !diskFull(err)
 }
 
-// noRoom reports whether the system refused to write for want of room.
-func noRoom(err error) bool {
+// diskFull reports whether the system refused to write for want of room.
+func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
@@ -97,7 +97,7 @@ func (d *DB) Full() (since time.Time, full bool) {
 		return time.Time{}, false
 	}
 	since = time.Unix(0, d.fullness.since.Load()).UTC()
-	tried := d.path != "" && roomFor(d.path)
+	tried := d.path != "" && canGrow(d.path)
 	switch late := time.Since(time.Unix(0, last)) >= fullFor; {
 	case d.path != "" && !tried, !late && !(tried && d.fullness.wrote.Load() > last):
 		return since, true

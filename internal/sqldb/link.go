@@ -31,8 +31,8 @@ type link interface {
 	// prepare has the database check a statement.
 	prepare(query string) error
 
-	// judge says what an error means for the transaction it came from.
-	judge(err error) verdict
+	// classify says what an error means for the transaction it came from.
+	classify(err error) verdict
 	close()
 }
 

@@ -128,8 +128,8 @@ func withSearchPath(raw, schema string) string {
 	return u.String()
 }
 
-// lookAtPostgres connects to the database for reading the version alone.
-func lookAtPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
+// peekPostgres connects to the database for reading the version alone.
+func peekPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
 	conn, err := connectFirst(ctx, name, u)
 	if err != nil {
 		return nil, err
@@ -519,8 +519,8 @@ func (l *postgresLink) prepare(query string) error {
 	return err
 }
 
-// judge follows the classes of SQLSTATE (PostgreSQL, appendix A).
-func (l *postgresLink) judge(err error) verdict {
+// classify follows the classes of SQLSTATE (PostgreSQL, appendix A).
+func (l *postgresLink) classify(err error) verdict {
 	code := pgCode(err)
 	class := code[:min(2, len(code))]
 	v := verdict{late: code == "57014", full: code == "53100", damaged: code == "XX001" || code == "XX002", taken: code == "23505"}

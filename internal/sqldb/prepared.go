@@ -20,12 +20,12 @@ func (p *Private) Prepared() []string { return preparedOn(p.link) }
 // prepared lists the texts that are prepared in any of the sessions.
 func (s *sessions) prepared() (queries []string) {
 	for range cap(s.free) {
-		one, err := s.take(background, nil)
+		one, err := s.acquire(background, nil)
 		if err != nil {
 			return queries
 		}
 		queries = append(queries, preparedOn(one.link)...)
-		defer s.put(one)
+		defer s.release(one)
 	}
 	return queries
 }

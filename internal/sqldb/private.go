@@ -132,7 +132,7 @@ func (p *Private) Define(statement string) error { return p.link.define(statemen
 func (p *Private) Within(begin Begin, fn func(*Tx) error) error {
 	t := &Tx{database: p.database, link: p.link}
 	if err := p.link.begin(background, p.database.begins[begin]); err != nil {
-		return fmt.Errorf("begin on the scratch database: %w", t.note(err))
+		return fmt.Errorf("begin on the scratch database: %w", t.recordError(err))
 	}
 	undo := func() { _ = p.link.rollback() } // it fails where the database has rolled back by itself
 	return t.complete(fn, undo, func(err error) error { return fmt.Errorf("commit on the scratch database: %w", err) })

@@ -34,13 +34,13 @@ type sessions struct {
 func newSessions(n int, dial func(context.Context) (link, error)) *sessions {
 	s := &sessions{free: make(chan struct{}, n)}
 	for range n {
-		s.put(&session{dial: dial, open: &s.open})
+		s.release(&session{dial: dial, open: &s.open})
 	}
 	return s
 }
 
-// take waits for a session until ctx ends, or closed does.
-func (s *sessions) take(ctx context.Context, closed <-chan struct{}) (*session, error) {
+// acquire waits for a session until ctx ends, or closed does.
+func (s *sessions) acquire(ctx context.Context, closed <-chan struct{}) (*session, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	select {
@@ -58,7 +58,7 @@ func (s *sessions) take(ctx context.Context, closed <-chan struct{}) (*session, 
 	return one, nil
 }
 
-func (s *sessions) put(one *session) {
+func (s *sessions) release(one *session) {
 	s.mu.Lock()
 	s.idle = append(s.idle, one)
 	s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 	if err == nil {
 		return nil
 	}
-	v := s.link.judge(err)
+	v := s.link.classify(err)
 	if v.lost {
 		s.drop()
 		return err
@@ -129,7 +129,7 @@ func (s *session) abandon(t *Tx) {
 		s.drop()
 		return
 	}
-	if err := s.link.rollback(); err != nil && s.link.judge(err).lost {
+	if err := s.link.rollback(); err != nil && s.link.classify(err).lost {
 		s.drop()
 	}
 }

@@ -55,8 +55,8 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && absA == absB
 }
 
-// lookAtSQLite opens the SQLite file at path for reading the version alone.
-func lookAtSQLite(name, path string, c Config) (*DB, error) {
+// peekSQLite opens the SQLite file at path for reading the version alone.
+func peekSQLite(name, path string, c Config) (*DB, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &missingError{"the " + name + " database " + path}
@@ -258,7 +258,7 @@ func (l *sqliteLink) rollback() error {
 func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64, error) {
 	stmt, err := l.stmt(query)
 	if err != nil {
-		return 0, l.tellMalformed(query, err)
+		return 0, l.markMalformed(query, err)
 	}
 	returned := false
 	defer func() {
@@ -269,7 +269,7 @@ func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64,
 	res, err := stmt.ExecContext(ctx, args...)
 	returned = true
 	if err != nil {
-		return 0, l.tellMalformed(query, err)
+		return 0, l.markMalformed(query, err)
 	}
 	return res.RowsAffected()
 }
@@ -342,7 +342,7 @@ func (l *sqliteLink) stmt(query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-func (l *sqliteLink) judge(err error) verdict {
+func (l *sqliteLink) classify(err error) verdict {
 	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), damaged: sqliteCode(err) == sqlite3.SQLITE_CORRUPT, late: errors.Is(err, context.DeadlineExceeded)}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -99,42 +99,42 @@ where target = $1
 order by id desc
 limit 1`
 
-// LastAct says who did what last to a row or, with seq 0, to a campaign or any
+// LastAction says who did what last to a row or, with seq 0, to a campaign or any
 // of its rows, for a refusal; empty when nobody did anything. Without a campaign
 // it is about the requeues of many rows.
-func (t *Tx) LastAct(campaign string, seq, now int64) string {
+func (t *Tx) LastAction(campaign string, seq, now int64) string {
 	if campaign == "" {
-		return t.lastActBy(now, selectLastActOnMany)
+		return t.lastActionBy(now, selectLastActOnMany)
 	}
-	return t.lastActBy(now, selectLastAct, campaign, seq, 0)
+	return t.lastActionBy(now, selectLastAct, campaign, seq, 0)
 }
 
-// LastActSince says who did what last to a row since a time, for a text about it;
+// LastActionSince says who did what last to a row since a time, for a text about it;
 // empty when nobody did anything.
-func (t *Tx) LastActSince(campaign string, seq int64, since time.Time) string {
+func (t *Tx) LastActionSince(campaign string, seq int64, since time.Time) string {
 	var action, actor string
 	var when int64
 	if found, err := t.One([]any{&action, &actor, &when}, selectLastAct, campaign, seq, since.UnixMicro()); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last action: %s by %s", actWords(action), actor)
+	return fmt.Sprintf("; last action: %s by %s", actionWords(action), actor)
 }
 
-// LastActOn is LastAct for what is neither a campaign nor a row.
-func (t *Tx) LastActOn(target outbox.Target, now int64) string {
-	return t.lastActBy(now, selectLastActOn, string(target))
+// LastActionOn is LastAction for what is neither a campaign nor a row.
+func (t *Tx) LastActionOn(target outbox.Target, now int64) string {
+	return t.lastActionBy(now, selectLastActOn, string(target))
 }
 
-func (t *Tx) lastActBy(now int64, query string, args ...any) string {
+func (t *Tx) lastActionBy(now int64, query string, args ...any) string {
 	var action, actor string
 	var when int64
 	if found, err := t.One([]any{&action, &actor, &when}, query, args...); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last action: %s by %s %s ago", actWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
+	return fmt.Sprintf("; last action: %s by %s %s ago", actionWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
 }
 
-func actWords(action string) string {
+func actionWords(action string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
 }
 

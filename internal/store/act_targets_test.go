@@ -17,18 +17,18 @@ func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
-	touched := outbox.ActFilter{CampaignID: ids[0]}
+	touched := outbox.AuditFilter{CampaignID: ids[0]}
 	f.WantActions(touched, "requeue_many")
-	f.WantActions(outbox.ActFilter{CampaignID: ids[0], Seq: 1}, "requeue_many")
-	f.WantActions(outbox.ActFilter{CampaignID: ids[0], Seq: 2})
-	f.WantActions(outbox.ActFilter{CampaignID: ids[2]})
-	f.WantActions(outbox.ActFilter{CampaignID: ids[0], Actor: "ben"})
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 1}, "requeue_many")
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 2})
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[2]})
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Actor: "ben"})
 	f.MustPause(ids[0])
 	f.WantActions(touched, "pause", "requeue_many")
 	touched.Reverse = true
 	f.WantActions(touched, "requeue_many", "pause")
 	d, err := f.Row(f.Ctx, ids[1], 1)
-	if err != nil || len(d.Acts) != 1 || d.Acts[0].Action != outbox.ActRequeueMany {
+	if err != nil || len(d.Acts) != 1 || d.Acts[0].Action != outbox.ActionRequeueMany {
 		t.Errorf("the row tells of %+v, %v", d.Acts, err)
 	}
 }
@@ -42,8 +42,8 @@ func TestActs_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 	if _, err := f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	f.WantActions(outbox.ActFilter{CampaignID: "a", Seq: 1}, "retry_many")
-	f.WantActions(outbox.ActFilter{CampaignID: "b"})
+	f.WantActions(outbox.AuditFilter{CampaignID: "a", Seq: 1}, "retry_many")
+	f.WantActions(outbox.AuditFilter{CampaignID: "b"})
 }
 
 // Consecutive rows of one campaign are one range, however they were chosen.
@@ -76,14 +76,14 @@ func TestLastAct_isOneThatTouchedTheCampaign(t *testing.T) {
 	}
 	f.Clock.Advance(time.Minute)
 	f.AppendN("new", 1)
-	_, err := f.CreateToken(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
+	_, err := f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.RequeueRow(f.Ctx, ana(""), "new", 1)
-	storetest.NamesNoAct(t, err)
+	storetest.NamesNoAction(t, err)
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
 	refused(t, err, outbox.ErrConflict, "last action: requeue many by ana 1 min ago")
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 2)
-	storetest.NamesNoAct(t, err)
+	storetest.NamesNoAction(t, err)
 }

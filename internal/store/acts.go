@@ -12,10 +12,10 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Act is one operator's act on its way through a transaction: what the audit
+// Change is one operator's act on its way through a transaction: what the audit
 // record will say.
-type Act struct {
-	Order      outbox.Order
+type Change struct {
+	Order      outbox.Command
 	Action     outbox.Action
 	CampaignID string
 	Seq        int64
@@ -36,15 +36,15 @@ type Act struct {
 // the first one's result, without doing anything. One that is refused leaves a
 // record too, unless it is for a lease: whoever waits for that asks again, and
 // leaves the record in the end.
-func Perform[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64) (R, error)) (R, error) {
-	result, err := tryAct(ctx, s, a, change)
+func Perform[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, int64) (R, error)) (R, error) {
+	result, err := tryChange(ctx, s, a, change)
 	if err != nil && !errors.Is(err, ErrHeld) {
 		err = s.Refused(ctx, a, err)
 	}
 	return result, err
 }
 
-func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64) (R, error)) (R, error) {
+func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, int64) (R, error)) (R, error) {
 	var result, none R
 	if err := s.Admit(a.Order); err != nil {
 		return none, err
@@ -53,7 +53,7 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 		if err := t.lockKey(a.Order.IdempotencyKey); err != nil {
 			return err
 		}
-		repeated, err := t.RepeatedAct(a, &result)
+		repeated, err := t.RepeatedChange(a, &result)
 		if err != nil || repeated {
 			return err
 		}
@@ -72,7 +72,7 @@ func tryAct[R any](ctx context.Context, s *Store, a *Act, change func(*Tx, int64
 }
 
 // Admit refuses an order that no act would follow.
-func (s *Store) Admit(o outbox.Order) error {
+func (s *Store) Admit(o outbox.Command) error {
 	if len(o.Reason) > outbox.MaxReason {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
 	}
@@ -81,17 +81,17 @@ func (s *Store) Admit(o outbox.Order) error {
 
 // Require refuses an act on one row that releases so many without what that asks
 // for: a reason where the store was told so, and a typed phrase.
-func (s *Store) Require(o outbox.Order, released int64) error {
+func (s *Store) Require(o outbox.Command, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
 		return err
 	}
-	return outbox.ActRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
+	return outbox.ActionRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
 }
 
 // RequireReason refuses an act that releases so many rows without a reason, where
 // the store was told to.
-func (s *Store) RequireReason(o outbox.Order, released int64) error {
-	if from := s.options.ReasonFrom; outbox.AsksReason(from, released) && strings.TrimSpace(o.Reason) == "" {
+func (s *Store) RequireReason(o outbox.Command, released int64) error {
+	if from := s.options.ReasonFrom; outbox.NeedsReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
 			return outbox.Invalid("reason", "every action requires a reason")
 		}
@@ -109,9 +109,9 @@ func (t *Tx) lockKey(key string) error {
 	return t.Lock(lockKeys, key)
 }
 
-// RepeatedAct reports whether the act was done before under the order's
+// RepeatedChange reports whether the act was done before under the order's
 // idempotency key, and then reads its result.
-func (t *Tx) RepeatedAct(a *Act, result any) (bool, error) {
+func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	if a.Order.IdempotencyKey == "" {
 		return false, nil
 	}
@@ -143,7 +143,7 @@ func (t *Tx) RepeatedAct(a *Act, result any) (bool, error) {
 
 // targetOf is the target of an act by its audit record.
 func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
-	var pair outbox.PairName
+	var pair outbox.SubscriptionName
 	if action.OnPublisher() && json.Unmarshal([]byte(before), &pair) == nil {
 		return "publisher " + pair.String()
 	}
@@ -167,7 +167,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
 // Record writes the audit record of an act that was done, in its transaction.
-func (t *Tx) Record(a *Act, result any, now int64) error {
+func (t *Tx) Record(a *Change, result any, now int64) error {
 	var texts [3]string
 	for i, v := range []any{a.Before, a.After, result} {
 		text, err := json.Marshal(v)
@@ -199,7 +199,7 @@ func stateOf(r outbox.Row) rowState {
 
 // expectCampaign compares the head the operator was shown with the one that is
 // there.
-func (t *Tx) expectCampaign(o outbox.Order, c *CampaignRow, now int64) error {
+func (t *Tx) expectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (t *Tx) expectCampaign(o outbox.Order, c *CampaignRow, now int64) error {
 }
 
 // expect compares what the operator was shown with what is there.
-func (t *Tx) expect(o outbox.Order, row outbox.Row, c *CampaignRow, now int64) error {
+func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
 		return nil
@@ -229,28 +229,28 @@ func (t *Tx) expect(o outbox.Order, row outbox.Row, c *CampaignRow, now int64) e
 		return nil
 	}
 	return outbox.Conflict("%s has changed since this page was loaded: %s%s", target(row.CampaignID, row.Seq),
-		strings.Join(changes, ", "), t.LastAct(row.CampaignID, row.Seq, now))
+		strings.Join(changes, ", "), t.LastAction(row.CampaignID, row.Seq, now))
 }
 
-// Act reads one audit record. A missing one is outbox.ErrNotFound.
-func (s *Store) Act(ctx context.Context, id int64) (outbox.Act, error) {
-	var found sqldb.Stretch[outbox.Act]
+// AuditEntry reads one audit record. A missing one is outbox.ErrNotFound.
+func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, error) {
+	var found sqldb.Stretch[outbox.AuditEntry]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
+		found, err = auditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 		return err
 	})
 	if err != nil {
-		return outbox.Act{}, fmt.Errorf("read audit record %d: %w", id, err)
+		return outbox.AuditEntry{}, fmt.Errorf("read audit record %d: %w", id, err)
 	}
 	if len(found.Items) == 0 || found.Items[0].ID != id {
-		return outbox.Act{}, outbox.NotFound("there is no audit record %d", id)
+		return outbox.AuditEntry{}, outbox.NotFound("there is no audit record %d", id)
 	}
 	return found.Items[0], nil
 }
 
-// ActOfKey finds the audit record that was made under an idempotency key; 0
+// AuditEntryOfKey finds the audit record that was made under an idempotency key; 0
 // when there is none.
-func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) {
+func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (id int64, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
 		return err
@@ -261,12 +261,12 @@ func (s *Store) ActOfKey(ctx context.Context, key string) (id int64, err error) 
 	return id, nil
 }
 
-// Acts pages through the audit records, newest first unless the filter says
+// AuditLog pages through the audit records, newest first unless the filter says
 // otherwise. A page looks through a bounded number of them and may end early,
 // with Partial set.
-func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbox.Act], error) {
-	var page outbox.Page[outbox.Act]
-	l := actList(f)
+func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
+	var page outbox.Page[outbox.AuditEntry]
+	l := auditList(f)
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
 			return err
@@ -290,12 +290,12 @@ func (s *Store) Acts(ctx context.Context, f outbox.ActFilter) (outbox.Page[outbo
 	return page, nil
 }
 
-// ActsOn lists the latest acts on a target, newest first, the refused ones
+// AuditLogOf lists the latest acts on a target, newest first, the refused ones
 // among them.
-func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]outbox.Act, error) {
-	var found sqldb.Stretch[outbox.Act]
+func (s *Store) AuditLogOf(ctx context.Context, target outbox.Target, limit int) ([]outbox.AuditEntry, error) {
+	var found sqldb.Stretch[outbox.AuditEntry]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = actList(outbox.ActFilter{Target: target}).Read(t, sqldb.Place{}, limit)
+		found, err = auditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 		return err
 	})
 	if err != nil {
@@ -304,9 +304,9 @@ func (s *Store) ActsOn(ctx context.Context, target outbox.Target, limit int) ([]
 	return found.Items, nil
 }
 
-// ActsInPages reads the audit records that f selects as RowsInPages does rows.
-func (s *Store) ActsInPages(ctx context.Context, f outbox.ActFilter) iter.Seq2[[]outbox.Act, error] {
-	return sqldb.InPages(ctx, s.journal.DB, actList(f), f.Cursor)
+// AuditLogInPages reads the audit records that f selects as RowsInPages does rows.
+func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.Seq2[[]outbox.AuditEntry, error] {
+	return sqldb.InPages(ctx, s.journal.DB, auditList(f), f.Cursor)
 }
 
 const selectActs = `
@@ -326,11 +326,11 @@ order by id{desc}
 limit $3`)
 )
 
-func actList(f outbox.ActFilter) *sqldb.List[outbox.Act] {
-	l := &sqldb.List[outbox.Act]{
-		Name: "acts" + sqldb.Towards(!f.Reverse), Query: actsAll, Scan: scanAct, Down: !f.Reverse,
+func auditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
+	l := &sqldb.List[outbox.AuditEntry]{
+		Name: "acts" + sqldb.Towards(!f.Reverse), Query: actsAll, Scan: scanAuditEntry, Down: !f.Reverse,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(a outbox.Act) []any { return []any{a.ID} },
+		Key: func(a outbox.AuditEntry) []any { return []any{a.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
@@ -348,8 +348,8 @@ func actList(f outbox.ActFilter) *sqldb.List[outbox.Act] {
 	return l
 }
 
-func scanAct(rows sqldb.Row) (outbox.Act, error) {
-	var a outbox.Act
+func scanAuditEntry(rows sqldb.Row) (outbox.AuditEntry, error) {
+	var a outbox.AuditEntry
 	var when int64
 	var before, after string
 	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,

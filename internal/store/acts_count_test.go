@@ -18,7 +18,7 @@ func TestActs_countAndListAsAFilterMatches(t *testing.T) {
 		o := ana("")
 		o.By.Name, o.By.Auth = []string{"ana", "ben"}[i%2], []outbox.Auth{outbox.AuthJWT, outbox.AuthToken, outbox.AuthOS}[i%3]
 		o.By.Role, o.RequestID = []outbox.Role{outbox.RoleOperator, outbox.RoleAdmin}[i/2%2], fmt.Sprint("r-", i%7)
-		r := outbox.RefusedAct{Action: []outbox.Action{outbox.ActPause, outbox.ActSkip}[i/3%2], CampaignID: []string{"", "a", "b"}[i/4%3], Seq: int64(i % 3), Refusal: "no"}
+		r := outbox.RefusedAction{Action: []outbox.Action{outbox.ActionPause, outbox.ActionSkip}[i/3%2], CampaignID: []string{"", "a", "b"}[i/4%3], Seq: int64(i % 3), Refusal: "no"}
 		if r.CampaignID == "" {
 			r.Target = []outbox.Target{"", outbox.RunTarget(7), outbox.ProjectionTarget("p")}[i%3]
 		}
@@ -28,36 +28,36 @@ func TestActs_countAndListAsAFilterMatches(t *testing.T) {
 		f.Clock.Advance(time.Minute)
 	}
 	f.AppendN("a", 1)
-	for _, act := range []func(outbox.Order) error{
-		func(o outbox.Order) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
-		func(o outbox.Order) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
+	for _, act := range []func(outbox.Command) error{
+		func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
+		func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
 	} {
 		if err := act(anaAs(outbox.RoleAdmin, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := f.Acts(f.Ctx, outbox.ActFilter{Limit: 200})
+	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
 	if err != nil || len(all.Items) != 62 {
 		t.Fatalf("%d acts, %v", len(all.Items), err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		maybe := func(name string, set func(outbox.Act)) {
+		maybe := func(name string, set func(outbox.AuditEntry)) {
 			if rapid.IntRange(0, 3).Draw(t, name) == 0 {
 				set(rapid.SampledFrom(all.Items).Draw(t, name+" of"))
 			}
 		}
-		filter := outbox.ActFilter{Limit: rapid.SampledFrom([]int{1, 7, 200}).Draw(t, "limit"), Reverse: rapid.Bool().Draw(t, "reverse")}
-		maybe("actor", func(a outbox.Act) { filter.Actor = a.Actor })
-		maybe("action", func(a outbox.Act) { filter.Action = a.Action })
-		maybe("campaign", func(a outbox.Act) { filter.CampaignID = a.CampaignID })
-		maybe("seq", func(a outbox.Act) { filter.Seq = a.Seq })
-		maybe("target", func(a outbox.Act) { filter.Target = a.Target })
-		maybe("outcome", func(a outbox.Act) { filter.Outcome = a.Outcome })
-		maybe("auth", func(a outbox.Act) { filter.Auth = a.Auth })
-		maybe("role", func(a outbox.Act) { filter.Role = a.Role })
-		maybe("request", func(a outbox.Act) { filter.RequestID = a.RequestID })
-		maybe("since", func(a outbox.Act) { filter.Since = a.At })
-		maybe("until", func(a outbox.Act) { filter.Until = a.At })
+		filter := outbox.AuditFilter{Limit: rapid.SampledFrom([]int{1, 7, 200}).Draw(t, "limit"), Reverse: rapid.Bool().Draw(t, "reverse")}
+		maybe("actor", func(a outbox.AuditEntry) { filter.Actor = a.Actor })
+		maybe("action", func(a outbox.AuditEntry) { filter.Action = a.Action })
+		maybe("campaign", func(a outbox.AuditEntry) { filter.CampaignID = a.CampaignID })
+		maybe("seq", func(a outbox.AuditEntry) { filter.Seq = a.Seq })
+		maybe("target", func(a outbox.AuditEntry) { filter.Target = a.Target })
+		maybe("outcome", func(a outbox.AuditEntry) { filter.Outcome = a.Outcome })
+		maybe("auth", func(a outbox.AuditEntry) { filter.Auth = a.Auth })
+		maybe("role", func(a outbox.AuditEntry) { filter.Role = a.Role })
+		maybe("request", func(a outbox.AuditEntry) { filter.RequestID = a.RequestID })
+		maybe("since", func(a outbox.AuditEntry) { filter.Since = a.At })
+		maybe("until", func(a outbox.AuditEntry) { filter.Until = a.At })
 		var want []int64
 		for _, a := range all.Items {
 			if filter.Matches(a) {
@@ -69,7 +69,7 @@ func TestActs_countAndListAsAFilterMatches(t *testing.T) {
 		}
 		var got []int64
 		for {
-			page, err := f.Acts(f.Ctx, filter)
+			page, err := f.AuditLog(f.Ctx, filter)
 			if err != nil {
 				t.Fatal(err)
 			}

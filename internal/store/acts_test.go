@@ -20,44 +20,44 @@ import (
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture },
 	Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 		{Action: "requeue", Scene: (*fixture).DeadHead,
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.RequeueRow(f.Ctx, o, "a", 1) },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.RequeueRow(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 }},
 		{Action: "requeue_many", Scene: (*fixture).DeadHead,
-			Do: func(f *fixture, o outbox.Order) (any, error) {
+			Do: func(f *fixture, o outbox.Command) (any, error) {
 				return f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{CampaignID: "a"})
 			},
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 }},
 		{Action: "retry", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
 		{Action: "dead_letter", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Failed) == 1 }},
 		{Action: "pause", Scene: func(f *fixture) { f.AppendN("a", 3) },
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused == nil }},
 		{Action: "resume", Scene: func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
 		{Action: "replay", Scene: (*fixture).Gap,
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.ReplayCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Pending) == 0 }},
 		{Action: "skip", Scene: (*fixture).DeadHead,
-			Do: func(f *fixture, o outbox.Order) (any, error) {
+			Do: func(f *fixture, o outbox.Command) (any, error) {
 				return f.SkipEvent(f.Ctx, storetest.ToSkip(o, "a", 1), "a", 1)
 			},
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 && f.MustCampaign("a").Skips == 0 }},
 		{Action: "unskip", Scene: func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
-			Do:     func(f *fixture, o outbox.Order) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Skips == 1 }},
 		{Action: "retry_many", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
-			Do: func(f *fixture, o outbox.Order) (any, error) {
+			Do: func(f *fixture, o outbox.Command) (any, error) {
 				return f.RetryFailed(f.Ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
 			},
 			Undone: func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
 		{Action: "note_errors", Scene: (*fixture).DeadHead,
-			Do: func(f *fixture, o outbox.Order) (any, error) {
-				return f.NoteGroup(f.Ctx, o, "no such thing", "the disk was full")
+			Do: func(f *fixture, o outbox.Command) (any, error) {
+				return f.SetGroupNote(f.Ctx, o, "no such thing", "the disk was full")
 			},
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from group_notes`) == 0 }},
 	}}
@@ -85,8 +85,8 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Clock.Advance(4 * time.Second)
-	seen := func(e outbox.Expected) outbox.Order {
-		o := outbox.Order{By: outbox.Operator{Name: "bob"}, Expected: &e}
+	seen := func(e outbox.Expected) outbox.Command {
+		o := outbox.Command{By: outbox.Operator{Name: "bob"}, Expected: &e}
 		return o
 	}
 	f.Unchanged(func() {
@@ -98,10 +98,10 @@ func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 		refused(t, err, outbox.ErrConflict, "the head is event 1, not 2")
 		_, err = f.RequeueRow(f.Ctx, ana(""), "a", 1)
 		refused(t, err, outbox.ErrConflict, "is pending, not dead", "requeue by ana 4 s ago")
-		for _, act := range []func(outbox.Order) error{
-			func(o outbox.Order) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
-			func(o outbox.Order) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
-			func(o outbox.Order) error { _, err := f.ReplayCampaign(f.Ctx, o, "a"); return err },
+		for _, act := range []func(outbox.Command) error{
+			func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
+			func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
+			func(o outbox.Command) error { _, err := f.ReplayCampaign(f.Ctx, o, "a"); return err },
 		} {
 			refused(t, act(seen(outbox.Expected{HeadSeq: 2})), outbox.ErrConflict, `campaign "a" has changed`, "the head is event 1, not 2")
 			refused(t, act(seen(outbox.Expected{Status: outbox.Dead})), outbox.ErrConflict, "status is pending, not dead")
@@ -130,7 +130,7 @@ func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	if !woken {
 		t.Error("nobody was woken")
 	}
-	act := f.DoneActs()[0]
+	act := f.DoneActions()[0]
 	if act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
 		t.Errorf("audit record is %+v", act)
 	}
@@ -198,8 +198,8 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if won.Load() != 1 || len(f.DoneActs()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActs()))
+	if won.Load() != 1 || len(f.DoneActions()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActions()))
 	}
 	f.Sound()
 }
@@ -286,13 +286,13 @@ func TestAct_isReadByItsID(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range f.DoneActs() {
-		if got, err := f.Act(f.Ctx, want.ID); err != nil || !cmp.Equal(got, want) {
+	for _, want := range f.DoneActions() {
+		if got, err := f.AuditEntry(f.Ctx, want.ID); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("act %d is %+v, %v, want %+v", want.ID, got, err, want)
 		}
 	}
 	for _, id := range []int64{-1, 0, 5, math.MaxInt64} {
-		_, err := f.Act(f.Ctx, id)
+		_, err := f.AuditEntry(f.Ctx, id)
 		refused(t, err, outbox.ErrNotFound, "no audit record")
 	}
 }
@@ -306,28 +306,28 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 			if _, err := f.PauseCampaign(f.Ctx, ana(""), id); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.ResumeCampaign(f.Ctx, outbox.Order{By: outbox.Operator{Name: "bob"}}, id); err != nil {
+			if _, err := f.ResumeCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "bob"}}, id); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for name, c := range map[string]struct {
-		filter outbox.ActFilter
+		filter outbox.AuditFilter
 		want   int
 	}{
-		"all":             {outbox.ActFilter{}, 12},
-		"actor":           {outbox.ActFilter{Actor: "bob"}, 6},
-		"action":          {outbox.ActFilter{Action: "pause"}, 6},
-		"campaign":        {outbox.ActFilter{CampaignID: "b"}, 6},
-		"campaign, actor": {outbox.ActFilter{CampaignID: "b", Actor: "ana"}, 3},
-		"row":             {outbox.ActFilter{CampaignID: "b", Seq: 1}, 0},
-		"nobody":          {outbox.ActFilter{Actor: "eve"}, 0},
+		"all":             {outbox.AuditFilter{}, 12},
+		"actor":           {outbox.AuditFilter{Actor: "bob"}, 6},
+		"action":          {outbox.AuditFilter{Action: "pause"}, 6},
+		"campaign":        {outbox.AuditFilter{CampaignID: "b"}, 6},
+		"campaign, actor": {outbox.AuditFilter{CampaignID: "b", Actor: "ana"}, 3},
+		"row":             {outbox.AuditFilter{CampaignID: "b", Seq: 1}, 0},
+		"nobody":          {outbox.AuditFilter{Actor: "eve"}, 0},
 	} {
 		c.filter.Limit = 4
 		got := 0
 		last := int64(1 << 62)
 		for {
-			page, err := f.Acts(f.Ctx, c.filter)
+			page, err := f.AuditLog(f.Ctx, c.filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,7 +347,7 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "!!", "eA", "MQAy"} {
-		_, err := f.Acts(f.Ctx, outbox.ActFilter{Cursor: cursor})
+		_, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Cursor: cursor})
 		if r := refused(t, err, outbox.ErrInvalid); r.Field != "cursor" {
 			t.Errorf("cursor %q: the refusal is about %q", cursor, r.Field)
 		}
@@ -360,20 +360,20 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 6)
-	keyed := func(key string) outbox.Order {
+	keyed := func(key string) outbox.Command {
 		o := ana("")
 		o.IdempotencyKey = key
 		return o
 	}
-	named := func(rows ...string) outbox.OperationOrder {
-		var o outbox.OperationOrder
+	named := func(rows ...string) outbox.OperationRequest {
+		var o outbox.OperationRequest
 		for _, id := range rows {
 			o.Rows = append(o.Rows, outbox.RowKey{CampaignID: id, Seq: 1})
 		}
 		return o
 	}
-	verify := func(projection string) outbox.RunOrder {
-		return outbox.RunOrder{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
+	verify := func(projection string) outbox.RunRequest {
+		return outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{projection}}
 	}
 	started := map[bool]int64{false: f.StartOperation(named(ids[4])).ID, true: f.StartOperation(named(ids[5])).ID}
 	runs := map[bool]int64{false: f.StartRun(verify("roster")).ID, true: f.StartRun(verify("history")).ID}
@@ -386,11 +386,11 @@ func TestAct_keyForOtherContentIsRefused(t *testing.T) {
 			return err
 		}},
 		"note": {"different content", func(second bool) error {
-			_, err := f.NoteGroup(f.Ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
+			_, err := f.SetGroupNote(f.Ctx, keyed("k-2"), "no such thing", map[bool]string{false: "known", true: "better known"}[second])
 			return err
 		}},
 		"operation on a filter": {"different content", func(second bool) error {
-			_, err := f.Operations.Start(f.Ctx, keyed("k-3"), outbox.OperationOrder{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
+			_, err := f.Operations.Start(f.Ctx, keyed("k-3"), outbox.OperationRequest{Canary: second, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}})
 			return err
 		}},
 		"operation on named rows": {"different content", func(second bool) error {

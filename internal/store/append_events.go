@@ -129,7 +129,7 @@ func (a *appending) call(call *appendCall) error {
 		}
 	}
 	if call.key != nil {
-		return a.keep(call)
+		return a.recordKey(call)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		return a.repeat(call, i, stored)
 	}
 	if !a.judged {
-		if done, err := a.judge(call, i); done || err != nil {
+		if done, err := a.checkCondition(call, i); done || err != nil {
 			return err
 		}
 	}
@@ -306,10 +306,10 @@ func (a *appending) enqueues(c *CampaignRow) bool {
 	return a.store.options.Mode.Enqueues() || c.Head.Valid || c.PausedAt.Valid || c.Diverged != ""
 }
 
-// judge holds the condition of a call against the journal before event i, the
+// checkCondition holds the condition of a call against the journal before event i, the
 // first of its events that is new. When the event turns out to be there already
 // it is answered, and done is true.
-func (a *appending) judge(call *appendCall, i int) (done bool, err error) {
+func (a *appending) checkCondition(call *appendCall, i int) (done bool, err error) {
 	if err := a.flush(); err != nil { // what earlier calls append counts
 		return false, err
 	}
@@ -323,7 +323,7 @@ func (a *appending) judge(call *appendCall, i int) (done bool, err error) {
 		}
 	}
 	a.judged = true
-	return false, a.t.judge(call.condition)
+	return false, a.t.checkCondition(call.condition)
 }
 
 const selectEventByID = SelectEvent + `

@@ -57,8 +57,8 @@ func weigh(events []outbox.Event) int {
 
 func (c *appendCall) large() bool { return c.weight > groupWeight/2 }
 
-// take removes from the queue what the first call in it commits together.
-func (g *appendGroup) take() []*appendCall {
+// dequeue removes from the queue what the first call in it commits together.
+func (g *appendGroup) dequeue() []*appendCall {
 	first := g.waiting[0]
 	calls, weight := []*appendCall{first}, first.weight
 	rest := make([]*appendCall, 0, len(g.waiting))
@@ -73,9 +73,9 @@ func (g *appendGroup) take() []*appendCall {
 	return calls
 }
 
-// pass lets the call in the queue lead that is next after another: after a large
+// wakeNext lets the call in the queue lead that is next after another: after a large
 // one a small one, if there is any.
-func (g *appendGroup) pass(after *appendCall) {
+func (g *appendGroup) wakeNext(after *appendCall) {
 	if len(g.waiting) == 0 {
 		g.busy = false
 		return
@@ -101,7 +101,7 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 		g.mu.Lock()
 	}
 	g.busy = true
-	calls := g.take()
+	calls := g.dequeue()
 	g.mu.Unlock()
 
 	commit(calls)
@@ -110,7 +110,7 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 	}
 
 	g.mu.Lock()
-	g.pass(call)
+	g.wakeNext(call)
 	g.mu.Unlock()
 }
 

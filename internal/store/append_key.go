@@ -112,8 +112,8 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	return true, nil
 }
 
-// keep queues the record of what a call under a key came to.
-func (a *appending) keep(call *appendCall) error {
+// recordKey queues the record of what a call under a key came to.
+func (a *appending) recordKey(call *appendCall) error {
 	var runs []seqRun
 	for _, one := range call.result {
 		if last := len(runs) - 1; last >= 0 && runs[last].Last+1 == one.Seq && runs[last].Existed == one.Existed {

@@ -161,7 +161,7 @@ func (t *Tx) Save(c *CampaignRow, now int64) error {
 }
 
 // Schedule sets due_at, the earliest time at which a worker may claim the
-// campaign by outbox.Standing's rule, or null when no passing of time makes it
+// campaign by outbox.ClaimFacts's rule, or null when no passing of time makes it
 // claimable. While a lease stands that is the lease's end, so one index answers
 // every claim. A campaign
 // that becomes ready queues behind those that were ready before.
@@ -169,7 +169,7 @@ func (c *CampaignRow) Schedule(now int64) {
 	if c.LeaseOwner != "" { // also one that ran out is found by its end
 		now = min(now, c.LeaseExpiry-1)
 	}
-	_, until := c.Standing().Hold(now)
+	_, until := c.ClaimFacts().Blocker(now)
 	c.Due = sql.NullInt64{Int64: until, Valid: until > 0}
 }
 
@@ -180,13 +180,13 @@ func (c *CampaignRow) Bare() bool { return !c.Head.Valid && c.HighWater > c.Appl
 // Mistimed reports whether workers are to look at the campaign later than they
 // may take it, or never.
 func (c *CampaignRow) Mistimed(now int64) bool {
-	_, until := c.Standing().Hold(now)
+	_, until := c.ClaimFacts().Blocker(now)
 	return until > 0 && (!c.Due.Valid || c.Due.Int64 > until)
 }
 
-// Standing is what decides whether a worker may take the campaign.
-func (c *CampaignRow) Standing() outbox.Standing {
-	return outbox.Standing{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: outbox.Status(c.HeadStatus.String),
+// ClaimFacts is what decides whether a worker may take the campaign.
+func (c *CampaignRow) ClaimFacts() outbox.ClaimFacts {
+	return outbox.ClaimFacts{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: outbox.Status(c.HeadStatus.String),
 		NextAttempt: c.HeadNext.Int64, Bare: c.Bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
 }
 

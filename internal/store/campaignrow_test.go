@@ -71,7 +71,7 @@ func (h *history) standings() map[string]outbox.Campaign {
 func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
 	now := h.Clock.Now()
 	ready := func(c outbox.Campaign) bool {
-		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Hold == outbox.HoldNone
+		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Blocker == outbox.BlockerNone
 	}
 	taken := make(map[string]bool, len(claims))
 	for _, c := range claims {
@@ -283,7 +283,7 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 		ended = nil
 		defer func() {
 			if ended == nil {
-				f.Shut()
+				f.CloseNow()
 			}
 		}()
 		h := &history{fixture: f, t: rt, ids: []string{"a", "b", "ü'%"}, stray: map[string]bool{}, applied: map[string]int64{}, epochs: map[string]int64{}}

@@ -20,7 +20,7 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 			return err
 		}
 		view = c.View()
-		return t.noteFound(&view)
+		return t.setFindings(&view)
 	})
 	if err != nil {
 		return outbox.Campaign{}, err

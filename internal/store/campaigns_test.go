@@ -49,7 +49,7 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	if err := f.NoteVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
+	if err := f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
 		t.Fatal(err)
 	}
 	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})

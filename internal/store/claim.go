@@ -103,11 +103,11 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		taken, err := s.take(t, due, w, limits, now)
+		taken, err := s.markDue(t, due, w, limits, now)
 		if err != nil {
 			return err
 		}
-		claims, err = t.hold(taken, w, limits.Lease, now)
+		claims, err = t.leaseMarked(taken, w, limits.Lease, now)
 		return err
 	})
 	if err != nil {
@@ -124,10 +124,10 @@ type taking struct {
 	marked int64
 }
 
-// take ends leases that ran out and marks the rows of each campaign that is to
+// markDue ends leases that ran out and marks the rows of each campaign that is to
 // be claimed. Campaigns that turn out to be held by something else, such as a
 // head that died with its worker, are left out.
-func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
+func (s *Store) markDue(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks sqldb.Batch
 	left := int64(limits.Rows)
@@ -141,7 +141,7 @@ func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, no
 				return nil, &CampaignError{c.ID, err}
 			}
 		}
-		if hold, _ := c.Standing().Hold(now); hold != outbox.HoldNone || c.suspected() != limits.suspect {
+		if hold, _ := c.ClaimFacts().Blocker(now); hold != outbox.BlockerNone || c.suspected() != limits.suspect {
 			c.Schedule(now)
 			if err := t.Save(c, now); err != nil {
 				return nil, err
@@ -173,9 +173,9 @@ func newTaking(c *CampaignRow, limit int64) *taking {
 // retried reports whether the head has failed before and is tried again.
 func (k *taking) retried() bool { return k.c.HeadStatus.String == string(outbox.Failed) }
 
-// hold gives the worker the leases of campaigns whose rows are marked, and
+// leaseMarked gives the worker the leases of campaigns whose rows are marked, and
 // brings their counts up to that.
-func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
+func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
 	var claims []Claim
 	var saves sqldb.Batch
 	for _, k := range taken {
@@ -184,7 +184,7 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 			return nil, &CampaignError{c.ID, fmt.Errorf("mark rows: %w", err)}
 		}
 		if k.claim.Last < k.claim.First {
-			if err := t.mend(c, now); err != nil {
+			if err := t.recountCampaign(c, now); err != nil {
 				return nil, err
 			}
 			continue
@@ -200,8 +200,8 @@ func (t *Tx) hold(taken []*taking, w Worker, lease time.Duration, now int64) ([]
 	return claims, nil
 }
 
-// mend sets a campaign's row right that promised rows which are not there.
-func (t *Tx) mend(c *CampaignRow, now int64) error {
+// recountCampaign sets a campaign's row right that promised rows which are not there.
+func (t *Tx) recountCampaign(c *CampaignRow, now int64) error {
 	if err := t.Recount(c); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ where campaign_id = $1
 func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 	c, claim := k.c, &k.claim
 	if k.marked != k.want {
-		if k.marked, err = t.keepRun(c, claim, now); err != nil {
+		if k.marked, err = t.unmarkBeyondHole(c, claim, now); err != nil {
 			return err
 		}
 	}
@@ -266,9 +266,9 @@ where campaign_id = $1
   and status = 'processing'
   and claim_epoch = $4`
 
-// keepRun gives back what was marked beyond the first hole and returns the
+// unmarkBeyondHole gives back what was marked beyond the first hole and returns the
 // length of the run that stays marked.
-func (t *Tx) keepRun(c *CampaignRow, claim *Claim, now int64) (int64, error) {
+func (t *Tx) unmarkBeyondHole(c *CampaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
 	err := t.Each(func(rows sqldb.Row) error {
 		var seq, epoch int64

@@ -14,7 +14,7 @@ import (
 // HoldLease that another works on it for the moment. A campaign that is not to be
 // applied now is an outbox.ErrNotYet refusal. A claim beside an error may be held
 // or not.
-func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Hold, err error) {
+func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Blocker, err error) {
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
 		c, err := t.ExistingCampaign(id)
@@ -27,26 +27,26 @@ func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 	return claim, hold, err
 }
 
-func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Hold, err error) {
+func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Blocker, err error) {
 	waits := func(why string) error {
 		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended but not yet applied" + why}
 	}
-	hold, _ = c.Standing().Hold(now)
+	hold, _ = c.ClaimFacts().Blocker(now)
 	switch {
-	case !w.Serves.Includes(c.ID) && (hold == outbox.HoldNone || hold == outbox.HoldEmpty && c.Bare()):
+	case !w.Serves.Includes(c.ID) && (hold == outbox.BlockerNone || hold == outbox.BlockerEmpty && c.Bare()):
 		err = waits(fmt.Sprintf(" by another instance: this one serves only campaigns that match %s", w.Serves))
-	case hold == outbox.HoldNone && c.suspected():
+	case hold == outbox.BlockerNone && c.suspected():
 		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
-	case hold == outbox.HoldNone:
+	case hold == outbox.BlockerNone:
 		if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
-			hold = outbox.HoldLease // it is not what it seemed; look again
+			hold = outbox.BlockerLease // it is not what it seemed; look again
 		}
-	case hold == outbox.HoldEmpty && c.Bare():
-		claim, hold = c.leaseBare(w, limits, now), outbox.HoldNone
+	case hold == outbox.BlockerEmpty && c.Bare():
+		claim, hold = c.leaseBare(w, limits, now), outbox.BlockerNone
 		err = t.Save(c, now)
-	case hold == outbox.HoldPaused && c.Applied == c.HighWater:
-		hold = outbox.HoldEmpty
-	case hold != outbox.HoldEmpty && hold != outbox.HoldLease:
+	case hold == outbox.BlockerPaused && c.Applied == c.HighWater:
+		hold = outbox.BlockerEmpty
+	case hold != outbox.BlockerEmpty && hold != outbox.BlockerLease:
 		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}))
 	}
 	return claim, hold, err
@@ -55,11 +55,11 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 // claimRows is Claim for one campaign that is due. The claim is empty when it
 // turns out that it is not.
 func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
-	taken, err := s.take(t, []*CampaignRow{c}, w, limits, now)
+	taken, err := s.markDue(t, []*CampaignRow{c}, w, limits, now)
 	if err != nil {
 		return Claim{}, err
 	}
-	claims, err := t.hold(taken, w, limits.Lease, now)
+	claims, err := t.leaseMarked(taken, w, limits.Lease, now)
 	if len(claims) == 0 {
 		return Claim{}, err
 	}

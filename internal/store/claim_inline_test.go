@@ -13,14 +13,14 @@ import (
 func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
 	f.TB.Helper()
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
-	if err != nil || hold != outbox.HoldNone {
+	if err != nil || hold != outbox.BlockerNone {
 		f.TB.Fatalf("the request path claimed %+v: %s, %v", c, hold, err)
 	}
 	return c
 }
 
 // mustHoldInline makes sure that the request path gets no claim, and why.
-func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Hold) {
+func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Blocker) {
 	f.TB.Helper()
 	if c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease}); err != nil || hold != want {
 		f.TB.Errorf("the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
@@ -35,7 +35,7 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 2, Bare: true, Unskipped: true}); c != want {
 		t.Fatalf("the claim is %+v, want %+v", c, want)
 	}
-	f.mustHoldInline(two, "a", outbox.HoldLease)
+	f.mustHoldInline(two, "a", outbox.BlockerLease)
 	f.Sound()
 	f.MustApply(c, 2)
 	if s := f.MustSettle(one, store.Result{Claim: c, Applied: 2}); s != (store.Settled{Applied: 2}) {
@@ -44,7 +44,7 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	if got := f.MustCampaign("a"); got.Lease != nil || got.AppliedSeq != 2 || got.State() != outbox.StateCurrent {
 		t.Errorf("campaign is %+v", got)
 	}
-	f.Unchanged(func() { f.mustHoldInline(one, "a", outbox.HoldEmpty) })
+	f.Unchanged(func() { f.mustHoldInline(one, "a", outbox.BlockerEmpty) })
 	_, _, err := f.ClaimInline(f.Ctx, one, "b", store.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, outbox.ErrNotFound, `"b"`)
 	f.Sound()
@@ -58,7 +58,7 @@ func TestClaimInline_hasNothingToDoInAPausedCampaignThatIsCurrent(t *testing.T) 
 	f.MustApply(c, 1)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
 	f.MustPause("a")
-	f.mustHoldInline(one, "a", outbox.HoldEmpty)
+	f.mustHoldInline(one, "a", outbox.BlockerEmpty)
 }
 
 // Events without rows whose lease ran out are taken over like rows are: by the

@@ -54,7 +54,7 @@ func (k *clocks) correct(all []outbox.InstanceState, began, ended int64) {
 			continue
 		}
 		here[i.ID] = true
-		ahead := k.learn(i.ID, i.LastSeen.UnixMicro(), began, ended).ahead()
+		ahead := k.observe(i.ID, i.LastSeen.UnixMicro(), began, ended).ahead()
 		i.ClockAhead = time.Duration(ahead) * time.Microsecond
 		i.LastSeen = i.LastSeen.Add(-i.ClockAhead)
 	}
@@ -65,7 +65,7 @@ func (k *clocks) correct(all []outbox.InstanceState, began, ended int64) {
 	}
 }
 
-func (k *clocks) learn(id string, seen, began, ended int64) *clockBounds {
+func (k *clocks) observe(id string, seen, began, ended int64) *clockBounds {
 	b := k.of[id]
 	switch {
 	case b == nil:

@@ -37,12 +37,12 @@ func TestFuture_appendsAreDueNow(t *testing.T) {
 	t.Parallel()
 	forEachRepair(t, 24*time.Hour, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
 		fast.AppendN("a", 3)
-		if e := f.Explained("a"); e.Hold != outbox.HoldUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
+		if e := f.Explained("a"); e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)
 		repair(f)
-		if e := f.Explained("a"); e.Hold != outbox.HoldNone {
+		if e := f.Explained("a"); e.Blocker != outbox.BlockerNone {
 			t.Errorf("then explained as %+v", e)
 		}
 		f.Drain()
@@ -56,7 +56,7 @@ func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
 		fast.AppendN("a", 3)
 		fast.Fail("boom", "a")
 		repair(f)
-		if e := f.Explained("a"); e.Hold != outbox.HoldBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
+		if e := f.Explained("a"); e.Blocker != outbox.BlockerBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)
@@ -75,7 +75,7 @@ func TestFuture_leasesOfTheDeadEndAsSoonAsTheSettingsAllow(t *testing.T) {
 		lost := fast.ClaimOne(two, 3)
 		repair(f)
 		f.Exact("a")
-		if e := f.Explained("a"); e.Hold != outbox.HoldLease || !e.ClaimableAt.Equal(began.Add(lease)) {
+		if e := f.Explained("a"); e.Blocker != outbox.BlockerLease || !e.ClaimableAt.Equal(began.Add(lease)) {
 			t.Errorf("explained as %+v", e)
 		}
 		f.NoClaim(one)

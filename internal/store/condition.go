@@ -28,16 +28,16 @@ type search struct {
 	budget int
 }
 
-// judge is an *outbox.Refusal with ErrConflict when an event is in the
+// checkCondition is an *outbox.Refusal with ErrConflict when an event is in the
 // way, and with ErrInvalid when that cannot be told without reading too much of
 // the journal or from a position that the journal has not come to.
-func (t *Tx) judge(c *outbox.AppendCondition) error {
-	if err := t.reached(c.AfterPosition); err != nil {
+func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
+	if err := t.checkPosition(c.AfterPosition); err != nil {
 		return err
 	}
 	s := &search{t: t, after: c.AfterPosition, below: lastPosition, budget: searchBudget}
 	for i := range c.Items {
-		if err := s.look(i, &c.Items[i]); err != nil {
+		if err := s.find(i, &c.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -50,9 +50,9 @@ func (t *Tx) judge(c *outbox.AppendCondition) error {
 	return refusal
 }
 
-// reached refuses a position behind the journal's end: what comes up to there
+// checkPosition refuses a position behind the journal's end: what comes up to there
 // would never be in the way.
-func (t *Tx) reached(position int64) error {
+func (t *Tx) checkPosition(position int64) error {
 	if position == 0 {
 		return nil
 	}
@@ -147,8 +147,8 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// look looks for an event of item i below what was found.
-func (s *search) look(i int, item *outbox.ConditionItem) error {
+// find looks for an event of item i below what was found.
+func (s *search) find(i int, item *outbox.ConditionItem) error {
 	way, err := s.shortest(i, item)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (s *search) look(i int, item *outbox.ConditionItem) error {
 // of several types, and none where there is no event. Ways are counted further
 // and further until one of them ends.
 func (s *search) shortest(number int, item *outbox.ConditionItem) ([]walk, error) {
-	ways, err := s.ways(item)
+	ways, err := s.paths(item)
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +208,9 @@ func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64,
 	return best, fewest, nil
 }
 
-// ways are the ways past every event of the item, the one to be preferred
+// paths are the ways past every event of the item, the one to be preferred
 // among long ones first.
-func (s *search) ways(item *outbox.ConditionItem) (ways [][]walk, err error) {
+func (s *search) paths(item *outbox.ConditionItem) (ways [][]walk, err error) {
 	for name, value := range item.Tags {
 		if !outbox.EnvelopeTag(name) {
 			name, value := TagEntry(name, value)

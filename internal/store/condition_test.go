@@ -339,7 +339,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			f.Shut()
+			f.CloseNow()
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		f := open(t)
-		defer f.Shut()
+		defer f.CloseNow()
 		var model []outbox.Event
 		for range rapid.IntRange(1, 25).Draw(rt, "appends") {
 			e := storetest.Event(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "campaign"), rapid.SampledFrom([]string{"p", "q", "r"}).Draw(rt, "type"))

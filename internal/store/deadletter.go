@@ -18,11 +18,11 @@ where campaign_id = $1
 // again, so that it is not tried until it is requeued. Its attempts stay. A row
 // that a worker holds, that has not failed or that is no head is
 // outbox.ErrConflict.
-func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &Act{Order: o, Action: outbox.ActDeadLetter, CampaignID: campaign, Seq: seq}
+func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &Change{Order: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if why := row.WhyNotDeadLettered(); why != "" {
-			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAction(campaign, seq, now))
 		}
 		if err := s.Require(o, 0); err != nil {
 			return err

@@ -22,7 +22,7 @@ func TestDeadLetterRow_givesUpOnAFailingHeadUntilItIsRequeued(t *testing.T) {
 	if c := f.MustCampaign("a"); c.State() != outbox.StateBlocked || c.Counts.Dead != 1 || c.Counts.Failed != 0 {
 		t.Errorf("campaign is %+v", c)
 	}
-	if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != outbox.ActDeadLetter || acts[0].Reason != "waits for the fix" || acts[0].Seq != 1 {
+	if acts := f.DoneActions(); len(acts) != 1 || acts[0].Action != outbox.ActionDeadLetter || acts[0].Reason != "waits for the fix" || acts[0].Seq != 1 {
 		t.Errorf("acts are %+v", acts)
 	}
 	if r, err = f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil || r.Status != outbox.Pending || r.AttemptCount != 0 {

@@ -37,11 +37,11 @@ func (f *fixture) everything() {
 	f.usePublishers(publishers, must)
 	f.useConditions(must)
 	f.useTokens(must)
-	_, err := f.ActsRemovedBefore(f.Ctx)
+	_, err := f.AuditLogRemovedBefore(f.Ctx)
 	must(err)
 	_, err = f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour))
 	must(err)
-	_, err = f.PruneActs(f.Ctx, f.Clock.Now().Add(time.Hour))
+	_, err = f.PruneAuditLog(f.Ctx, f.Clock.Now().Add(time.Hour))
 	must(err)
 }
 
@@ -51,8 +51,8 @@ func (f *fixture) useOperations(must func(...error)) {
 	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
 	must(err)
 	ids := f.Killed("op", 4)
-	named := func(i int) outbox.OperationOrder {
-		return outbox.OperationOrder{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
+	named := func(i int) outbox.OperationRequest {
+		return outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
 	}
 	end := func(id int64) {
 		f.StepOperation(id)
@@ -77,7 +77,7 @@ func (f *fixture) useOperations(must func(...error)) {
 	_, err = f.RequeueRow(f.Ctx, ana(""), ids[2], 1)
 	must(err)
 	end(changed.ID)
-	cancelled := f.StartOperation(outbox.OperationOrder{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
+	cancelled := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[3]}}})
 	_, err = f.Operations.Cancel(f.Ctx, ana(""), cancelled.ID, "")
 	must(err)
 	_, err = f.Operations.List(f.Ctx, outbox.OperationFilter{})
@@ -94,7 +94,7 @@ func (f *fixture) useTokens(must func(...error)) {
 	must(err)
 	token, err := f.TokenByHash(f.Ctx, "0123")
 	must(err)
-	f.NoteTokenUse(f.Ctx, token)
+	f.RecordTokenUse(f.Ctx, token)
 	_, err = f.RevokeToken(f.Ctx, ana(""), token.ID)
 	must(err)
 	_, err = f.List(f.Ctx)
@@ -103,9 +103,9 @@ func (f *fixture) useTokens(must func(...error)) {
 
 // usePublishers delivers for publishers, acts on them and asks for them.
 func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...error)) {
-	scenes, all := outbox.PairName{Topic: "scenes", Publisher: "archive"}, outbox.PairName{Topic: "all", Publisher: "a"}
-	definitions := []outbox.PublisherDefinition{{PairName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
-		{PairName: all, Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}}
+	scenes, all := outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, outbox.SubscriptionName{Topic: "all", Publisher: "a"}
+	definitions := []outbox.PublisherDefinition{{SubscriptionName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
+		{SubscriptionName: all, Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}}
 	must(publishers.Register(f.Ctx, definitions), publishers.Register(f.Ctx, definitions[:1]))
 	last := f.MustAppend(storetest.Event("c", "scene.a"), storetest.Event("c", "scene.b"))[1].Position
 	l, _, err := publishers.Claim(f.Ctx, "one", scenes, lease)
@@ -123,11 +123,11 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	must(err)
 	_, err = publishers.Fail(f.Ctx, l, failure)
 	must(err)
-	_, err = publishers.States(f.Ctx, "two", []outbox.PairName{scenes})
+	_, err = publishers.States(f.Ctx, "two", []outbox.SubscriptionName{scenes})
 	must(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
-	_, err = publishers.Acts(f.Ctx, scenes)
+	_, err = publishers.Actions(f.Ctx, scenes)
 	must(err)
-	_, err = f.ActsOn(f.Ctx, outbox.PublisherTarget(scenes), 10)
+	_, err = f.AuditLogOf(f.Ctx, outbox.PublisherTarget(scenes), 10)
 	must(err)
 	_, err = publishers.Publishers(f.Ctx)
 	must(err)
@@ -148,7 +148,7 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	o := ana("")
 	o.IdempotencyKey = "test"
 	_, err = publishers.AdmitTest(f.Ctx, o, scenes)
-	must(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{PairName: scenes}))
+	must(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
 	f.Clock.Advance(2 * time.Minute)
 	must(f.Sample(f.Ctx))
 	_, err = publishers.History(f.Ctx, scenes, outbox.SpanHour)
@@ -212,7 +212,7 @@ func (f *fixture) useSwaps(must func(...error)) {
 	c := f.OpenTally()
 	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
 	must(err)
-	f.FoldTally(c, "run", 1, 3, "x")
+	f.ReplayTally(c, "run", 1, 3, "x")
 	plan := storetest.PlanFor(claims[0])
 	plan.Watermark = &readmodel.NewWatermark{Passed: map[int64]int64{0: 1}}
 	plan.Projections[0].State = outbox.CursorQuarantined
@@ -296,7 +296,7 @@ func (f *fixture) useHolds(must func(...error)) {
 		must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			w, err := tx.Watermark("known")
 			must(err)
-			_, err = tx.Hold("known", w, nil)
+			_, err = tx.ExcludePaused("known", w, nil)
 			return err
 		}))
 		_, err = f.Runs.ResumeProjection(f.Ctx, ana(""), "p", campaign, loaded)
@@ -344,7 +344,7 @@ func (f *fixture) useActs(must func(...error)) {
 	f.AppendN("noted", 1)
 	f.Fail("boom", "noted")
 	for _, note := range []string{"known", ""} {
-		_, err = f.NoteGroup(f.Ctx, ana(""), "boom", note)
+		_, err = f.SetGroupNote(f.Ctx, ana(""), "boom", note)
 		must(err)
 	}
 	f.Exec(`update campaigns set due_at = null`)
@@ -423,7 +423,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.Databases(f.Ctx)
 	must(err)
-	_, err = f.ActOfKey(f.Ctx, "k")
+	_, err = f.AuditEntryOfKey(f.Ctx, "k")
 	must(err)
 	_, _, err = f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
 	must(err)
@@ -517,9 +517,9 @@ func (f *fixture) useLists(must func(...error)) {
 		_, err = f.Runs.ProjectionCursors(f.Ctx, cursors, []outbox.ProjectionInfo{{Name: "p"}})
 		must(err)
 		for _, campaign := range []string{"", "dead"} {
-			_, err := f.Acts(f.Ctx, outbox.ActFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
+			_, err := f.AuditLog(f.Ctx, outbox.AuditFilter{CampaignID: campaign, Reverse: reverse, Limit: 1})
 			must(err)
-			_, err = f.Acts(f.Ctx, outbox.ActFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
+			_, err = f.AuditLog(f.Ctx, outbox.AuditFilter{Target: outbox.RunTarget(1), Reverse: reverse, Limit: 1})
 			must(err)
 		}
 	}

@@ -62,12 +62,12 @@ func GroupOrder(events ...int) (groups [][]int) {
 	}
 	for len(g.waiting) > 0 {
 		var group []int
-		calls := g.take()
+		calls := g.dequeue()
 		for _, call := range calls {
 			group = append(group, call.weight)
 		}
 		groups = append(groups, group)
-		g.pass(calls[0])
+		g.wakeNext(calls[0])
 	}
 	return groups
 }

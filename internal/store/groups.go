@@ -231,9 +231,9 @@ from (
 ) as o`
 }
 
-// knownGroup reports whether a row failed with a fingerprint, as far as groups
+// groupExists reports whether a row failed with a fingerprint, as far as groups
 // are looked at: where there are more rows, any may be known.
-func (t *Tx) knownGroup(fingerprint string) (bool, error) {
+func (t *Tx) groupExists(fingerprint string) (bool, error) {
 	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 		var rows, alike int64
 		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), outbox.MaxGrouped, fingerprint); err != nil {
@@ -246,16 +246,16 @@ func (t *Tx) knownGroup(fingerprint string) (bool, error) {
 	return false, nil
 }
 
-// NoteGroup pins a note to the rows that failed with a fingerprint, now and
+// SetGroupNote pins a note to the rows that failed with a fingerprint, now and
 // later; an empty note takes it away, and the result is nil. A fingerprint that no
 // row has is outbox.ErrNotFound, unless there is a note to change.
-func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note string) (*outbox.GroupNote, error) {
+func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint, note string) (*outbox.GroupNote, error) {
 	type noted struct {
 		Fingerprint string `json:"fingerprint"`
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
-	a := &Act{Order: o, Action: outbox.ActNoteErrors, After: pinned, Asked: pinned}
+	a := &Change{Order: o, Action: outbox.ActionNoteErrors, After: pinned, Asked: pinned}
 	switch {
 	case fingerprint == "":
 		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of an error"))
@@ -274,7 +274,7 @@ func (s *Store) NoteGroup(ctx context.Context, o outbox.Order, fingerprint, note
 		}
 		if before != nil {
 			a.Before = noted{fingerprint, before.Note}
-		} else if known, err := t.knownGroup(fingerprint); err != nil {
+		} else if known, err := t.groupExists(fingerprint); err != nil {
 			return nil, err
 		} else if !known {
 			return nil, outbox.NotFound("no row failed with the fingerprint %q", Kept(fingerprint, outbox.MaxIDLength))

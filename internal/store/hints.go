@@ -52,12 +52,12 @@ func (s *Store) WakeUp() {
 	if wake := s.hints.wake.Load(); wake != nil {
 		(*wake)()
 	}
-	s.TellOthers()
+	s.NotifyOthers()
 }
 
-// TellOthers hints to the workers of other processes that there is something
+// NotifyOthers hints to the workers of other processes that there is something
 // to do.
-func (s *Store) TellOthers() {
+func (s *Store) NotifyOthers() {
 	if s.journal.Dialect.OneWriter {
 		return
 	}
@@ -71,7 +71,7 @@ func (s *Store) startHints() {
 		h.ctx, h.stop = context.WithCancel(context.Background())
 		h.due = loop.NewSignal(1)
 		h.sender = uuid.NewString()
-		h.loops.Go(func() { s.tell(h.ctx) })
+		h.loops.Go(func() { s.sendHints(h.ctx) })
 	})
 }
 
@@ -84,8 +84,8 @@ func (h *hints) close() {
 	h.loops.Wait()
 }
 
-// tell sends hints until ctx ends.
-func (s *Store) tell(ctx context.Context) {
+// sendHints sends hints until ctx ends.
+func (s *Store) sendHints(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -131,14 +131,14 @@ func (s *Store) listen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		_ = s.heed(ctx)
+		_ = s.receiveHints(ctx)
 		pause.Reset(listenPause)
 	}
 }
 
-// heed wakes the worker for every hint until the connection is lost or ctx
+// receiveHints wakes the worker for every hint until the connection is lost or ctx
 // ends.
-func (s *Store) heed(ctx context.Context) error {
+func (s *Store) receiveHints(ctx context.Context) error {
 	wake := *s.hints.wake.Load()
 	listening := func() {
 		if s.hints.listened {

@@ -21,7 +21,7 @@ func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (o
 		if err != nil {
 			return err
 		}
-		for _, read := range []func(*outbox.EventHistory, *CampaignRow) error{t.readAppended, t.readFailed, t.readActs, t.readApplied} {
+		for _, read := range []func(*outbox.EventHistory, *CampaignRow) error{t.readAppended, t.readFailed, t.readActivity, t.readApplied} {
 			if err := read(&h, c); err != nil {
 				return err
 			}
@@ -77,8 +77,8 @@ where campaign_id = $1
 order by act_id desc
 limit $3`
 
-func (t *Tx) readActs(h *outbox.EventHistory, c *CampaignRow) error {
-	acts, err := actList(outbox.ActFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.ActDone}).Read(t, sqldb.Place{}, actsTold)
+func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
+	acts, err := auditList(outbox.AuditFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.AuditDone}).Read(t, sqldb.Place{}, actsTold)
 	if err != nil {
 		return err
 	}

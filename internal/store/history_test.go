@@ -19,7 +19,7 @@ func TestEventHistory_outlivesTheRow(t *testing.T) {
 	f.MustRequeue("a", 1)
 	f.Clock.Advance(time.Second)
 	f.Kill("a")
-	op := f.StartOperation(outbox.OperationOrder{})
+	op := f.StartOperation(outbox.OperationRequest{})
 	f.Clock.Advance(time.Second)
 	f.StepOperation(op.ID)
 	f.Clock.Advance(time.Second)

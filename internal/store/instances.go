@@ -77,7 +77,7 @@ func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err 
 // record of their own are among them. Who holds what is at most a second old;
 // callers share it and must not change what it points to.
 func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
-	holdings, err := s.holdings.Get(ctx, func() (map[string]outbox.Holding, error) {
+	holdings, err := s.holdings.Get(ctx, func() (map[string]outbox.HeldLeases, error) {
 		return s.readHoldings(context.WithoutCancel(ctx))
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 }
 
 // withOwners adds the owners of leases that are not listed yet.
-func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.Holding) ([]outbox.InstanceState, error) {
+func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.HeldLeases) ([]outbox.InstanceState, error) {
 	listed := make(map[string]bool, len(all))
 	for _, i := range all {
 		listed[i.ID] = true
@@ -183,12 +183,12 @@ where lease_owner <> ''
 order by topic, publisher`
 
 // readHoldings reads what each owner of leases holds.
-func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, error) {
-	holdings := make(map[string]outbox.Holding)
+func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases, error) {
+	holdings := make(map[string]outbox.HeldLeases)
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
-			var c outbox.Held
+			var c outbox.HeldLease
 			var expires int64
 			if err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, &expires, &c.Withheld); err != nil {
 				return err
@@ -204,7 +204,7 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.Holding, er
 		}
 		return t.Each(func(rows sqldb.Row) error {
 			var owner string
-			var name outbox.PairName
+			var name outbox.SubscriptionName
 			err := rows.Scan(&owner, &name.Topic, &name.Publisher)
 			h := holdings[owner]
 			h.Publishers = append(h.Publishers, name.String())

@@ -57,16 +57,16 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	f.MustPause("c")
 
 	first, later := began.Add(lease), began.Add(time.Second+lease)
-	got := make(map[string]outbox.Holding)
+	got := make(map[string]outbox.HeldLeases)
 	for _, i := range f.instances() {
 		got[i.ID] = i.Holding
 	}
-	want := map[string]outbox.Holding{
-		one.ID: {Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.Held{
+	want := map[string]outbox.HeldLeases{
+		one.ID: {Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
 			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first},
 			{CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first},
 		}},
-		two.ID: {Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.Held{
+		two.ID: {Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.HeldLease{
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true},
 		}},
 	}
@@ -114,7 +114,7 @@ func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
 	if forgotten.Holding.Campaigns != 1 {
 		t.Errorf("it holds %+v", forgotten.Holding)
 	}
-	forgotten.Holding = outbox.Holding{}
+	forgotten.Holding = outbox.HeldLeases{}
 	if diff := cmp.Diff(outbox.InstanceState{ID: one.ID}, forgotten); diff != "" {
 		t.Errorf("the owner without a record (-want +got):\n%s", diff)
 	}

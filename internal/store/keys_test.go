@@ -10,7 +10,7 @@ func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
+	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
 	if _, err := f.PauseCampaign(f.Ctx, order, "a"); err != nil {
 		t.Fatal(err)
 	}

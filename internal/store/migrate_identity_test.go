@@ -39,12 +39,12 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	t.Parallel()
 	f := open(t)
 	publishers := publishing.NewProgress(f.Store)
-	archive := outbox.PairName{Topic: "scenes", Publisher: "archive"}
-	if err := publishers.Register(f.Ctx, []outbox.PublisherDefinition{{PairName: archive, MaxErrors: 3}}); err != nil {
+	archive := outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}
+	if err := publishers.Register(f.Ctx, []outbox.PublisherDefinition{{SubscriptionName: archive, MaxErrors: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	f.AppendN("a", 1)
-	run := f.StartRun(outbox.RunOrder{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
+	run := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1, Projections: []string{"history"}})
 	loaded := f.WithProjections("roster")
 	for _, act := range []func() error{
 		func() error { _, err := f.Runs.Cancel(f.Ctx, ana(""), run.ID); return err },
@@ -57,16 +57,16 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 		}
 	}
 	var want []outbox.Target
-	for _, a := range f.DoneActs() {
+	for _, a := range f.DoneActions() {
 		want = append(want, a.Target)
 	}
 	f.Close()
 	f.takeIdentityBack()
 	g := f.beside()
 	var got []outbox.Target
-	for _, a := range g.DoneActs() {
+	for _, a := range g.DoneActions() {
 		got = append(got, a.Target)
-		if a.Outcome != outbox.ActDone || a.Auth != "" {
+		if a.Outcome != outbox.AuditDone || a.Auth != "" {
 			t.Errorf("%s: %+v", a.Action, a)
 		}
 	}

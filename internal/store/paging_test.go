@@ -50,15 +50,15 @@ func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
 	}
 }
 
-func (f *fixture) actPager(filter outbox.ActFilter) pager {
+func (f *fixture) actPager(filter outbox.AuditFilter) pager {
 	return func(cursor string) outbox.Page[string] {
 		f.TB.Helper()
 		filter.Cursor = cursor
-		page, err := f.Acts(f.Ctx, filter)
+		page, err := f.AuditLog(f.Ctx, filter)
 		if err != nil {
 			f.TB.Fatalf("%+v: %v", filter, err)
 		}
-		return keyed(page, func(a outbox.Act) string { return fmt.Sprint(a.ID) })
+		return keyed(page, func(a outbox.AuditEntry) string { return fmt.Sprint(a.ID) })
 	}
 }
 
@@ -181,11 +181,11 @@ func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
 		times = append(times, f.Clock.Now())
 		f.Clock.Advance(time.Minute)
 	}
-	all, _ := f.Acts(f.Ctx, outbox.ActFilter{})
+	all, _ := f.AuditLog(f.Ctx, outbox.AuditFilter{})
 	if len(all.Items) != 12 {
 		t.Fatalf("there are %d acts, want 12", len(all.Items))
 	}
-	for _, filter := range []outbox.ActFilter{{}, {Actor: "ben"}, {Actor: "nobody"}, {Action: "resume"}, {CampaignID: "c-1"}, {CampaignID: "c-1", Action: "pause"},
+	for _, filter := range []outbox.AuditFilter{{}, {Actor: "ben"}, {Actor: "nobody"}, {Action: "resume"}, {CampaignID: "c-1"}, {CampaignID: "c-1", Action: "pause"},
 		{Since: times[3]}, {Until: times[3]}, {Since: times[2], Until: times[9], Actor: "ana"}, {Since: times[11].Add(time.Hour)}} {
 		var want []string
 		for _, a := range all.Items {
@@ -204,10 +204,10 @@ func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
 			reversed(t, fmt.Sprintf("%+v", filter), list, f.actPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
 		}
 	}
-	if got := f.actPager(outbox.ActFilter{Since: times[3]})(""); len(got.Items) != 9 {
+	if got := f.actPager(outbox.AuditFilter{Since: times[3]})(""); len(got.Items) != 9 {
 		t.Errorf("since the fourth act there are %d, want it and the eight after it", len(got.Items))
 	}
-	if got := f.actPager(outbox.ActFilter{Until: times[3]})(""); len(got.Items) != 3 {
+	if got := f.actPager(outbox.AuditFilter{Until: times[3]})(""); len(got.Items) != 3 {
 		t.Errorf("until the fourth act there are %d, want the three before it", len(got.Items))
 	}
 }
@@ -359,7 +359,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 	}
 	byID, byDue := f.rowPager(outbox.RowFilter{Limit: 1})(""), f.rowPager(outbox.RowFilter{Limit: 1, Status: outbox.Dead})("")
 	byAge, byLag := f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortAge})(""), f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortLag})("")
-	acts := f.actPager(outbox.ActFilter{Limit: 1})("")
+	acts := f.actPager(outbox.AuditFilter{Limit: 1})("")
 	for _, c := range []struct {
 		name    string
 		read    func(cursor string) error
@@ -372,7 +372,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		{"campaigns by id", campaigns(""), []string{"!", "eA", "YQBi", "MXgAYQ", "MABhAGI", *byLag.NextCursor}},
 		{"campaigns by lag", campaigns(outbox.SortLag), []string{*byAge.NextCursor}},
 		{"oldest acts first", func(cursor string) error {
-			_, err := f.Acts(f.Ctx, outbox.ActFilter{Reverse: true, Cursor: cursor})
+			_, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Reverse: true, Cursor: cursor})
 			return err
 		}, []string{*acts.NextCursor}},
 	} {

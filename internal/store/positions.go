@@ -44,7 +44,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 		}, selectEventsFrom, after, last, limit)
 	}
 	err := s.journal.Read(ctx, func(t *Tx) error { return read(t, lastPosition) })
-	whole := withoutHole(events, after)
+	whole := contiguous(events, after)
 	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
 		return events, wrapPositions(err)
 	}
@@ -93,9 +93,9 @@ func wrapPositions(err error) error {
 	return nil
 }
 
-// withoutHole is how many of the events follow each other without a hole in
+// contiguous is how many of the events follow each other without a hole in
 // their positions, from the one after on.
-func withoutHole(events []outbox.Event, after int64) int {
+func contiguous(events []outbox.Event, after int64) int {
 	for i := range events {
 		if events[i].Position != after+int64(i)+1 {
 			return i

@@ -39,7 +39,7 @@ type refusalCount struct {
 	record atomic.Int64 // the last that was written in full
 	full   int          // that have a record, or are about to
 	more   int64        // that have none
-	last   *Act
+	last   *Change
 	why    string // of the last
 }
 
@@ -49,7 +49,7 @@ type summedRefusals struct {
 }
 
 // count counts a refusal. counted is true when it has no record of its own.
-func (c *refusalCounts) count(a *Act, refusal string, now int64) (like *refusalCount, counted bool) {
+func (c *refusalCounts) count(a *Change, refusal string, now int64) (like *refusalCount, counted bool) {
 	kind := refusalKind{a.Order.By.Auth, a.Order.By.Name, a.Action, now / time.Minute.Microseconds()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *refusalCounts) schedule() {
 	}
 }
 
-// take removes the counts of the minutes that are over at a time.
-func (c *refusalCounts) take(now int64) map[refusalKind]*refusalCount {
+// drain removes the counts of the minutes that are over at a time.
+func (c *refusalCounts) drain(now int64) map[refusalKind]*refusalCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.timer = nil
@@ -114,11 +114,11 @@ func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, s.Now()) }
 // cannot be written. That count and those after it are lost, as single records
 // would have been.
 func (s *Store) sumRefusals(ctx context.Context, now int64) {
-	for kind, count := range s.refusals.take(now) {
+	for kind, count := range s.refusals.drain(now) {
 		if count.more == 0 {
 			continue
 		}
-		sum := &Act{Order: count.last.Order, Action: kind.action, After: summedRefusals{count.more}, summed: true}
+		sum := &Change{Order: count.last.Order, Action: kind.action, After: summedRefusals{count.more}, summed: true}
 		sum.Order.Reason, sum.Order.RequestID = "", ""
 		from := sqldb.At(kind.minute * time.Minute.Microseconds())
 		_, err := s.writeRefusal(ctx, sum, fmt.Sprintf("refused %s in the minute from %s UTC; the last: %s",

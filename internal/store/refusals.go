@@ -24,15 +24,15 @@ returning id`
 // RecordRefusal leaves an audit record of an act that was refused before a
 // store method was asked for it. Its idempotency key stays free. It returns the
 // record's id; a store that is read-only writes none, and returns 0.
-func (s *Store) RecordRefusal(ctx context.Context, o outbox.Order, r outbox.RefusedAct) (int64, error) {
-	return s.recordRefusal(ctx, &Act{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
+func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.RefusedAction) (int64, error) {
+	return s.recordRefusal(ctx, &Change{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
 // Refused leaves an audit record of an act that err refused, unless it has one,
 // in a transaction of its own: the act's was rolled back. It returns err, whose
 // Refusal then names the record. A record that cannot be written changes nothing
 // about the refusal.
-func (s *Store) Refused(ctx context.Context, a *Act, err error) error {
+func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 	var refusal *outbox.Refusal
 	if !errors.As(err, &refusal) || refusal.Act != 0 || !isRefusal(err) {
 		return err
@@ -58,7 +58,7 @@ func isRefusal(err error) bool {
 // have one: then it returns the last of those. What the act changed has been
 // undone, so the record has the request or the state before it, and nothing of
 // the state after.
-func (s *Store) recordRefusal(ctx context.Context, a *Act, refusal string) (id int64, err error) {
+func (s *Store) recordRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {
 	if s.options.ReadOnly {
 		return 0, nil
 	}
@@ -73,7 +73,7 @@ func (s *Store) recordRefusal(ctx context.Context, a *Act, refusal string) (id i
 	return id, err
 }
 
-func (s *Store) writeRefusal(ctx context.Context, a *Act, refusal string) (id int64, err error) {
+func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {
 	before := a.Before
 	if before == nil {
 		before = a.Asked

@@ -16,7 +16,7 @@ import (
 // elsewhere is whether an action is tested where what it is about is.
 func elsewhere(a outbox.Action) bool {
 	room, _, _ := strings.Cut(string(a), "_")
-	return a.OnPublisher() || a == outbox.ActReveal || a == outbox.ActRepairGaps || slices.Contains([]string{"operation", "projection", "run", "token"}, room)
+	return a.OnPublisher() || a == outbox.ActionReveal || a == outbox.ActionRepairGaps || slices.Contains([]string{"operation", "projection", "run", "token"}, room)
 }
 
 func TestOperations_areAllThatLeaveARecord(t *testing.T) {
@@ -25,7 +25,7 @@ func TestOperations_areAllThatLeaveARecord(t *testing.T) {
 }
 
 // anaAs is ana, whom a proxy has named.
-func anaAs(role outbox.Role, reason string) outbox.Order {
+func anaAs(role outbox.Role, reason string) outbox.Command {
 	o := ana(reason)
 	o.By.Auth, o.By.Role = outbox.AuthJWT, role
 	return o
@@ -47,12 +47,12 @@ func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 		scene func(*fixture)
 		do    func(*fixture) error
 	}{
-		outbox.ActReplay: {func(f *fixture) { f.AppendN("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); return err }},
-		outbox.ActSkip: {(*fixture).DeadHead, func(f *fixture) error {
+		outbox.ActionReplay: {func(f *fixture) { f.AppendN("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); return err }},
+		outbox.ActionSkip: {(*fixture).DeadHead, func(f *fixture) error {
 			_, err := f.SkipEvent(f.Ctx, storetest.ToSkip(ana("no"), "a", 1), "a", 1)
 			return err
 		}},
-		outbox.ActUnskip: {func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
+		outbox.ActionUnskip: {func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
 			func(f *fixture) error { _, err := f.UnskipEvent(f.Ctx, ana("no"), "a", 1); return err }},
 	} {
 		t.Run(string(action), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 			of.scene(f)
 			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
 			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
-			list := f.RefusedActs()
+			list := f.RefusedActions()
 			if len(list) != 1 || list[0].ID != r.Act || list[0].Action != action {
 				t.Errorf("the records are %+v, want the one %d", list, r.Act)
 			}
@@ -87,11 +87,11 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	f := open(t)
 	long := strings.Repeat("ü", 3000)
 	o := anaAs(outbox.RoleViewer, "bad\xff\x00"+long)
-	id, err := f.RecordRefusal(f.Ctx, o, outbox.RefusedAct{Action: outbox.ActPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
+	id, err := f.RecordRefusal(f.Ctx, o, outbox.RefusedAction{Action: outbox.ActionPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := f.Act(f.Ctx, id)
+	a, err := f.AuditEntry(f.Ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,14 +111,14 @@ func TestRecordRefusal_writesNothingWhereNothingIsWritten(t *testing.T) {
 	f.DeadHead()
 	g := f.beside(func(o *store.Options) { o.ReadOnly = true })
 	f.Unchanged(func() {
-		id, err := g.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAct{Action: outbox.ActPause})
+		id, err := g.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAction{Action: outbox.ActionPause})
 		if id != 0 || err != nil {
 			t.Errorf("got %d, %v", id, err)
 		}
 		_, err = g.RequeueRow(f.Ctx, ana(""), "a", 1)
 		refused(t, err, outbox.ErrReadOnly)
 	})
-	if n := len(f.RefusedActs()); n != 0 {
+	if n := len(f.RefusedActions()); n != 0 {
 		t.Errorf("%d records were left", n)
 	}
 }
@@ -151,30 +151,30 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 		}
 	}
 	pause(25)
-	list := f.RefusedActs()
+	list := f.RefusedActions()
 	if len(list) != 10 || last.Act != list[0].ID {
 		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.Act)
 	}
-	if _, err := f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.RefusedActs()) != 11 {
+	if _, err := f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.RefusedActions()) != 11 {
 		t.Errorf("another action is counted with it: %v", err)
 	}
 	f.SumRefusals(f.Ctx)
-	if n := len(f.RefusedActs()); n != 11 {
+	if n := len(f.RefusedActions()); n != 11 {
 		t.Errorf("the minute is not over, and there are %d records", n)
 	}
 	minute := f.Clock.Now().UTC().Truncate(time.Minute)
 	f.Clock.Advance(time.Minute)
 	f.SumRefusals(f.Ctx)
-	list = f.RefusedActs()
+	list = f.RefusedActions()
 	got := list[0]
 	why := fmt.Sprintf("refused 15 more times in the minute from %s UTC; the last: the reason is 501 bytes long; the limit is 500", minute.Format("2006-01-02 15:04"))
-	if len(list) != 12 || got.Refusal != why || string(got.After) != `{"refused":15}` || got.Action != outbox.ActPause || got.Auth != outbox.AuthJWT {
+	if len(list) != 12 || got.Refusal != why || string(got.After) != `{"refused":15}` || got.Action != outbox.ActionPause || got.Auth != outbox.AuthJWT {
 		t.Errorf("%d records, the last is %+v", len(list), got)
 	}
 	pause(11)
 	g := f.beside()
 	f.Close()
-	page, err := g.Acts(g.Ctx, outbox.ActFilter{Actor: "ana", Outcome: outbox.ActRefused})
+	page, err := g.AuditLog(g.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outbox.AuditRefused})
 	if err != nil || len(page.Items) != 23 || string(page.Items[0].After) != `{"refused":1}` {
 		t.Errorf("after the store was closed there are %d records, %v", len(page.Items), err)
 	}

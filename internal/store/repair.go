@@ -18,13 +18,13 @@ import (
 //
 // A wave that is being applied to the campaign is waited for, for a moment; one
 // that takes longer is an outbox.ErrConflict that names the worker.
-func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Repaired, error) {
-	a := &Act{Order: o, Action: outbox.ActReplay, CampaignID: id}
+func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
+	a := &Change{Order: o, Action: outbox.ActionReplay, CampaignID: id}
 	repaired, err := WhenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
 	return repaired, s.Refused(ctx, a, err)
 }
 
-func (s *Store) replayCampaign(ctx context.Context, a *Act) (outbox.Repaired, error) {
+func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Repaired, error) {
 		c, err := t.ExistingCampaign(a.CampaignID)
 		if err != nil {
@@ -291,7 +291,7 @@ func (s *Store) RepairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaire
 			return r, err
 		}
 	}
-	w, reason, err := s.judge(t, c)
+	w, reason, err := s.divergence(t, c)
 	if err != nil {
 		return r, err
 	}
@@ -320,10 +320,10 @@ func (s *Store) RepairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaire
 	return r, t.Save(c, now)
 }
 
-// judge reads where a campaign's projections are and how that contradicts the
+// divergence reads where a campaign's projections are and how that contradicts the
 // journal, if it does. It counts the campaign's skips anew, which claims go by.
-func (s *Store) judge(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason string, err error) {
-	w, marks, err := s.readmodel.Standing(context.Background(), c.ID)
+func (s *Store) divergence(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason string, err error) {
+	w, marks, err := s.readmodel.Position(context.Background(), c.ID)
 	if err != nil {
 		return w, "", err
 	}
@@ -341,7 +341,7 @@ func (s *Store) judge(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason stri
 			return w, "", err
 		}
 	}
-	standing, err := t.StandingSkips(c.ID, 1, math.MaxInt64)
+	standing, err := t.ActiveSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return w, "", err
 	}
@@ -364,7 +364,7 @@ func (t *Tx) endAtLastEvent(c *CampaignRow) error {
 // endLease takes an expired lease away, with the rows it held, and raises the
 // fence above it.
 func (s *Store) endLease(t *Tx, c *CampaignRow, now int64) error {
-	err := s.bar(c, func(*readmodel.ApplyTx, readmodel.Watermark) error { return nil })
+	err := s.raiseFence(c, func(*readmodel.ApplyTx, readmodel.Watermark) error { return nil })
 	if err != nil {
 		return fmt.Errorf("end the lease of campaign %q: %w", c.ID, err)
 	}
@@ -464,11 +464,11 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $2`)
 
-// strange reports whether the projections are those of another journal as far as
+// foreignProjections reports whether the projections are those of another journal as far as
 // the first and the last of their campaigns tell: of none does the journal have
 // the event that was applied last. It is for the time until a worker has compared
 // every campaign.
-func (s *Store) strange(ctx context.Context) (bool, error) {
+func (s *Store) foreignProjections(ctx context.Context) (bool, error) {
 	type mark struct {
 		id, hash string
 		seq      int64

@@ -38,11 +38,11 @@ func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 // RequeueRow sets one dead row back to pending with no attempts, due now. A
 // row in any other status, or not as expected, is outbox.ErrConflict; a
 // missing one outbox.ErrNotFound. Of two callers at once one wins.
-func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &Act{Order: o, Action: outbox.ActRequeue, CampaignID: campaign, Seq: seq}
+func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &Change{Order: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if !row.Requeueable() {
-			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
 		}
 		if err := s.Require(o, row.BlockedBehind); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Order, campaign string,
 
 // changeRow is an act on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, a *Act, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
 		if err == nil {
@@ -98,7 +98,7 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 	}
 	if !found {
 		if seq >= 1 && seq <= c.Applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied%s", campaign, seq, t.LastAct(campaign, seq, now))
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied%s", campaign, seq, t.LastAction(campaign, seq, now))
 		}
 		if seq >= 1 && seq <= c.HighWater {
 			return nil, row, outbox.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaign, seq)
@@ -111,8 +111,8 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 
 // RequeueDead requeues dead rows that match f, in order of next attempt, then
 // seq, in one transaction.
-func (s *Store) RequeueDead(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &Act{Order: o, Action: outbox.ActRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
+	a := &Change{Order: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.rowKeys(selectDead, f)
 		if err != nil {
@@ -224,11 +224,11 @@ func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 // RetryRow makes a failed head due now. Its attempts stay. It releases nothing
 // that would not be released by itself, so it asks for no phrase. A row that is
 // not a failed head is outbox.ErrConflict.
-func (s *Store) RetryRow(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &Act{Order: o, Action: outbox.ActRetry, CampaignID: campaign, Seq: seq}
+func (s *Store) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &Change{Order: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if !row.Retryable() {
-			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAct(campaign, seq, now))
+			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
 		}
 		if err := s.Require(o, 0); err != nil {
 			return err
@@ -261,8 +261,8 @@ func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
 
 // RetryFailed makes failed heads that match f due now, in order of next
 // attempt, in one transaction. Their attempts stay.
-func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &Act{Order: o, Action: outbox.ActRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
+	a := &Change{Order: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
 		if err := s.Require(o, 0); err != nil {
@@ -297,10 +297,10 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Order, f outbox.Requeu
 
 // PauseCampaign stops a campaign: no worker claims it until it is resumed. A
 // wave under way ends first. One that is paused already is outbox.ErrConflict.
-func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
+	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
-			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAct(id, 0, now))
+			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt = sql.NullInt64{Int64: now, Valid: true}
 		c.PausedBy, c.PausedWhy = o.By.Name, o.Reason
@@ -310,10 +310,10 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Order, id string) (o
 
 // ResumeCampaign lets a paused campaign go on. One that is not paused is
 // outbox.ErrConflict.
-func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Act{Order: o, Action: outbox.ActResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
+	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if !c.PausedAt.Valid {
-			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAct(id, 0, now))
+			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
 		return nil
@@ -322,7 +322,7 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Order, id string) (
 
 // setPaused is an act that stops a campaign that is as the operator expects it,
 // or lets it go on.
-func (s *Store) setPaused(ctx context.Context, a *Act, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
+func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
 		c, err := t.ExistingCampaign(a.CampaignID)
 		if err == nil {

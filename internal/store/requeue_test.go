@@ -73,7 +73,7 @@ func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
 			if left := f.CountRows(outbox.Dead); left != 4-c.want.Requeued {
 				t.Errorf("%d rows are dead still", left)
 			}
-			if acts := f.DoneActs(); len(acts) != 1 || acts[0].Action != "requeue_many" {
+			if acts := f.DoneActions(); len(acts) != 1 || acts[0].Action != "requeue_many" {
 				t.Errorf("audit records are %+v, want one", acts)
 			}
 			f.Sound()
@@ -124,18 +124,18 @@ func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows; actions that release 3 or more require a reason")
 		_, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationOrder{})
+		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
 	})
 	if _, err := f.RequeueRow(f.Ctx, ana("mended"), "many", 1); err != nil {
 		t.Error(err)
 	}
 	f = f.beside(func(o *store.Options) { o.ReasonFrom = 1 })
-	for i, act := range []func(outbox.Order) error{
-		func(o outbox.Order) error { _, err := f.PauseCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Order) error { _, err := f.ResumeCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Order) error { _, err := f.ReplayCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Order) error { _, err := f.RepairGaps(f.Ctx, o); return err },
+	for i, act := range []func(outbox.Command) error{
+		func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "few"); return err },
+		func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "few"); return err },
+		func(o outbox.Command) error { _, err := f.ReplayCampaign(f.Ctx, o, "few"); return err },
+		func(o outbox.Command) error { _, err := f.RepairGaps(f.Ctx, o); return err },
 	} {
 		refused(t, act(ana("")), outbox.ErrInvalid, "every action requires a reason")
 		if err := act(ana("because")); err != nil {
@@ -223,7 +223,7 @@ func TestPageActs_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
 	f.AppendN("a", 1002)
 	c := f.ClaimOne(one, 1)
 	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
-	o := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page"}}
+	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page"}}
 	if _, err := f.RetryRow(f.Ctx, o, "a", 1); err != nil {
 		t.Errorf("retry: %v", err)
 	}

@@ -20,9 +20,9 @@ type revealedEvent struct {
 // was used could read again, and nobody would see it. A missing event is
 // outbox.ErrNotFound; a store that refuses changes cannot record, and so reveals
 // nothing.
-func (s *Store) Reveal(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Revealed, error) {
+func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Revealed, error) {
 	o.IdempotencyKey = ""
-	a := &Act{Order: o, Action: outbox.ActReveal, CampaignID: campaign, Seq: seq}
+	a := &Change{Order: o, Action: outbox.ActionReveal, CampaignID: campaign, Seq: seq}
 	_, err := Perform(ctx, s, a, func(t *Tx, _ int64) (revealedEvent, error) {
 		e, found, err := t.skippableEvent(campaign, seq)
 		switch {

@@ -20,7 +20,7 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 	if _, err := f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"` + secret + `"}`)}}}); err != nil {
 		t.Fatal(err)
 	}
-	order := outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
+	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
 	if _, err := f.Reveal(ctx, order, "c", 1); !errors.Is(err, outbox.ErrInvalid) {
 		t.Fatalf("without a reason: %v", err)
 	}
@@ -38,11 +38,11 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 			t.Errorf("revealed %+v", revealed)
 		}
 	}
-	acts, err := f.Acts(ctx, outbox.ActFilter{Action: outbox.ActReveal, Outcome: outbox.ActDone})
+	acts, err := f.AuditLog(ctx, outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := slices.DeleteFunc(acts.Items, func(a outbox.Act) bool { return a.Outcome != outbox.ActDone })
+	done := slices.DeleteFunc(acts.Items, func(a outbox.AuditEntry) bool { return a.Outcome != outbox.AuditDone })
 	if len(done) != 3 || done[0].Actor != "eve" || done[2].Actor != "ana" || done[0].Reason != order.Reason || done[0].Seq != 1 {
 		t.Errorf("the records are %+v", acts.Items)
 	}

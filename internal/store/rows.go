@@ -73,7 +73,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}
-		acts, err := actList(outbox.ActFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
+		acts, err := auditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
 		d.Acts = acts.Items
 		return err
 	})
@@ -153,7 +153,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 		return t.countMatching(&page, f)
 	})
 	if err == nil && page.Total == nil && f.OnlyStatus() {
-		err = s.takeTotal(ctx, &page, f.Status)
+		err = s.readTotal(ctx, &page, f.Status)
 	}
 	if err != nil {
 		return page, fmt.Errorf("list rows: %w", err)
@@ -336,9 +336,9 @@ func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error 
 	return err
 }
 
-// takeTotal takes the total of all rows, or of those of a status, from the
+// readTotal takes the total of all rows, or of those of a status, from the
 // snapshot that all pages share.
-func (s *Store) takeTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
+func (s *Store) readTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
 	summary, err := s.Summary(ctx)
 	if err == nil {
 		sqldb.Exactly(page, countOf(summary.Counts, status))

@@ -109,7 +109,7 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 			if c == nil {
 				continue
 			}
-			if c.heldAgainst(w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
+			if c.leasedByOther(w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
 				held = append(held, id)
 				continue
 			}
@@ -126,9 +126,9 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 	return claims, held, err
 }
 
-// heldAgainst reports whether another has a lease that still lasts. A process
+// leasedByOther reports whether another has a lease that still lasts. A process
 // that works on the same run is one that was given up.
-func (c *CampaignRow) heldAgainst(w Worker, now int64) bool {
+func (c *CampaignRow) leasedByOther(w Worker, now int64) bool {
 	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !outbox.SameRun(c.LeaseOwner, w.ID)
 }
 

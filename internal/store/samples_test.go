@@ -144,7 +144,7 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	f.Fail("boom", "a")
-	note, err := f.NoteGroup(f.Ctx, ana("known"), "boom", "waits for the fix of Monday")
+	note, err := f.SetGroupNote(f.Ctx, ana("known"), "boom", "waits for the fix of Monday")
 	if err != nil || note == nil || note.By != "ana" {
 		t.Fatalf("%+v, %v", note, err)
 	}
@@ -152,7 +152,7 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	if err != nil || len(all.Groups) != 1 || all.Groups[0].Note == nil || all.Groups[0].Note.Note != "waits for the fix of Monday" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if note, err := f.NoteGroup(f.Ctx, ana(""), "boom", ""); err != nil || note != nil {
+	if note, err := f.SetGroupNote(f.Ctx, ana(""), "boom", ""); err != nil || note != nil {
 		t.Errorf("taken away: %+v, %v", note, err)
 	}
 	if all, err := f.ErrorGroups(f.Ctx); err != nil || all.Groups[0].Note != nil {
@@ -161,12 +161,12 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	if n := f.Number(`select count(*) from operator_acts where action = 'note_errors'`); n != 2 {
 		t.Errorf("%d audit records, want 2", n)
 	}
-	_, err = f.NoteGroup(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))
+	_, err = f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))
 	refused(t, err, outbox.ErrInvalid, "2001 bytes")
-	_, err = f.NoteGroup(f.Ctx, ana(""), "", "x")
+	_, err = f.SetGroupNote(f.Ctx, ana(""), "", "x")
 	refused(t, err, outbox.ErrInvalid, "fingerprint")
 	for _, note := range []string{"x", ""} {
-		_, err = f.NoteGroup(f.Ctx, ana(""), "never seen", note)
+		_, err = f.SetGroupNote(f.Ctx, ana(""), "never seen", note)
 		refused(t, err, outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	}
 	// A note changes no row, so no refusal tells of it.

@@ -39,17 +39,17 @@ func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled
 		return Settled{}, fmt.Errorf("settle: %w", err)
 	}
 	if !s.journal.Dialect.OneWriter {
-		s.tellOfLeftovers(results)
+		s.notifyReleased(results)
 	}
 	return settled, nil
 }
 
-// tellOfLeftovers hints to other workers that claimed rows were given back
+// notifyReleased hints to other workers that claimed rows were given back
 // untried, as at the end of a process.
-func (s *Store) tellOfLeftovers(results []Result) {
+func (s *Store) notifyReleased(results []Result) {
 	for _, r := range results {
 		if r.Failure == nil && r.Diverged == "" && r.Applied < r.Claim.Last {
-			s.TellOthers()
+			s.NotifyOthers()
 			return
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) 
 			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 		}
 		h.release()
-		h.closed = h.c.noteApplied(h.from, w, now)
+		h.closed = h.c.recordSpan(h.from, w, now)
 	}
 	return t.saveAllFromHead(held, now)
 }
@@ -283,7 +283,7 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	next := now + s.options.Retry.Delay(attempts).Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
-		if dies, err = s.tellFailed(t, f, now); err != nil {
+		if dies, err = s.notifyFailed(t, f, now); err != nil {
 			return err
 		}
 	}
@@ -302,9 +302,9 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	return nil
 }
 
-// tellFailed tells those around the store of a failure, and reports whether one of
+// notifyFailed tells those around the store of a failure, and reports whether one of
 // them ends the row's attempts by it.
-func (s *Store) tellFailed(t *Tx, f failed, now int64) (dies bool, err error) {
+func (s *Store) notifyFailed(t *Tx, f failed, now int64) (dies bool, err error) {
 	for _, tell := range s.onFailure {
 		if dies, err = tell(t, f.c.ID, f.seq, f.Failure, now); dies || err != nil {
 			return dies, err

@@ -34,7 +34,7 @@ func collectSkips(into *[]outbox.Skip) func(sqldb.Row) error {
 	}
 }
 
-const standingInRange = `
+const activeSkipsInRange = `
 select ` + SkipColumns + `
 from skips
 where campaign_id = $1
@@ -42,21 +42,21 @@ where campaign_id = $1
   and undone_at is null
 order by seq`
 
-// StandingSkips are the skips of a campaign between two seqs that stand.
-func (t *Tx) StandingSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
+// ActiveSkips are the skips of a campaign between two seqs that stand.
+func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
-	if err := t.Each(collectSkips(&skips), standingInRange, campaign, first, last); err != nil {
+	if err := t.Each(collectSkips(&skips), activeSkipsInRange, campaign, first, last); err != nil {
 		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
 	}
 	return skips, nil
 }
 
-// StandingSkips are the skips of a campaign's events up to a seq that have not
+// ActiveSkips are the skips of a campaign's events up to a seq that have not
 // been taken back, in the order of seq.
-func (s *Store) StandingSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
+func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		skips, err = t.StandingSkips(campaign, 1, until)
+		skips, err = t.ActiveSkips(campaign, 1, until)
 		return err
 	})
 	return skips, err
@@ -68,12 +68,12 @@ func (t *Tx) readSkips(events []outbox.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	skips, err := t.StandingSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
-	noteSkips(events, skips)
+	skips, err := t.ActiveSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
+	markSkipped(events, skips)
 	return err
 }
 
-func noteSkips(events []outbox.Event, skips []outbox.Skip) {
+func markSkipped(events []outbox.Event, skips []outbox.Skip) {
 	for i := range events {
 		for j := range skips {
 			if skips[j].Seq == events[i].Seq && skips[j].CampaignID == events[i].CampaignID {
@@ -137,8 +137,8 @@ values ($1, $2, $3, $4, $5, $6, $7)`
 // not know of the skip can apply the event while it stands. When the journal
 // does not come to its commit only the fence is higher than it was, which the
 // next claims pass.
-func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Row, error) {
-	a := &Act{Order: o, Action: outbox.ActSkip, CampaignID: campaign, Seq: seq}
+func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &Change{Order: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
 	row, err := WhenFree(ctx, func() (outbox.Row, error) {
 		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
@@ -147,7 +147,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 			if err := t.admitSkip(row, c, now); err != nil {
 				return err
 			}
-			if err := s.barForSkip(c, seq, now); err != nil {
+			if err := s.fenceForSkip(c, seq, now); err != nil {
 				return err
 			}
 			return t.skip(c, row, o, now)
@@ -160,7 +160,7 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Order, campaign string, 
 // is skipped already: what it failed of keeps even the watermark from advancing
 // over it.
 func (t *Tx) admitSkip(row outbox.Row, c *CampaignRow, now int64) error {
-	skips, err := t.StandingSkips(row.CampaignID, row.Seq, row.Seq)
+	skips, err := t.ActiveSkips(row.CampaignID, row.Seq, row.Seq)
 	if err != nil {
 		return err
 	}
@@ -175,14 +175,14 @@ func (t *Tx) admitSkip(row outbox.Row, c *CampaignRow, now int64) error {
 		return outbox.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
 			row.Seq, row.CampaignID, standing.SkippedBy, row.LastError)
 	}
-	return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", row.CampaignID, row.Seq, placeOf(row, c), t.LastAct(row.CampaignID, row.Seq, now))
+	return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", row.CampaignID, row.Seq, placeOf(row, c), t.LastAction(row.CampaignID, row.Seq, now))
 }
 
-func confirmSkip(o outbox.Order, campaign string, seq int64) error {
+func confirmSkip(o outbox.Command, campaign string, seq int64) error {
 	if strings.TrimSpace(o.Reason) == "" {
 		return outbox.Invalid("reason", "skipping an event requires a reason")
 	}
-	return outbox.ActSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	return outbox.ActionSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 }
 
 // placeOf says where a row stands that is not the one to act on.
@@ -193,13 +193,13 @@ func placeOf(row outbox.Row, c *CampaignRow) string {
 	return fmt.Sprintf("%s and waits behind event %d", row.Status, c.Head.Int64)
 }
 
-// barForSkip fences off whoever claimed the campaign so far. An event that one
+// fenceForSkip fences off whoever claimed the campaign so far. An event that one
 // of them has applied can no longer be skipped.
-func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
+func (s *Store) fenceForSkip(c *CampaignRow, seq, now int64) error {
 	if err := c.free(now); err != nil {
 		return err
 	}
-	err := s.bar(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
+	err := s.raiseFence(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq >= seq {
 			return outbox.Conflict("event %d of campaign %q is already applied; replay the campaign to remove its leftover row", seq, c.ID)
 		}
@@ -209,10 +209,10 @@ func (s *Store) barForSkip(c *CampaignRow, seq, now int64) error {
 	return err
 }
 
-// bar keeps everybody who claimed the campaign so far from changing its
+// raiseFence keeps everybody who claimed the campaign so far from changing its
 // projections, also one that wakes much later: it raises the fence above their
 // epochs. change happens in the same transaction, with the watermark locked.
-func (s *Store) bar(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
+func (s *Store) raiseFence(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
 	return s.readmodel.Apply(context.Background(), func(a *readmodel.ApplyTx) error {
 		w, err := a.Watermark(c.ID)
 		if err != nil {
@@ -226,7 +226,7 @@ func (s *Store) bar(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Wa
 	})
 }
 
-func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Order, now int64) error {
+func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Command, now int64) error {
 	if _, err := t.Exec(insertSkip, c.ID, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
@@ -270,16 +270,16 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 // it its row back, the worker passes over it once more, and nothing of the act
 // has happened. The other way round the watermark would stand on an event that
 // is not skipped and was never applied.
-func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string, seq int64) (outbox.Skip, error) {
+func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
-	a := &Act{Order: o, Action: outbox.ActUnskip, CampaignID: campaign, Seq: seq}
+	a := &Change{Order: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
 	skip, err := WhenFree(ctx, func() (outbox.Skip, error) {
 		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {
 				return skip, err
 			}
-			if setBack, err = s.takeBack(t, c, skip, now); err != nil {
+			if setBack, err = s.rewindSkip(t, c, skip, now); err != nil {
 				return skip, err
 			}
 			a.Before = skip
@@ -297,7 +297,7 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Order, campaign string
 
 // skipToUndo reads the standing skip of an event, in a campaign that is as
 // expected and that nobody works on.
-func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*CampaignRow, outbox.Skip, error) {
+func (t *Tx) skipToUndo(o outbox.Command, campaign string, seq, now int64) (*CampaignRow, outbox.Skip, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Skip{}, err
@@ -305,12 +305,12 @@ func (t *Tx) skipToUndo(o outbox.Order, campaign string, seq, now int64) (*Campa
 	if seq < 1 || seq > c.HighWater {
 		return nil, outbox.Skip{}, t.missingEvent(campaign, seq)
 	}
-	skips, err := t.StandingSkips(campaign, seq, seq)
+	skips, err := t.ActiveSkips(campaign, seq, seq)
 	if err != nil {
 		return nil, outbox.Skip{}, err
 	}
 	if len(skips) == 0 {
-		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAct(campaign, seq, now))
+		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAction(campaign, seq, now))
 	}
 	if err := t.expectCampaign(o, c, now); err != nil {
 		return nil, outbox.Skip{}, err
@@ -327,20 +327,20 @@ where e.campaign_id = $1
 on conflict (campaign_id, seq) do update
 set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attempt_at, updated_at = excluded.updated_at`
 
-// takeBack sets the watermark back by one if it is on the skipped event, and
+// rewindSkip sets the watermark back by one if it is on the skipped event, and
 // gives the event its row back. The event behind it starts over if it has failed:
-// it was tried without the one that comes before it now. takeBack reports whether
+// it was tried without the one that comes before it now. rewindSkip reports whether
 // it has set the watermark back.
-func (s *Store) takeBack(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
 	hashes, err := t.chainHashes(c.ID, skip.Seq)
 	if err != nil {
 		return false, err
 	}
-	skipped, err := t.StandingSkips(c.ID, skip.Seq+1, math.MaxInt64)
+	skipped, err := t.ActiveSkips(c.ID, skip.Seq+1, math.MaxInt64)
 	if err != nil {
 		return false, err
 	}
-	err = s.bar(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
+	err = s.raiseFence(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if !skip.Undoable(w.AppliedSeq) {
 			return tooLate(skip, w.AppliedSeq, skipped)
 		}
@@ -408,7 +408,7 @@ where campaign_id = $1
   and seq = $2
   and undone_at is null`
 
-func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Order, now int64) (outbox.Skip, error) {
+func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Command, now int64) (outbox.Skip, error) {
 	n, err := t.Exec(undoSkip, c.ID, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
 		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.ID, skip.Seq, err)

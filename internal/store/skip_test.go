@@ -91,15 +91,15 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 func TestSkipEvent_isRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*outbox.Order)
+		change func(*outbox.Command)
 		scene  func(*fixture)
 		seq    int64
 		kind   error
 		say    []string
 	}{
-		"without a reason":      {change: func(o *outbox.Order) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
-		"without the phrase":    {change: func(o *outbox.Order) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
-		"with another's phrase": {change: func(o *outbox.Order) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
+		"without a reason":      {change: func(o *outbox.Command) { o.Reason = " " }, kind: outbox.ErrInvalid, say: []string{"reason"}},
+		"without the phrase":    {change: func(o *outbox.Command) { o.Confirm = "" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
+		"with another's phrase": {change: func(o *outbox.Command) { o.Confirm = "skip a 2" }, kind: outbox.ErrInvalid, say: []string{`type: skip a 1`}},
 		"behind the head":       {seq: 2, kind: outbox.ErrConflict, say: []string{"pending and waits behind event 1"}},
 		"dead behind the head": {scene: func(f *fixture) {
 			f.MustRequeue("a", 1)
@@ -110,7 +110,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"twice":                  {scene: func(f *fixture) { f.MustSkip("a", 1) }, kind: outbox.ErrConflict, say: []string{"is pending", "skip by scene"}},
 		"when it is being tried": {scene: func(f *fixture) { f.MustRequeue("a", 1); f.MustClaim(one, 9) }, kind: outbox.ErrConflict, say: []string{"is processing"}},
 		"when it is applied":     {scene: func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, kind: outbox.ErrNotFound, say: []string{"is already applied"}},
-		"when it has changed": {change: func(o *outbox.Order) { o.Expected = &outbox.Expected{AttemptCount: new(1)} },
+		"when it has changed": {change: func(o *outbox.Command) { o.Expected = &outbox.Expected{AttemptCount: new(1)} },
 			kind: outbox.ErrConflict, say: []string{"has changed since this page was loaded", "8 failed attempts, not 1"}},
 		"when somebody applies on the request path": {scene: func(f *fixture) {
 			f.MustRequeue("a", 1)

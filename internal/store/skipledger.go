@@ -60,7 +60,7 @@ func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, mark
 		}
 		hashes, err := t.chainHashes(c.ID, skip.Seq)
 		if err == nil {
-			err = s.bar(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
+			err = s.raiseFence(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
 				if now.AppliedSeq != w.AppliedSeq {
 					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, outbox.ErrBusy)
 				}
@@ -70,7 +70,7 @@ func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, mark
 		if err != nil {
 			return w, marks, err
 		}
-		if w, marks, err = s.readmodel.Standing(context.Background(), c.ID); err != nil {
+		if w, marks, err = s.readmodel.Position(context.Background(), c.ID); err != nil {
 			return w, marks, err
 		}
 	}

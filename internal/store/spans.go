@@ -62,10 +62,10 @@ func (p span) follows(before span) bool {
 		p.ended-before.began <= spanTime.Microseconds() && p.began-before.ended <= spanPause.Microseconds()
 }
 
-// noteApplied notes that w applied the events after from, up to what is applied
+// recordSpan notes that w applied the events after from, up to what is applied
 // now. It returns the campaign's span before, when it is closed by that and is to
 // be kept.
-func (c *CampaignRow) noteApplied(from int64, w Worker, now int64) (closed *span) {
+func (c *CampaignRow) recordSpan(from int64, w Worker, now int64) (closed *span) {
 	if c.Applied <= from {
 		return nil
 	}

@@ -64,7 +64,7 @@ type Store struct {
 	applied  appliedHub
 	refusals refusalCounts
 	summary  Snapshot[outbox.Summary]
-	holdings Snapshot[map[string]outbox.Holding]
+	holdings Snapshot[map[string]outbox.HeldLeases]
 	groups   Snapshot[outbox.ErrorGroups]
 
 	// What the rooms around the store are told and asked; see the methods of these
@@ -303,8 +303,8 @@ func (s *Store) Refuse() error {
 // Opened is when the store was opened, in microseconds.
 func (s *Store) Opened() int64 { return s.opened }
 
-// NoteDrift counts a campaign whose row a self-check had to correct; see Summary.
-func (s *Store) NoteDrift() { s.drift.Add(1) }
+// CountDrift counts a campaign whose row a self-check had to correct; see Summary.
+func (s *Store) CountDrift() { s.drift.Add(1) }
 
 // Retry is the policy for events that fail.
 func (s *Store) Retry() outbox.Retry { return s.options.Retry }

@@ -58,7 +58,7 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*store.Options)) *fixture {
 	tb.Helper()
-	return around(storetest.OpenPair(tb, p, c, change...))
+	return around(storetest.OpenBoth(tb, p, c, change...))
 }
 
 func around(f *storetest.Fixture) *fixture {

@@ -151,7 +151,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	describeWorkers(&sum, now)
 	sum.OtherJournal = sum.Campaigns.Diverged > 0
 	if err == nil && !sum.OtherJournal && (sum.Events == 0 || !s.fits.Load()) {
-		sum.OtherJournal, err = s.strange(context.Background())
+		sum.OtherJournal, err = s.foreignProjections(context.Background())
 		s.fits.Store(err == nil && !sum.OtherJournal)
 	}
 	return sum, err

@@ -17,7 +17,7 @@ func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T
 	f.DieAt(3, 2)
 	f.MustSkip("a", 2)
 	skip, err := f.UnskipEvent(f.Ctx, ana("it was right after all"), "a", 2)
-	if err != nil || skip.Stands() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.Clock.Now() {
+	if err != nil || skip.Active() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.Clock.Now() {
 		t.Errorf("the skip is %+v, %v", skip, err)
 	}
 	if c := f.MustCampaign("a"); c.Skips != 0 || c.AppliedSeq != 1 || c.HeadSeq != 2 || c.HeadStatus != outbox.Pending {
@@ -224,7 +224,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			}
 			f.MustBeReconciled()
 			f.Sound()
-			if skip := f.SkipLedger("a")[0]; !skip.Stands() || skip.AppliedAt != nil {
+			if skip := f.SkipLedger("a")[0]; !skip.Active() || skip.AppliedAt != nil {
 				t.Errorf("the skip is %+v, want it to stand, and not to be applied yet", skip)
 			}
 			if c := f.MustCampaign("a"); c.Skips != 1 || c.HeadSeq != 2 || c.AppliedSeq != 1 || c.Diverged != "" {

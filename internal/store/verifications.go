@@ -30,10 +30,10 @@ set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = e
   error = excluded.error
 where excluded.at >= verifications.at`
 
-// NoteVerifications writes verifications in the order of their keys, so that
+// RecordVerifications writes verifications in the order of their keys, so that
 // transactions never wait for each other in a circle. One that is older than
 // what is there changes nothing.
-func (t *Tx) NoteVerifications(all []outbox.Verification) error {
+func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
@@ -48,9 +48,9 @@ func (t *Tx) NoteVerifications(all []outbox.Verification) error {
 	return nil
 }
 
-// NoteVerifications writes down comparisons that were made in the background.
+// RecordVerifications writes down comparisons that were made in the background.
 // Those without a time are of now.
-func (s *Store) NoteVerifications(ctx context.Context, all []outbox.Verification) error {
+func (s *Store) RecordVerifications(ctx context.Context, all []outbox.Verification) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		all := slices.Clone(all)
 		for i := range all {
@@ -58,7 +58,7 @@ func (s *Store) NoteVerifications(ctx context.Context, all []outbox.Verification
 				all[i].At = sqldb.At(s.Now())
 			}
 		}
-		return t.NoteVerifications(all)
+		return t.RecordVerifications(all)
 	})
 }
 
@@ -111,8 +111,8 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 	return all, err
 }
 
-// noteFound fills in what the last verify of a campaign found wrong.
-func (t *Tx) noteFound(c *outbox.Campaign) error {
+// setFindings fills in what the last verify of a campaign found wrong.
+func (t *Tx) setFindings(c *outbox.Campaign) error {
 	if _, err := t.One([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}

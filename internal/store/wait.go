@@ -52,9 +52,9 @@ func (h *appliedHub) lookAt(campaign string) {
 	h.kick.Raise()
 }
 
-// enter adds a waiter. first is true when nobody watches yet: then the caller
+// add adds a waiter. first is true when nobody watches yet: then the caller
 // has to see to it.
-func (h *appliedHub) enter(campaign string, seq int64) (w *waiter, first bool) {
+func (h *appliedHub) add(campaign string, seq int64) (w *waiter, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kick == nil {
@@ -67,17 +67,17 @@ func (h *appliedHub) enter(campaign string, seq int64) (w *waiter, first bool) {
 	return w, first
 }
 
-func (h *appliedHub) leave(campaign string, w *waiter) {
+func (h *appliedHub) remove(campaign string, w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.keep(campaign, func(other *waiter) bool { return other != w })
+	h.retain(campaign, func(other *waiter) bool { return other != w })
 	if len(h.waiting) == 0 {
 		h.kick.Raise()
 	}
 }
 
-// keep forgets the waiters of a campaign that are not to be kept.
-func (h *appliedHub) keep(campaign string, kept func(*waiter) bool) {
+// retain forgets the waiters of a campaign that are not to be kept.
+func (h *appliedHub) retain(campaign string, kept func(*waiter) bool) {
 	still := slices.DeleteFunc(h.waiting[campaign], func(w *waiter) bool { return !kept(w) })
 	if h.waiting[campaign] = still; len(still) == 0 {
 		delete(h.waiting, campaign)
@@ -108,7 +108,7 @@ func (h *appliedHub) deliver(campaigns []string, marks map[string]readmodel.Wate
 	defer h.mu.Unlock()
 	for _, campaign := range campaigns {
 		mark := marks[campaign]
-		h.keep(campaign, func(w *waiter) bool {
+		h.retain(campaign, func(w *waiter) bool {
 			if err == nil && mark.AppliedSeq < w.seq {
 				return true
 			}
@@ -161,8 +161,8 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 	if err := s.mustExist(beyond, campaign); err != nil {
 		return 0, err
 	}
-	w, first := s.applied.enter(campaign, seq)
-	defer s.applied.leave(campaign, w)
+	w, first := s.applied.add(campaign, seq)
+	defer s.applied.remove(campaign, w)
 	if first {
 		go s.watchApplied()
 	}

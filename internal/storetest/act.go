@@ -18,26 +18,26 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Act is a kind of act of operators, on a store where it can be done. Rules are
+// Action is a kind of act of operators, on a store where it can be done. Rules are
 // what every act has to keep to, in whichever package it is.
-type Act struct {
+type Action struct {
 	*Fixture
 	Action string
-	Do     func(outbox.Order) (any, error)
+	Do     func(outbox.Command) (any, error)
 	// DoBeside does the same in another process.
-	DoBeside func(outbox.Order) (any, error)
+	DoBeside func(outbox.Command) (any, error)
 	// Undone reports whether nothing of the act has happened; nil where part of it
 	// may happen without its record.
 	Undone func() bool
 	// Others are acts of other kinds.
-	Others []func(outbox.Order) (any, error)
+	Others []func(outbox.Command) (any, error)
 }
 
 // Kind is a kind of act, on a fixture of a package as Scene prepares it.
 type Kind[F any] struct {
 	Action string
 	Scene  func(F)
-	Do     func(F, outbox.Order) (any, error)
+	Do     func(F, outbox.Command) (any, error)
 	Undone func(F) bool // as Act has it
 }
 
@@ -50,7 +50,7 @@ type Kinds[F any] struct {
 }
 
 // Keep holds every kind of act to a rule.
-func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Act)) {
+func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Action)) {
 	for _, kind := range k.All {
 		t.Run(kind.Action, func(t *testing.T) {
 			t.Parallel()
@@ -81,27 +81,27 @@ func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
 }
 
 // ready is the act on a store of its own where it can be done.
-func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Act {
+func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 	f := k.Open(t)
 	kind.Scene(f)
 	base := k.Base(f)
 	base.Clock.Advance(time.Minute)
-	ready := Act{Fixture: base, Action: kind.Action,
-		Do:       func(o outbox.Order) (any, error) { return kind.Do(f, o) },
-		DoBeside: func(o outbox.Order) (any, error) { return kind.Do(k.Beside(f), o) }}
+	ready := Action{Fixture: base, Action: kind.Action,
+		Do:       func(o outbox.Command) (any, error) { return kind.Do(f, o) },
+		DoBeside: func(o outbox.Command) (any, error) { return kind.Do(k.Beside(f), o) }}
 	if kind.Undone != nil {
 		ready.Undone = func() bool { return kind.Undone(f) }
 	}
 	for _, other := range k.All {
 		if other.Action != kind.Action {
-			ready.Others = append(ready.Others, func(o outbox.Order) (any, error) { return other.Do(f, o) })
+			ready.Others = append(ready.Others, func(o outbox.Command) (any, error) { return other.Do(f, o) })
 		}
 	}
 	return ready
 }
 
 // Rules test what holds for every act of operators.
-var Rules = map[string]func(*testing.T, Act){
+var Rules = map[string]func(*testing.T, Action){
 	"leaves one audit record":                     LeavesOneRecord,
 	"without its audit record does not happen":    DoesNotHappenUnrecorded,
 	"with an idempotency key is done once":        IsDoneOnceByKey,
@@ -112,11 +112,11 @@ var Rules = map[string]func(*testing.T, Act){
 
 // LeavesOneRecord tests that an act that is done is on the audit log, once, as it
 // was ordered.
-func LeavesOneRecord(t *testing.T, a Act) {
+func LeavesOneRecord(t *testing.T, a Action) {
 	if _, err := a.Do(Ana("the cause is fixed")); err != nil {
 		t.Fatal(err)
 	}
-	acts := a.DoneActs()
+	acts := a.DoneActions()
 	if len(acts) != 1 {
 		t.Fatalf("audit records are %+v, want one", acts)
 	}
@@ -131,7 +131,7 @@ func LeavesOneRecord(t *testing.T, a Act) {
 }
 
 // DoesNotHappenUnrecorded tests that an act fails whose record cannot be written.
-func DoesNotHappenUnrecorded(t *testing.T, a Act) {
+func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(""))
 	if err == nil || !strings.Contains(err.Error(), "no audit today") {
@@ -144,7 +144,7 @@ func DoesNotHappenUnrecorded(t *testing.T, a Act) {
 
 // IsDoneOnceByKey tests that a repeat under the same idempotency key gets the
 // first answer and changes nothing, and that no other act takes the key.
-func IsDoneOnceByKey(t *testing.T, a Act) {
+func IsDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
 	first, err := a.Do(o)
@@ -165,19 +165,19 @@ func IsDoneOnceByKey(t *testing.T, a Act) {
 	a.MustAppend(Event("b", "counted"))
 	_, err = a.PauseCampaign(context.Background(), o, "b")
 	Refused(t, err, outbox.ErrConflict, "Idempotency-Key")
-	if n := len(a.DoneActs()); n != 1 {
+	if n := len(a.DoneActions()); n != 1 {
 		t.Errorf("%d audit records, want one", n)
 	}
 }
 
 // OfTwoAtOnceIsDoneOnce tests that two processes that act at once under one
 // idempotency key get the same answer to one act.
-func OfTwoAtOnceIsDoneOnce(t *testing.T, a Act) {
+func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
 	var results [2]any
 	var both sync.WaitGroup
-	for i, do := range []func(outbox.Order) (any, error){a.Do, a.DoBeside} {
+	for i, do := range []func(outbox.Command) (any, error){a.Do, a.DoBeside} {
 		both.Go(func() {
 			var err error
 			if results[i], err = do(o); err != nil {
@@ -189,7 +189,7 @@ func OfTwoAtOnceIsDoneOnce(t *testing.T, a Act) {
 	if diff := cmp.Diff(results[0], results[1]); diff != "" {
 		t.Errorf("the two got different answers:\n%s", diff)
 	}
-	if acts := a.DoneActs(); len(acts) != 1 {
+	if acts := a.DoneActions(); len(acts) != 1 {
 		t.Errorf("audit records are %+v, want one", acts)
 	}
 	a.Sound()
@@ -197,7 +197,7 @@ func OfTwoAtOnceIsDoneOnce(t *testing.T, a Act) {
 
 // RefusedLeavesOneRecord tests that a refusal is recorded, once, as being about
 // what the act is about, and that the refused order's key stays free.
-func RefusedLeavesOneRecord(t *testing.T, a Act) {
+func RefusedLeavesOneRecord(t *testing.T, a Action) {
 	o := Ana(strings.Repeat("ü", 251))
 	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
 	var refusal *outbox.Refusal
@@ -207,7 +207,7 @@ func RefusedLeavesOneRecord(t *testing.T, a Act) {
 			t.Errorf("the refusal is about %q", refusal.Field)
 		}
 	})
-	list := a.RefusedActs()
+	list := a.RefusedActions()
 	if len(list) != 1 {
 		t.Fatalf("%d records were left, want one: %+v", len(list), list)
 	}
@@ -215,8 +215,8 @@ func RefusedLeavesOneRecord(t *testing.T, a Act) {
 	if got.ID != refusal.Act {
 		t.Errorf("the refusal names the record %d, which is %d", refusal.Act, got.ID)
 	}
-	want := outbox.Act{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
-		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.ActRefused, Refusal: refusal.Error(),
+	want := outbox.AuditEntry{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
+		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.AuditRefused, Refusal: refusal.Error(),
 		Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
@@ -226,11 +226,11 @@ func RefusedLeavesOneRecord(t *testing.T, a Act) {
 	if _, err := a.Do(o); err != nil {
 		t.Fatalf("under the key that was refused: %v", err)
 	}
-	done := a.DoneActs()
-	if len(done) != 1 || len(a.RefusedActs()) != 1 {
-		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActs()))
+	done := a.DoneActions()
+	if len(done) != 1 || len(a.RefusedActions()) != 1 {
+		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActions()))
 	}
-	about := func(a outbox.Act) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
+	about := func(a outbox.AuditEntry) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
 	starts := strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // what it starts or makes has no number before
 	if about(done[0]) != about(got) && !starts {
 		t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
@@ -239,40 +239,40 @@ func RefusedLeavesOneRecord(t *testing.T, a Act) {
 
 // IsRefusedUnrecorded tests that a refusal is one even where it cannot be
 // recorded.
-func IsRefusedUnrecorded(t *testing.T, a Act) {
+func IsRefusedUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(strings.Repeat("x", 501)))
 	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.Act != 0 {
 		t.Errorf("the refusal names a record %d", r.Act)
 	}
-	if n := len(a.RefusedActs()); n != 0 {
+	if n := len(a.RefusedActions()); n != 0 {
 		t.Errorf("%d records were left", n)
 	}
 }
 
 // Ana is an order of the operator whose acts fixtures list.
-func Ana(reason string) outbox.Order {
-	return outbox.Order{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
+func Ana(reason string) outbox.Command {
+	return outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
 }
 
 // Ben orders what is done before ana acts.
-var Ben = outbox.Order{By: outbox.Operator{Name: "ben", Via: "cli"}}
+var Ben = outbox.Command{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
-// DoneActs are the records of what ana has done, newest first.
-func (f *Fixture) DoneActs() []outbox.Act {
+// DoneActions are the records of what ana has done, newest first.
+func (f *Fixture) DoneActions() []outbox.AuditEntry {
 	f.TB.Helper()
-	return f.actsOfAna(outbox.ActDone)
+	return f.actionsOfAna(outbox.AuditDone)
 }
 
-// RefusedActs are the records of what ana was refused, newest first.
-func (f *Fixture) RefusedActs() []outbox.Act {
+// RefusedActions are the records of what ana was refused, newest first.
+func (f *Fixture) RefusedActions() []outbox.AuditEntry {
 	f.TB.Helper()
-	return f.actsOfAna(outbox.ActRefused)
+	return f.actionsOfAna(outbox.AuditRefused)
 }
 
-func (f *Fixture) actsOfAna(outcome outbox.ActOutcome) []outbox.Act {
+func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry {
 	f.TB.Helper()
-	page, err := f.Acts(f.Ctx, outbox.ActFilter{Actor: "ana", Outcome: outcome})
+	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -281,9 +281,9 @@ func (f *Fixture) actsOfAna(outcome outbox.ActOutcome) []outbox.Act {
 
 // Actions lists the actions that the audit records of a campaign, or of one
 // of its rows, tell, the newest first.
-func (f *Fixture) Actions(filter outbox.ActFilter) []string {
+func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	f.TB.Helper()
-	page, err := f.Acts(f.Ctx, filter)
+	page, err := f.AuditLog(f.Ctx, filter)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func (f *Fixture) Actions(filter outbox.ActFilter) []string {
 }
 
 // WantActions fails unless the acts of a filter are of these kinds, newest first.
-func (f *Fixture) WantActions(filter outbox.ActFilter, want ...string) {
+func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
 	if got := f.Actions(filter); !slices.Equal(got, want) {
 		f.TB.Errorf("the acts by %+v are %v, want %v", filter, got, want)
@@ -326,10 +326,10 @@ func (f *Fixture) AllowAudit() {
 	f.Exec(`drop trigger if exists no_audit` + of)
 }
 
-// ActsOf are the acts of a kind that were done.
-func (f *Fixture) ActsOf(action string) []outbox.Act {
+// ActionsOf are the acts of a kind that were done.
+func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 	f.TB.Helper()
-	page, err := f.Acts(f.Ctx, outbox.ActFilter{Action: outbox.Action(action), Outcome: outbox.ActDone})
+	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -352,8 +352,8 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 	return r
 }
 
-// NamesNoAct fails when a refusal names an act.
-func NamesNoAct(tb testing.TB, err error) {
+// NamesNoAction fails when a refusal names an act.
+func NamesNoAction(tb testing.TB, err error) {
 	tb.Helper()
 	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last action") {
 		tb.Errorf("an act that did not touch it is named: %v", r)

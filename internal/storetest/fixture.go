@@ -73,11 +73,11 @@ func ReadOnly(o *store.Options) { o.ReadOnly = true }
 // Open opens a store on empty databases of its own. change adjusts its options.
 func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
 	tb.Helper()
-	return OpenPair(tb, dbtest.New(tb), NewClock(), change...)
+	return OpenBoth(tb, dbtest.New(tb), NewClock(), change...)
 }
 
-// OpenPair opens a store on given databases. It is closed at the test's end.
-func OpenPair(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
+// OpenBoth opens a store on given databases. It is closed at the test's end.
+func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
 	tb.Helper()
 	o := OptionsFor(p)
 	o.Now = c.Now
@@ -102,11 +102,11 @@ func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
 // Beside opens a second store on the same databases, as another process would.
 func (f *Fixture) Beside(change ...func(*store.Options)) *Fixture {
 	f.TB.Helper()
-	return OpenPair(f.TB, f.Pair, f.Clock, change...)
+	return OpenBoth(f.TB, f.Pair, f.Clock, change...)
 }
 
-// Shut closes everything before the test's end, for tests that open many.
-func (f *Fixture) Shut() {
+// CloseNow closes everything before the test's end, for tests that open many.
+func (f *Fixture) CloseNow() {
 	f.Close()
 	f.JournalDB.Close()
 	f.ProjectionsDB.Close()

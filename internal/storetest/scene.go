@@ -15,7 +15,7 @@ import (
 // MustPause pauses a campaign.
 func (f *Fixture) MustPause(campaign string) {
 	f.TB.Helper()
-	if _, err := f.PauseCampaign(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign); err != nil {
+	if _, err := f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign); err != nil {
 		f.TB.Fatal(err)
 	}
 }
@@ -260,7 +260,7 @@ func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 // MustRequeue requeues a dead row.
 func (f *Fixture) MustRequeue(campaign string, seq int64) {
 	f.TB.Helper()
-	if _, err := f.RequeueRow(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
+	if _, err := f.RequeueRow(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
 		f.TB.Fatal(err)
 	}
 }

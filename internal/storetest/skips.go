@@ -8,18 +8,18 @@ import (
 )
 
 // ToSkip is an order with what a skip asks for.
-func ToSkip(o outbox.Order, campaign string, seq int64) outbox.Order {
+func ToSkip(o outbox.Command, campaign string, seq int64) outbox.Command {
 	if o.Reason == "" {
 		o.Reason = "it can never be applied"
 	}
-	o.Confirm = outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	o.Confirm = outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 	return o
 }
 
 // MustSkip skips an event.
 func (f *Fixture) MustSkip(campaign string, seq int64) {
 	f.TB.Helper()
-	if _, err := f.SkipEvent(f.Ctx, ToSkip(outbox.Order{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq); err != nil {
+	if _, err := f.SkipEvent(f.Ctx, ToSkip(outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq); err != nil {
 		f.TB.Fatal(err)
 	}
 }

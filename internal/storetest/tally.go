@@ -67,7 +67,7 @@ const (
 	TallyEvent = `insert into tally_events (campaign_id, seq, at, body) values ($1, $2, '2026-11-21 07:00:00', $3)`
 )
 
-// TallyOne folds one event of tally.
+// TallyOne replays one event of tally.
 func TallyOne(ctx context.Context, c *readmodel.Scratch, campaign string, seq int64, body string) error {
 	if err := c.Exec(ctx, StartTally, []any{campaign}); err != nil {
 		return err
@@ -75,11 +75,11 @@ func TallyOne(ctx context.Context, c *readmodel.Scratch, campaign string, seq in
 	return c.Exec(ctx, TallyEvent, []any{campaign, seq, body})
 }
 
-// FoldTally tallies the events from first to last of a campaign.
-func (f *Fixture) FoldTally(c *readmodel.Scratch, campaign string, first, last int64, body string) {
+// ReplayTally tallies the events from first to last of a campaign.
+func (f *Fixture) ReplayTally(c *readmodel.Scratch, campaign string, first, last int64, body string) {
 	f.TB.Helper()
 	n := int(last - first + 1)
-	done, err := c.Fold(f.Ctx, n, func(i int) error { return TallyOne(f.Ctx, c, campaign, first+int64(i), body) })
+	done, err := c.Replay(f.Ctx, n, func(i int) error { return TallyOne(f.Ctx, c, campaign, first+int64(i), body) })
 	if err != nil || done != n {
 		f.TB.Fatalf("folded %d of %d: %v", done, n, err)
 	}

@@ -36,8 +36,8 @@ const (
 	tokensListed  = 1000
 )
 
-// tokenAct is what an audit record has of a token: never its hash.
-type tokenAct struct {
+// tokenChange is what an audit record has of a token: never its hash.
+type tokenChange struct {
 	TokenID   int64       `json:"token_id,omitempty"`
 	Role      outbox.Role `json:"role,omitempty"`
 	Note      string      `json:"note,omitempty"`
@@ -48,14 +48,14 @@ type tokenAct struct {
 // CreateToken keeps the hash of a token that is valid until expires: from a
 // minute to two years from now. The note says what it is for, in at most 100
 // bytes.
-func (s *Tokens) CreateToken(ctx context.Context, o outbox.Order, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
+func (s *Tokens) CreateToken(ctx context.Context, o outbox.Command, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
 	expires = expires.UTC().Truncate(time.Microsecond)
 	token := outbox.Token{Role: role, Note: note, CreatedBy: o.By.Name, ExpiresAt: expires}
 	if err := s.checkToken(token); err != nil {
 		return outbox.Token{}, err
 	}
-	asked := tokenAct{Role: role, Note: note, ExpiresAt: &expires}
-	a := &store.Act{Order: o, Action: outbox.ActTokenCreate, Before: asked, Asked: asked}
+	asked := tokenChange{Role: role, Note: note, ExpiresAt: &expires}
+	a := &store.Change{Order: o, Action: outbox.ActionTokenCreate, Before: asked, Asked: asked}
 	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
 		if err := s.core.RequireReason(o, 0); err != nil {
 			return outbox.Token{}, err
@@ -65,7 +65,7 @@ func (s *Tokens) CreateToken(ctx context.Context, o outbox.Order, hash string, r
 			return outbox.Token{}, fmt.Errorf("create a token: %w", err)
 		}
 		a.Target = outbox.TokenTarget(token.ID)
-		a.After = tokenAct{TokenID: token.ID, Role: role, Note: note, ExpiresAt: &expires, State: token.State(sqldb.At(now))}
+		a.After = tokenChange{TokenID: token.ID, Role: role, Note: note, ExpiresAt: &expires, State: token.State(sqldb.At(now))}
 		return token, nil
 	})
 }
@@ -90,9 +90,9 @@ func (s *Tokens) checkToken(token outbox.Token) error {
 
 // RevokeToken makes a token worthless at once. One that was revoked before is
 // outbox.ErrConflict, a missing one outbox.ErrNotFound.
-func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Order, id int64) (outbox.Token, error) {
-	asked := tokenAct{TokenID: id}
-	a := &store.Act{Order: o, Action: outbox.ActTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
+func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Command, id int64) (outbox.Token, error) {
+	asked := tokenChange{TokenID: id}
+	a := &store.Change{Order: o, Action: outbox.ActionTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
 	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
 		var found []outbox.Token
 		err := t.Each(collectTokens(&found), selectTokens+`where id = $1`+t.ForUpdate, id)
@@ -110,7 +110,7 @@ func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Order, id int64) (out
 			return token, err
 		}
 		token.RevokedAt, token.RevokedBy = sqldb.AtOrNil(sql.NullInt64{Int64: now, Valid: true}), o.By.Name
-		a.After = tokenAct{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(sqldb.At(now))}
+		a.After = tokenChange{TokenID: id, Role: token.Role, Note: token.Note, ExpiresAt: &token.ExpiresAt, State: token.State(sqldb.At(now))}
 		_, err = t.Exec(`update tokens set revoked_at = $1, revoked_by = $2 where id = $3`, now, o.By.Name, id)
 		return token, err
 	})
@@ -150,10 +150,10 @@ const (
 	tokenUseTime  = 250 * time.Millisecond // that a request may wait for one
 )
 
-// NoteTokenUse keeps when a token was last used, to the minute. It tries once a
+// RecordTokenUse keeps when a token was last used, to the minute. It tries once a
 // minute, and whether it succeeds is of no interest to the request: a database
 // that is busy or read-only keeps an older time.
-func (s *Tokens) NoteTokenUse(ctx context.Context, token outbox.Token) {
+func (s *Tokens) RecordTokenUse(ctx context.Context, token outbox.Token) {
 	now := s.core.Now()
 	if last := token.LastUsedAt; s.core.ReadOnly() || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
 		return

@@ -12,7 +12,7 @@ import (
 // token makes a token that is valid for a while.
 func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
 	f.TB.Helper()
-	token, err := f.CreateToken(f.Ctx, outbox.Order{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
+	token, err := f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "token 1 was revoked by ana 1 m")
 	_, err = f.RevokeToken(f.Ctx, ana(""), 7)
 	refused(t, err, outbox.ErrNotFound, "no token 7")
-	acts, err := f.ActsOn(f.Ctx, outbox.TokenTarget(made.ID), 10)
-	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.ActRefused || acts[1].Action != outbox.ActTokenRevoke || acts[2].Action != outbox.ActTokenCreate {
+	acts, err := f.AuditLogOf(f.Ctx, outbox.TokenTarget(made.ID), 10)
+	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.AuditRefused || acts[1].Action != outbox.ActionTokenRevoke || acts[2].Action != outbox.ActionTokenCreate {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}
 	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from operator_acts`) {
@@ -123,7 +123,7 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		f.NoteTokenUse(f.Ctx, token)
+		f.RecordTokenUse(f.Ctx, token)
 		took = time.Since(began)
 		if token, err = f.TokenByHash(f.Ctx, "h-1"); err != nil {
 			t.Fatal(err)

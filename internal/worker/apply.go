@@ -26,15 +26,15 @@ type application struct {
 	gathered bool     // the statements of the last run were sent together
 }
 
-// lethalError is an event that took the whole transaction with it: it was cut
+// fatalError is an event that took the whole transaction with it: it was cut
 // off by its deadline, or it panicked inside the database's driver.
-type lethalError struct {
+type fatalError struct {
 	seq        int64
 	projection string // the one at fault; empty when it is not known
 	failure    *readmodel.Failure
 }
 
-func (e *lethalError) Error() string { return e.failure.Message }
+func (e *fatalError) Error() string { return e.failure.Message }
 
 // run brings the projections as far as the part's events allow and fills in
 // its result. Any error it returns has cost the whole transaction.
@@ -94,7 +94,7 @@ func (a *application) stopAt(e *outbox.Event) error {
 // applySound applies events that may be applied, without the projections that
 // are paused for all campaigns, and resolves the failures at those it passed.
 func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err error) {
-	if a.skip, err = a.tx.Hold(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
+	if a.skip, err = a.tx.ExcludePaused(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
 		return err
 	}
 	if a.attempt != nil && a.attempt.together {
@@ -244,7 +244,7 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *projection.PanicError
 	if errors.As(err, &panicked) {
-		return &lethalError{seq: panicked.Seq, projection: panicked.Projection(), failure: a.worker.Failure(err)}
+		return &fatalError{seq: panicked.Seq, projection: panicked.Projection(), failure: a.worker.Failure(err)}
 	}
 	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || sqldb.Outage(err) {
 		return err
@@ -252,7 +252,7 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	if !errors.Is(err, context.DeadlineExceeded) && projection.AtFault(err) == "" {
 		return err
 	}
-	return &lethalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.Store.EventTimeout()))}
+	return &fatalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.Store.EventTimeout()))}
 }
 
 // applyRun applies consecutive events inside one savepoint, the watermark
@@ -275,7 +275,7 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 		}
 	}
 	if a.gathered && err != nil {
-		a.tx.Forget() // the savepoint among them
+		a.tx.Discard() // the savepoint among them
 		return failedAt, err
 	}
 	if a.gathered {

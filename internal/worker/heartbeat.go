@@ -12,11 +12,11 @@ import (
 
 const heartbeatInterval = 2 * time.Second
 
-// heart keeps what the last heartbeat said. On SQLite an idle worker writes
+// heartbeat keeps what the last heartbeat said. On SQLite an idle worker writes
 // none, so that it leaves the disk alone: its silence means idleness, and its
 // end is written down or seen from its process being gone. Where others may
 // work on other machines, it promises one every heartbeatInterval.
-type heart struct {
+type heartbeat struct {
 	mu    sync.Mutex
 	state outbox.InstanceState
 	at    time.Time
@@ -67,7 +67,7 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
 	next := w.troubled()
-	w.tellStall(next)
+	w.reportStall(next)
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
@@ -80,8 +80,8 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// tellStall tells this process's probes whether anything is applied.
-func (w *Worker) tellStall(i outbox.InstanceState) {
+// reportStall tells this process's probes whether anything is applied.
+func (w *Worker) reportStall(i outbox.InstanceState) {
 	reason, gauge := "", 0.0
 	if i.Stalled {
 		reason, gauge = i.Trouble, 1
@@ -124,6 +124,6 @@ func (w *Worker) stop(ctx context.Context) error {
 	last.Rates = outbox.Throughput{}
 	now := time.Now().UTC()
 	last.StoppedAt = &now
-	w.Store.TellOthers() // what is left is theirs
+	w.Store.NotifyOthers() // what is left is theirs
 	return w.Store.Heartbeat(ctx, last)
 }

@@ -91,10 +91,10 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 	for {
 		claim, hold, err := w.Store.ClaimInline(ctx, w.who, campaign, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
 		if err != nil && claim.Epoch > 0 {
-			err = errors.Join(err, w.giveBack(ctx, []store.Claim{claim}))
+			err = errors.Join(err, w.releaseUncertain(ctx, []store.Claim{claim}))
 		}
-		if err != nil || hold != outbox.HoldLease {
-			return claim, hold == outbox.HoldNone, err
+		if err != nil || hold != outbox.BlockerLease {
+			return claim, hold == outbox.BlockerNone, err
 		}
 		select {
 		case <-poll.C:
@@ -108,7 +108,7 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 // was lost on the way, or may not have reached the campaign's end.
 func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool, err error) {
 	claims := []store.Claim{claim}
-	stop := w.keepLeases(context.WithoutCancel(ctx), claims)
+	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, err := w.Apply(ctx, claims)
 	stop()
 	if settleErr := wave.Settle(ctx); err != nil || settleErr != nil {

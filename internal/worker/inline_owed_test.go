@@ -209,10 +209,10 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 			}
 		},
 		"replay run": func(t *testing.T, b *enginetest.Engine) {
-			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunReplay, All: true})
+			b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 		},
 		"rebuild run": func(t *testing.T, b *enginetest.Engine) {
-			b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, All: true})
+			b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	takeOverAndDie := func() {
 		now.Advance(time.Hour)
 		claim, hold, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", store.ClaimLimits{Rows: 10, Lease: time.Second})
-		if err == nil && hold != outbox.HoldNone {
+		if err == nil && hold != outbox.BlockerNone {
 			err = fmt.Errorf("the lease was not taken over: %s", hold)
 		}
 		if err == nil {

@@ -123,7 +123,7 @@ func TestRebuild_isTheWayOutForACampaignThatTheJournalDoesNotKnow(t *testing.T) 
 		for range appended {
 			b.MustAppend(t, other("a"))
 		}
-		run := b.MustRun(t, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 		if run.Status != outbox.RunCompleted {
 			t.Errorf("run %+v", run)
 		}

@@ -179,7 +179,7 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(storetest.NewClock()))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.MustPass(t)
-	judged := func(b *enginetest.Engine) outbox.JudgedGroup {
+	judged := func(b *enginetest.Engine) outbox.AssessedGroup {
 		t.Helper()
 		all, err := b.ErrorGroups(t.Context())
 		if err != nil || len(all.Groups) != 1 {
@@ -189,14 +189,14 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return all.Judged(outbox.Running{Build: "test", Versions: versions})[0]
+		return all.Assessed(outbox.Running{Build: "test", Versions: versions})[0]
 	}
-	if g := judged(b); g.Hope != outbox.HopeUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
+	if g := judged(b); g.Hope != outbox.OutlookUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
 		t.Errorf("before the projection is repaired: %+v", g)
 	}
 	b.Sources = enginetest.Define(t, enginetest.Ledger, enginetest.Accounts+"\n-- repaired\n")
 	repaired := b.Beside(t)
-	if g := judged(repaired); g.Hope != outbox.HopeSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
+	if g := judged(repaired); g.Hope != outbox.OutlookSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
 		t.Errorf("after the projection was repaired: %+v", g)
 	}
 }

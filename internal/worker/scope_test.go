@@ -38,7 +38,7 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 	stop := b.Start(t)
 	b.MustAppend(t, enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
 	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
-	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Hold == outbox.HoldUnserved })
+	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == outbox.BlockerUnserved })
 	if e := explained(t, b, "other"); e.ClaimableAt != nil || !strings.Contains(e.Why, "match trial-*") {
 		t.Errorf("it says %+v", e)
 	}

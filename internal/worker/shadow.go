@@ -92,7 +92,7 @@ func (w *Worker) rehearseSpan(ctx context.Context, tx *readmodel.ApplyTx, campai
 	p := &part{claim: claim, stretch: inspectLoaded(loaded[0]), result: store.Result{Claim: claim, Applied: first - 1}}
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
-	var lethal *lethalError
+	var lethal *fatalError
 	if errors.As(err, &lethal) {
 		p.result = store.Result{Claim: claim, Applied: lethal.seq - 1, Failure: lethal.failure}
 		return p, nil

@@ -38,7 +38,7 @@ func marks(tb testing.TB, b *enginetest.Engine) []string {
 }
 
 // mustEqualFold compares the live rows of the accounts, which alone look the
-// same however often an event failed, with a fold of the journal up to where
+// same however often an event failed, with a replay of the journal up to where
 // they are.
 func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
 	tb.Helper()

@@ -37,8 +37,8 @@ type exclusion struct {
 	cause string
 }
 
-// note takes down how a pass ended.
-func (t *troubles) note(err error) {
+// record takes down how a pass ended.
+func (t *troubles) record(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

@@ -181,7 +181,7 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 
 func (s *honest) verify(t *rapid.T) {
 	b := s.either(t)
-	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
@@ -227,7 +227,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 		tb.Fatal(err)
 	}
 	for _, c := range page.Items {
-		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunOrder{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos())
+		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos())
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			tb.Fatal(err)
 		}
@@ -255,7 +255,7 @@ type campaignTold struct {
 	AppliedSeq   int           `json:"applied_seq"`
 	LagEvents    int           `json:"lag_events"`
 	State        outbox.State  `json:"state"`
-	Hold         outbox.Hold   `json:"hold"`
+	Hold         outbox.Blocker   `json:"hold"`
 	Why          string        `json:"why"`
 	Counts       outbox.Counts `json:"counts"`
 	Paused       any           `json:"paused"`
@@ -285,7 +285,7 @@ func (s *honest) everyStep(t *rapid.T) {
 			t.Fatalf("campaign %q has %d events and says %s", id, len(journal), body)
 		case seen == (c.State == outbox.StateDiverged):
 			t.Fatalf("campaign %q: the journal has %v, the projections have %v, and it says %s", id, journal, told, body)
-		case seen && (c.AppliedSeq > len(told) || c.AppliedSeq < len(told) && c.Hold != outbox.HoldLease && c.Hold != outbox.HoldNone):
+		case seen && (c.AppliedSeq > len(told) || c.AppliedSeq < len(told) && c.Hold != outbox.BlockerLease && c.Hold != outbox.BlockerNone):
 			t.Fatalf("campaign %q: the projections have %d events, and it says %s", id, len(told), body)
 		case seen && c.LagEvents != len(journal)-c.AppliedSeq:
 			t.Fatalf("campaign %q: its lag is not %d: %s", id, len(journal)-c.AppliedSeq, body)
@@ -295,7 +295,7 @@ func (s *honest) everyStep(t *rapid.T) {
 			t.Fatalf("innocent campaign %q: %s", id, body)
 		}
 		due := enginetest.Column[int](s.tb, s.benches[0].JournalDB, `select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.Now().UnixMicro())[0] > 0
-		if due != (c.Hold == outbox.HoldNone) {
+		if due != (c.Hold == outbox.BlockerNone) {
 			t.Fatalf("campaign %q can be claimed: %v; and it says %s", id, due, body)
 		}
 		rows := enginetest.Column[string](s.tb, s.benches[0].JournalDB, `select status from projection_apply_outbox where campaign_id = $1`, id)

@@ -42,7 +42,7 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 		tried, err = w.passSuspect(ctx)
 		worked = worked || tried
 	}
-	w.troubles.note(err)
+	w.troubles.record(err)
 	return worked, err
 }
 
@@ -78,8 +78,8 @@ func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error 
 	if len(slow) == 0 || len(claims) == 1 {
 		return w.workOff(ctx, claims)
 	}
-	err := w.giveBack(ctx, slow[1:])
-	stop := w.keepLeases(context.WithoutCancel(ctx), slow[:1])
+	err := w.releaseUncertain(ctx, slow[1:])
+	stop := w.renewLeases(context.WithoutCancel(ctx), slow[:1])
 	if len(quick) > 0 {
 		err = errors.Join(err, w.workOff(ctx, quick))
 	}
@@ -112,7 +112,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 // notHeld gives back claims beside an error, which may be held or not.
 func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) error {
 	if err != nil && len(claims) > 0 {
-		return errors.Join(err, w.giveBack(ctx, claims))
+		return errors.Join(err, w.releaseUncertain(ctx, claims))
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 		w.lastWave.Store(time.Now().UnixNano())
 		w.waves.Add(-1)
 	}()
-	stop := w.keepLeases(context.WithoutCancel(ctx), claims)
+	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, applyErr := w.Apply(ctx, claims)
 	if applyErr != nil && !errors.Is(applyErr, outbox.ErrBusy) && !errors.Is(applyErr, outbox.ErrFull) {
 		wave.parts, applyErr = w.workOneByOne(ctx, claims)
@@ -186,7 +186,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
-		at, lethal := attempt.at, (*lethalError)(nil)
+		at, lethal := attempt.at, (*fatalError)(nil)
 		switch {
 		case errors.Is(err, outbox.ErrBusy):
 			return fmt.Errorf("apply wave: %w", err)
@@ -238,14 +238,14 @@ func (t *attempt) run(ctx context.Context) error {
 		}
 		done, err := tx.Flush()
 		if err != nil {
-			t.blame(done)
+			t.findEvent(done)
 		}
 		return err
 	})
 }
 
-// blame notes which event the statement after the first done ones belongs to.
-func (t *attempt) blame(done int) {
+// findEvent notes which event the statement after the first done ones belongs to.
+func (t *attempt) findEvent(done int) {
 	i := sort.Search(len(t.sent), func(i int) bool { return t.sent[i].end > done })
 	if i < len(t.sent) {
 		t.sent[i].part.suspect = t.sent[i].seq
@@ -294,8 +294,8 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// giveBack releases claims of which it is not known whether they are held.
-func (w *Worker) giveBack(ctx context.Context, claims []store.Claim) error {
+// releaseUncertain releases claims of which it is not known whether they are held.
+func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) error {
 	results := make([]store.Result, len(claims))
 	for i, c := range claims {
 		results[i] = store.Result{Claim: c, Applied: c.First - 1}
@@ -333,7 +333,7 @@ func (w *Worker) count(s store.Settled) {
 	}
 }
 
-// keepLeases renews the leases of a wave that takes long, until stopped.
-func (w *Worker) keepLeases(ctx context.Context, claims []store.Claim) (stop func()) {
+// renewLeases renews the leases of a wave that takes long, until stopped.
+func (w *Worker) renewLeases(ctx context.Context, claims []store.Claim) (stop func()) {
 	return loop.Keep(w.Lease, w.Logger, func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
 }

@@ -198,7 +198,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
 	}
-	_, err = b.Runs.Start(t.Context(), outbox.Order{}, outbox.RunOrder{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
+	_, err = b.Runs.Start(t.Context(), outbox.Command{}, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type Worker struct {
 
 	ahead    ahead
 	inline   keyedMutex
-	beat     heart
+	beat     heartbeat
 	rehearse rehearsals
 }
 
@@ -189,8 +189,8 @@ func (w *Worker) start(ctx context.Context) {
 			if err == nil || errors.Is(err, outbox.ErrDamaged) { // what can be read is applied all the same
 				break
 			}
-			w.troubles.note(err)
-			w.tellStall(w.troubled())
+			w.troubles.record(err)
+			w.reportStall(w.troubled())
 			pause := time.NewTimer(loop.FaultPause)
 			select {
 			case <-ctx.Done():

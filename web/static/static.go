@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-// The assets by their names in this folder.
+// The assets by their names in this replayer.
 const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
@@ -86,7 +86,7 @@ func compress(body []byte) []byte {
 	return out.Bytes()
 }
 
-// Path is the path of an asset below the folder that Handler serves, such as
+// Path is the path of an asset below the replayer that Handler serves, such as
 // "1f2e3d4c5b6a7988/app.css". It panics when there is no asset of that name.
 func Path(name string) string {
 	p, ok := paths[name]

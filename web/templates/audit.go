@@ -11,8 +11,8 @@ import (
 
 // AuditView is one page of audit records and the filter it was read with.
 type AuditView struct {
-	Filter        outbox.ActFilter `redact:"-"`
-	Page          outbox.Page[outbox.Act]
+	Filter        outbox.AuditFilter `redact:"-"`
+	Page          outbox.Page[outbox.AuditEntry]
 	RemovedBefore time.Time // older records are gone; zero when none are
 }
 
@@ -28,7 +28,7 @@ func actionOptions() []option {
 	return all
 }
 
-var actOutcomes = []option{{string(outbox.ActDone), "done"}, {string(outbox.ActRefused), "refused"}}
+var actOutcomes = []option{{string(outbox.AuditDone), "done"}, {string(outbox.AuditRefused), "refused"}}
 
 // authWords say how it is known who somebody is.
 var authWords = map[outbox.Auth]string{
@@ -58,7 +58,7 @@ func roleOptions() []option {
 
 // actorFacts say how it was known who acted, what that one might do, and how the
 // act came in. Records of older versions lack some of it.
-func actorFacts(a outbox.Act) string {
+func actorFacts(a outbox.AuditEntry) string {
 	facts := []string{"via " + a.Via}
 	if a.From != "" {
 		facts[0] += " from " + a.From
@@ -88,7 +88,7 @@ func (p Page) targetURL(t outbox.Target) URL {
 	case kind == "projection" && name != "":
 		return l.Projection(name)
 	case kind == "publisher":
-		if pair, err := outbox.ParsePairName(name); err == nil {
+		if pair, err := outbox.ParseSubscriptionName(name); err == nil {
 			return l.Publisher(pair)
 		}
 	}

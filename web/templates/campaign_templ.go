@@ -24,7 +24,7 @@ type CampaignView struct {
 	Cursors  []outbox.Cursor
 	Cause    string // the head's last error, or empty
 	Skips    outbox.Page[outbox.Skip]
-	Acts     []outbox.Act
+	Acts     []outbox.AuditEntry
 	History  []outbox.CampaignPoint // how far behind it was over the last hour
 	// Verifications are when its projections were last compared with the journal.
 	Verifications []outbox.Verification
@@ -212,7 +212,7 @@ func CampaignLive(p Page, v CampaignView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.ActFilter{CampaignID: v.Campaign.CampaignID}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Campaign.CampaignID}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -254,9 +254,9 @@ func campaignState(p Page, v CampaignView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var8 string
-		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(v.Campaign.Explain(p.Now, p.Around).Without(outbox.HeldCursors(v.Cursors)).Why)
+		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(v.Campaign.Explain(p.Now, p.Around).WithHeldProjections(outbox.HeldCursors(v.Cursors)).Why)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 61, Col: 88}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 61, Col: 100}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -789,9 +789,9 @@ func campaignAct(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Compo
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var31 templ.SafeURL
-		templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(a.Action, c.CampaignID))
+		templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(a.Action, c.CampaignID))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 150, Col: 111}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 150, Col: 118}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 		if templ_7745c5c3_Err != nil {
@@ -918,7 +918,7 @@ func headOnCampaign(p Page, c outbox.Campaign) templ.Component {
 			templ_7745c5c3_Var37 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if c.HeadStatus == outbox.Dead && p.asks(c.BlockedBehind()) {
+		if c.HeadStatus == outbox.Dead && p.needsOwnPage(c.BlockedBehind()) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<div class=\"act\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -932,9 +932,9 @@ func headOnCampaign(p Page, c outbox.Campaign) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var38 templ.SafeURL
-			templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActRequeue, c.CampaignID, itoa(c.HeadSeq)))
+			templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionRequeue, c.CampaignID, itoa(c.HeadSeq)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 172, Col: 97}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 172, Col: 107}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 			if templ_7745c5c3_Err != nil {
@@ -947,7 +947,7 @@ func headOnCampaign(p Page, c outbox.Campaign) templ.Component {
 			var templ_7745c5c3_Var39 string
 			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(itoa(c.HeadSeq))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 172, Col: 131}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 172, Col: 141}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 			if templ_7745c5c3_Err != nil {
@@ -1424,7 +1424,7 @@ type EventView struct {
 	outbox.EventDetail
 	Campaign outbox.Campaign
 	History  outbox.EventHistory
-	Acts     []outbox.Act // the latest on it
+	Acts     []outbox.AuditEntry // the latest on it
 }
 
 func EventPage(p Page, v EventView) templ.Component {
@@ -1680,7 +1680,7 @@ func EventPage(p Page, v EventView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.ActFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

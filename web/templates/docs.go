@@ -102,7 +102,7 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 	case outbox.StateDrifted:
 		return GuideWrong
 	case outbox.StateLagging:
-		if e.Hold == outbox.HoldNone && strings.Contains(e.Why, "no worker") {
+		if e.Blocker == outbox.BlockerNone && strings.Contains(e.Why, "no worker") {
 			return GuideWorker
 		}
 		return GuideLag

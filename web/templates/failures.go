@@ -41,9 +41,9 @@ func verdict(g outbox.ErrorGroup, now outbox.Running) string {
 // verdictWord is the verdict for a list.
 func verdictWord(g outbox.ErrorGroup, now outbox.Running) string {
 	switch hope, _ := g.Verdict(now); hope {
-	case outbox.HopeNone:
+	case outbox.OutlookNone:
 		return "a retry will not help"
-	case outbox.HopeSome:
+	case outbox.OutlookSome:
 		return "a retry may help"
 	default:
 		return ""

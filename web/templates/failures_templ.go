@@ -548,7 +548,7 @@ func errorGroup(p Page, g outbox.ErrorGroup, capped bool) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if g.Dead > 0 && p.Offers(outbox.ActOperationStart) {
+		if g.Dead > 0 && p.Offers(outbox.ActionOperationStart) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<a class=\"button primary\" data-testid=\"requeue-group\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -584,7 +584,7 @@ func errorGroup(p Page, g outbox.ErrorGroup, capped bool) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if g.Failed > 0 && p.Offers(outbox.ActRetryMany) {
+		if g.Failed > 0 && p.Offers(outbox.ActionRetryMany) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<form class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -652,7 +652,7 @@ func errorGroup(p Page, g outbox.ErrorGroup, capped bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if p.Offers(outbox.ActNoteErrors) {
+		if p.Offers(outbox.ActionNoteErrors) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<details><summary>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -673,9 +673,9 @@ func errorGroup(p Page, g outbox.ErrorGroup, capped bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var34 templ.SafeURL
-			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActNoteErrors))
+			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionNoteErrors))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `failures.templ`, Line: 125, Col: 78}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `failures.templ`, Line: 125, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {

@@ -185,7 +185,7 @@ func happenedWhat(p Page, m moment) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case outbox.StepActed:
-			if to := p.targetURL(m.Act.Target); m.Act.Action == outbox.ActOperationStart && to != "" {
+			if to := p.targetURL(m.Act.Target); m.Act.Action == outbox.ActionOperationStart && to != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Requeued by&#32;<a href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -17,8 +17,8 @@ func promise(i outbox.InstanceState) string {
 	return "No heartbeat (SQLite): last seen when it last applied events"
 }
 
-// heldText is what a lease covers: "events 3–7, epoch 2".
-func heldText(c outbox.Held) string {
+// leaseText is what a lease covers: "events 3–7, epoch 2".
+func leaseText(c outbox.HeldLease) string {
 	var words []string
 	switch {
 	case c.Rows == 1:

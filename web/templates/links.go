@@ -54,9 +54,9 @@ func (l Links) at(query url.Values, parts ...string) URL {
 	return URL(b.String())
 }
 
-// Act is where POST does an act. About is what its path names in braces, in
+// AuditEntry is where POST does an act. About is what its path names in braces, in
 // that order.
-func (l Links) Act(a outbox.Action, about ...string) URL {
+func (l Links) AuditEntry(a outbox.Action, about ...string) URL {
 	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
@@ -220,10 +220,10 @@ func (l Links) Payload(id string, seq int64) URL {
 }
 
 // Audit is the list of acts that match f, from its cursor.
-func (l Links) Audit(f outbox.ActFilter) URL { return l.at(actValues(f), "audit") }
+func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(actionValues(f), "audit") }
 
-// WithAct adds the id of an act whose outcome the page shall show.
-func WithAct(u URL, act int64) URL {
+// WithAction adds the id of an act whose outcome the page shall show.
+func WithAction(u URL, act int64) URL {
 	if act <= 0 {
 		return u
 	}

@@ -21,7 +21,7 @@ func campaignValues(f outbox.CampaignFilter) url.Values {
 		"limit", positive(int64(f.Limit)))
 }
 
-func actValues(f outbox.ActFilter) url.Values {
+func actionValues(f outbox.AuditFilter) url.Values {
 	return values("actor", f.Actor, "action", string(f.Action), "campaign", f.CampaignID, "seq", positive(f.Seq), "target", string(f.Target),
 		"outcome", string(f.Outcome), "auth", string(f.Auth), "role", string(f.Role), "request_id", f.RequestID,
 		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor,
@@ -54,8 +54,8 @@ func (l Links) ExportCampaigns(f outbox.CampaignFilter, format string) URL {
 }
 
 // ExportAudit is the file of all acts that match f.
-func (l Links) ExportAudit(f outbox.ActFilter, format string) URL {
-	return l.exportOf("audit", format, actValues(f))
+func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
+	return l.exportOf("audit", format, actionValues(f))
 }
 
 // rowChoice names a row in a form: its campaign and its seq.
@@ -76,7 +76,7 @@ func rowRevision(r outbox.Row) string {
 func choosable(p Page, rows []outbox.Row) bool {
 	for _, r := range rows {
 		if r.Status == outbox.Dead {
-			return p.Offers(outbox.ActOperationStart)
+			return p.Offers(outbox.ActionOperationStart)
 		}
 	}
 	return false
@@ -184,7 +184,7 @@ func campaignsPager(p Page, v CampaignsView) pagerView {
 	return view
 }
 
-func actsPager(p Page, v AuditView) pagerView {
+func auditPager(p Page, v AuditView) pagerView {
 	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
 		v.Filter.Cursor = cursor
 		return p.Links.Audit(v.Filter)
@@ -196,9 +196,9 @@ func actsPager(p Page, v AuditView) pagerView {
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
-// actHeadings are the heads of the columns of acts; a filter makes the first
+// auditHeadings are the heads of the columns of acts; a filter makes the first
 // one sortable.
-func actHeadings(p Page, f *outbox.ActFilter) []heading {
+func auditHeadings(p Page, f *outbox.AuditFilter) []heading {
 	when := heading{Name: "When"}
 	if f != nil {
 		turned := *f

@@ -48,7 +48,7 @@ func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
 	for _, i := range list {
 		all = append(all, i.Action())
 	}
-	return append(all, outbox.ActRunStart)
+	return append(all, outbox.ActionRunStart)
 }
 
 // cursorActions are what may be done about the projections of a campaign.
@@ -79,7 +79,7 @@ func troubleActions(v Overview) []outbox.Action {
 	}
 	for _, g := range v.Groups.Groups[:min(len(v.Groups.Groups), causesShown)] {
 		if g.Dead > 0 {
-			all = append(all, outbox.ActOperationStart)
+			all = append(all, outbox.ActionOperationStart)
 		}
 	}
 	return all
@@ -88,7 +88,7 @@ func troubleActions(v Overview) []outbox.Action {
 // unskipActions are what may be done about a campaign's skips.
 func unskipActions(v CampaignView) []outbox.Action {
 	if slices.ContainsFunc(v.Skips.Items, v.Campaign.MayUnskip) {
-		return []outbox.Action{outbox.ActUnskip}
+		return []outbox.Action{outbox.ActionUnskip}
 	}
 	return nil
 }

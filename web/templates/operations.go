@@ -20,7 +20,7 @@ type OperationView struct {
 	Operation outbox.OperationDetail
 	Filter    outbox.OperationRowFilter `redact:"-"`
 	Rows      outbox.Page[outbox.OperationRow]
-	Acts      []outbox.Act // the latest on it
+	Acts      []outbox.AuditEntry // the latest on it
 }
 
 // NewOperationView is an operation before it is started.
@@ -131,8 +131,8 @@ func progressText(o outbox.Operation) string {
 	return strings.Join(parts, ", ") + " of " + count(o.Totals.Chosen, "row", "rows")
 }
 
-// refusedToo tells of named rows that were not chosen, if there were any.
-func refusedToo(o outbox.Operation) string {
+// alsoRefused tells of named rows that were not chosen, if there were any.
+func alsoRefused(o outbox.Operation) string {
 	if o.Refused == 0 {
 		return ""
 	}
@@ -247,12 +247,12 @@ func operationTwins(p Page, o outbox.Operation) Twins {
 		return Twins{Curl: p.curlGet(p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 	}
 	seen := &outbox.Expected{Status: outbox.Status(o.Status)} // as it is written, an operation's
-	return Twins{Curl: p.curlAct(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
+	return Twins{Curl: p.curlAction(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
 }
 
 // operationSentence says what an act on an operation did, from its audit
 // record.
-func operationSentence(a outbox.Act) string {
+func operationSentence(a outbox.AuditEntry) string {
 	var d struct {
 		OperationID int64                  `json:"operation_id"`
 		Rows        int64                  `json:"rows"`
@@ -264,10 +264,10 @@ func operationSentence(a outbox.Act) string {
 		return "Done: " + string(a.Action) + "."
 	}
 	switch a.Action {
-	case outbox.ActOperationStart:
+	case outbox.ActionOperationStart:
 		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s waiting behind them.", d.OperationID,
 			count(d.Rows, "dead row", "dead rows"), count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
-	case outbox.ActOperationCancel:
+	case outbox.ActionOperationCancel:
 		return fmt.Sprintf("Cancelled operation %d: %s not attempted, %s in progress.", d.OperationID,
 			count(d.Totals.Left, "row", "rows"), num(d.Totals.Unwatched))
 	default:

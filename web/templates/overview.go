@@ -61,7 +61,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		}
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
-		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.ActFilter{Action: outbox.ActSkip})}
+		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.AuditFilter{Action: outbox.ActionSkip})}
 	return append(cells, behind, oldest, retryable, skips)
 }
 
@@ -111,14 +111,14 @@ func releases(c outbox.Campaign) string {
 	return "releases " + count(c.BlockedBehind(), "row", "rows")
 }
 
-// asks reports whether an act that releases so many rows is not offered in a
+// needsOwnPage reports whether an act that releases so many rows is not offered in a
 // list, but on a page that says what it does.
-func (p Page) asks(released int64) bool {
-	return outbox.ActRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.needsReason(released)
+func (p Page) needsOwnPage(released int64) bool {
+	return outbox.ActionRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.needsReason(released)
 }
 
 func (p Page) needsReason(released int64) bool {
-	return outbox.AsksReason(p.ReasonFrom, released)
+	return outbox.NeedsReason(p.ReasonFrom, released)
 }
 
 // workTime estimates how long workers take for so many rows; it is empty when

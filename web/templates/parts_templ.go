@@ -483,7 +483,7 @@ func confirmed(p Page, id, hint string, released int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if phrase := outbox.ActRequeue.Phrase(outbox.Reach{Released: released}); phrase != "" {
+		if phrase := outbox.ActionRequeue.Phrase(outbox.Reach{Released: released}); phrase != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<label class=\"field grow\" for=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -14,7 +14,7 @@ type ProjectionView struct {
 	Filter   outbox.CursorFilter `redact:"-"`
 	Cursors  outbox.Page[outbox.CampaignCursor]
 	Failures outbox.Page[outbox.ProjectionFailure]
-	Acts     []outbox.Act
+	Acts     []outbox.AuditEntry
 }
 
 // projectionState is the worst that a projection is in any campaign, or paused
@@ -70,14 +70,14 @@ func atLeast(n int64, capped bool) string {
 	return num(n)
 }
 
-// holdFormID is the id of the form that pauses or resumes a projection.
-func holdFormID(projection string) string { return "hold-" + projection }
+// pauseFormID is the id of the form that pauses or resumes a projection.
+func pauseFormID(projection string) string { return "hold-" + projection }
 
 // cursorForms are the ids of the forms of a campaign's cursors.
 func cursorForms(list []outbox.Cursor) []string {
 	ids := make([]string, len(list))
 	for i, c := range list {
-		ids[i] = holdFormID(c.Projection)
+		ids[i] = pauseFormID(c.Projection)
 	}
 	return ids
 }
@@ -85,14 +85,14 @@ func cursorForms(list []outbox.Cursor) []string {
 func projectionForms(list []outbox.ProjectionInfo) []string {
 	ids := make([]string, len(list))
 	for i, info := range list {
-		ids[i] = holdFormID(info.Name)
+		ids[i] = pauseFormID(info.Name)
 	}
 	return ids
 }
 
-// holdSentence says what pausing or resuming a projection came to.
-func holdSentence(a outbox.Act) string {
-	var h outbox.ProjectionHold
+// pauseSentence says what pausing or resuming a projection came to.
+func pauseSentence(a outbox.AuditEntry) string {
+	var h outbox.ProjectionPause
 	if json.Unmarshal(a.After, &h) != nil {
 		return "Done: " + string(a.Action) + "."
 	}
@@ -101,9 +101,9 @@ func holdSentence(a outbox.Act) string {
 		where = "for campaign " + h.CampaignID
 	}
 	switch {
-	case a.Action == outbox.ActProjectionPause && h.CampaignID == "":
+	case a.Action == outbox.ActionProjectionPause && h.CampaignID == "":
 		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
-	case a.Action == outbox.ActProjectionPause:
+	case a.Action == outbox.ActionProjectionPause:
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
 	case h.Behind > 0 && h.BlockedByRun > 0:
 		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for the end of run %d.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
@@ -113,9 +113,9 @@ func holdSentence(a outbox.Act) string {
 	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
 }
 
-// holdTwins pause a projection for all campaigns, or resume it.
-func holdTwins(p Page, i outbox.ProjectionInfo) Twins {
-	return Twins{Curl: p.curlAct(i.Action(), nil, i.Name), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
+// pauseTwins pause a projection for all campaigns, or resume it.
+func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
+	return Twins{Curl: p.curlAction(i.Action(), nil, i.Name), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

@@ -7,9 +7,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// publisherActSentence says what an act on a publisher did, from its audit record.
-func publisherActSentence(a outbox.Act) string {
-	var name outbox.PairName
+// publisherActionSentence says what an act on a publisher did, from its audit record.
+func publisherActionSentence(a outbox.AuditEntry) string {
+	var name outbox.SubscriptionName
 	var came struct {
 		Seek *outbox.Seek     `json:"seek"`
 		Skip *outbox.EventRef `json:"skip"`
@@ -19,19 +19,19 @@ func publisherActSentence(a outbox.Act) string {
 	_ = json.Unmarshal(a.After, &came)
 	publisher := "publisher " + name.String()
 	switch {
-	case a.Action == outbox.ActPublisherPause:
+	case a.Action == outbox.ActionPublisherPause:
 		return "Paused " + publisher + "."
-	case a.Action == outbox.ActPublisherResume:
+	case a.Action == outbox.ActionPublisherResume:
 		return "Resumed " + publisher + ": it continues at once, with its errors cleared."
-	case a.Action == outbox.ActPublisherReset:
+	case a.Action == outbox.ActionPublisherReset:
 		return "Reset " + publisher + ": its errors are cleared."
-	case a.Action == outbox.ActPublisherSeek && came.Seek != nil:
+	case a.Action == outbox.ActionPublisherSeek && came.Seek != nil:
 		return fmt.Sprintf("Publisher %s continues after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
-	case a.Action == outbox.ActPublisherSkip && came.Skip != nil:
+	case a.Action == outbox.ActionPublisherSkip && came.Skip != nil:
 		return fmt.Sprintf("Publisher %s skips event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
-	case a.Action == outbox.ActPublisherTest && came.OK:
+	case a.Action == outbox.ActionPublisherTest && came.OK:
 		return "Sent a test event to " + publisher + ": delivered in " + tookText(came.Seconds) + "."
-	case a.Action == outbox.ActPublisherTest:
+	case a.Action == outbox.ActionPublisherTest:
 		return "Sent a test event to " + publisher + ": " + Visible(firstLine(came.Error))
 	}
 	return "Changed " + publisher + "."

@@ -21,8 +21,8 @@ func TestActSentence_namesThePublisher(t *testing.T) {
 		{"publisher_test", `{"ok":false,"error":"refused\nat length"}`, "Sent a test event to publisher scenes/archive: refused"},
 		{"publisher_skip", `null`, "Changed publisher scenes/archive."},
 	} {
-		a := outbox.Act{Action: outbox.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
-		if got := actSentence(a); got != c.want {
+		a := outbox.AuditEntry{Action: outbox.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
+		if got := actionSentence(a); got != c.want {
 			t.Errorf("%s: %q, want %q", c.action, got, c.want)
 		}
 	}

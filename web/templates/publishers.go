@@ -16,7 +16,7 @@ type PublisherView struct {
 	outbox.Publisher
 	Span   outbox.Span
 	Points []outbox.PublisherPoint
-	Acts   []outbox.Act // about the pair, newest first
+	Acts   []outbox.AuditEntry // about the pair, newest first
 	Tests  bool         // whether this server can send a test event
 }
 
@@ -35,14 +35,14 @@ type SeekView struct {
 
 func (l Links) Publishers() URL { return l.at(nil, "publishers") }
 
-func publisherPath(n outbox.PairName, more ...string) []string {
+func publisherPath(n outbox.SubscriptionName, more ...string) []string {
 	return append([]string{"publishers", n.Topic, n.Publisher}, more...)
 }
 
-func (l Links) Publisher(n outbox.PairName) URL { return l.at(nil, publisherPath(n)...) }
+func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.at(nil, publisherPath(n)...) }
 
 // PublisherOver is a pair's page with charts of a span.
-func (l Links) PublisherOver(n outbox.PairName, s outbox.Span) URL {
+func (l Links) PublisherOver(n outbox.SubscriptionName, s outbox.Span) URL {
 	if s == outbox.SpanHour {
 		return l.Publisher(n)
 	}
@@ -50,7 +50,7 @@ func (l Links) PublisherOver(n outbox.PairName, s outbox.Span) URL {
 }
 
 // publisherAnchor is the id of a pair's row in lists.
-func publisherAnchor(n outbox.PairName) string { return "publisher-" + n.String() }
+func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
 
 // publishersNamed is how many pairs in trouble the overview names.
 const publishersNamed = 5
@@ -87,8 +87,8 @@ func lagNote(p outbox.Publisher) string {
 	return ""
 }
 
-// blame says in words whom the last error of a pair blames.
-func blame(p outbox.Publisher) string {
+// causeText says in words whom the last error of a pair blames.
+func causeText(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
 		return "The destination is gone; no event is at fault."
@@ -249,8 +249,8 @@ type seekShownBody struct {
 	Capped  bool  `json:"capped,omitempty"`
 }
 
-// seekActBody is what the API's seek reads; its field order is the order shown.
-type seekActBody struct {
+// seekActionBody is what the API's seek reads; its field order is the order shown.
+type seekActionBody struct {
 	Position *int64         `json:"position,omitempty"`
 	Time     string         `json:"time,omitempty"`
 	To       string         `json:"to,omitempty"`
@@ -263,14 +263,14 @@ type seekActBody struct {
 func publisherTwins(p Page, v outbox.Publisher) Twins {
 	action := v.PauseOrResume()
 	return Twins{
-		Curl: p.curlAct(action, nil, v.Topic, v.PairName.Publisher),
+		Curl: p.curlAction(action, nil, v.Topic, v.SubscriptionName.Publisher),
 		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + shellQuote(v.String()),
 	}
 }
 
 // seekTwins are the seek that a page shows.
 func seekTwins(p Page, v SeekView) Twins {
-	body := seekActBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: outbox.ActPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})}
+	body := seekActionBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})}
 	flag := "--" + v.To
 	switch v.To {
 	case "position":
@@ -285,15 +285,15 @@ func seekTwins(p Page, v SeekView) Twins {
 		cli += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Act(outbox.ActPublisherSeek, v.PairName.Topic, v.PairName.Publisher), body),
+		Curl: p.curlPost(p.Links.API().AuditEntry(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher), body),
 		CLI:  cli + " -- " + shellQuote(v.String()),
 	}
 }
 
 // testOf is the test delivery that an act was; nil for any other act.
-func testOf(a outbox.Act) *outbox.TestDelivery {
+func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
 	var d outbox.TestDelivery
-	if a.Action != outbox.ActPublisherTest || a.Outcome == outbox.ActRefused || json.Unmarshal(a.After, &d) != nil {
+	if a.Action != outbox.ActionPublisherTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
 		return nil
 	}
 	return &d
@@ -327,7 +327,7 @@ func seekButton(s outbox.Seek) string {
 
 // wentWrong reports whether an act was done without the result that was hoped
 // for.
-func wentWrong(a outbox.Act) bool {
+func wentWrong(a outbox.AuditEntry) bool {
 	d := testOf(a)
 	return d != nil && !d.OK
 }

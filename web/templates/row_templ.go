@@ -628,7 +628,7 @@ func RowLive(p Page, d RowView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, d.Acts, outbox.ActFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = actsSection(p, d.Acts, outbox.AuditFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1312,7 +1312,7 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.Row.Status == outbox.Dead {
-			if p.Offers(outbox.ActRequeue) {
+			if p.Offers(outbox.ActionRequeue) {
 				templ_7745c5c3_Err = requeueForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1327,15 +1327,15 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 				}
 			}
 		} else if d.Row.Status == outbox.Failed && d.Row.IsHead {
-			if p.Offers(outbox.ActRetry) {
+			if p.Offers(outbox.ActionRetry) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 95, "<form id=\"row-form\" method=\"post\" action=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var62 templ.SafeURL
-				templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActRetry, d.Row.CampaignID, itoa(d.Row.Seq)))
+				templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionRetry, d.Row.CampaignID, itoa(d.Row.Seq)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 207, Col: 110}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 207, Col: 120}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 				if templ_7745c5c3_Err != nil {
@@ -1374,7 +1374,7 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(headTwins(p, outbox.ActRetry, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(headTwins(p, outbox.ActionRetry, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1402,13 +1402,13 @@ func rowActs(p Page, d outbox.RowDetail) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if d.DeadLetterable() && p.Offers(outbox.ActDeadLetter) {
+		if d.DeadLetterable() && p.Offers(outbox.ActionDeadLetter) {
 			templ_7745c5c3_Err = deadLetterForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if d.Skippable() && p.Offers(outbox.ActSkip) {
+		if d.Skippable() && p.Offers(outbox.ActionSkip) {
 			templ_7745c5c3_Err = skipForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1453,9 +1453,9 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var66 templ.SafeURL
-		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActDeadLetter, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionDeadLetter, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 235, Col: 113}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 235, Col: 123}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 		if templ_7745c5c3_Err != nil {
@@ -1526,7 +1526,7 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(headTwins(p, outbox.ActDeadLetter, r)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(headTwins(p, outbox.ActionDeadLetter, r)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1564,9 +1564,9 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var71 templ.SafeURL
-		templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActRequeue, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 254, Col: 101}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 254, Col: 111}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 		if templ_7745c5c3_Err != nil {
@@ -1768,7 +1768,7 @@ type GoneView struct {
 	Event    outbox.Event
 	Campaign outbox.Campaign
 	History  outbox.EventHistory
-	Acts     []outbox.Act
+	Acts     []outbox.AuditEntry
 }
 
 // RowGonePage explains why an event has no row: mostly, it was applied.
@@ -1940,7 +1940,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.ActFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

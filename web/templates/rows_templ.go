@@ -1051,12 +1051,12 @@ func bulk(p Page, f outbox.RowFilter) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if bulky(f) {
-			templ_7745c5c3_Err = withheld(p, outbox.ActOperationStart).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = withheld(p, outbox.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if bulky(f) && p.Offers(outbox.ActOperationStart) {
+		if bulky(f) && p.Offers(outbox.ActionOperationStart) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 77, "<p class=\"bulk\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -12,10 +12,10 @@ const (
 	runsNamed  = 3
 )
 
-// orderOver is an order of a kind over one campaign or all, and one projection
+// requestOver is an order of a kind over one campaign or all, and one projection
 // or all.
-func orderOver(kind outbox.RunKind, campaign, projection string) outbox.RunOrder {
-	o := outbox.RunOrder{Kind: kind, All: campaign == ""}
+func requestOver(kind outbox.RunKind, campaign, projection string) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: kind, All: campaign == ""}
 	if campaign != "" {
 		o.Campaigns = []string{campaign}
 	}
@@ -25,7 +25,7 @@ func orderOver(kind outbox.RunKind, campaign, projection string) outbox.RunOrder
 	return o
 }
 
-func runActName(kind outbox.RunKind) string {
+func runActionName(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
 		return "Verify"
@@ -36,7 +36,7 @@ func runActName(kind outbox.RunKind) string {
 	}
 }
 
-func runActsOver(campaign, projection string) string {
+func runActionsOver(campaign, projection string) string {
 	switch {
 	case campaign == "" && projection == "":
 		return "every projection of all campaigns"

@@ -28,12 +28,12 @@ type RunView struct {
 	First     []outbox.RunResult
 	LogCursor string `redact:"-"`
 	Log       outbox.Page[outbox.RunLine]
-	Acts      []outbox.Act // the latest on it
+	Acts      []outbox.AuditEntry // the latest on it
 }
 
 // NewRunView is a run before it is started.
 type NewRunView struct {
-	Order  outbox.RunOrder `redact:"-"`
+	Order  outbox.RunRequest `redact:"-"`
 	Reason string          `redact:"-"` // as it was typed
 	Loaded []outbox.ProjectionInfo
 	// Preview is what the run would be about; nil while the order does not say
@@ -78,7 +78,7 @@ func (l Links) RunLog(id int64, cursor string) URL {
 
 // NewRun is the page that says what a run would do, and asks whether to start
 // it.
-func (l Links) NewRun(o outbox.RunOrder) URL {
+func (l Links) NewRun(o outbox.RunRequest) URL {
 	query := values("kind", string(o.Kind), "until", positive(o.UntilSeq), "rate", positive(o.Rate))
 	if o.All {
 		query.Set("all", "1")
@@ -246,9 +246,9 @@ func runVersions(r outbox.Run) []namedText {
 // addressed is how many campaigns an address names at the most.
 const addressed = 50
 
-// orderOf is the order that would start a run like this one.
-func orderOf(r outbox.Run) outbox.RunOrder {
-	o := outbox.RunOrder{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
+// requestOf is the order that would start a run like this one.
+func requestOf(r outbox.Run) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
 	if len(r.CampaignIDs) <= addressed {
 		o.Campaigns = r.CampaignIDs
 	}
@@ -290,11 +290,11 @@ func runTwins(p Page, r outbox.Run) Twins {
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}
-	return Twins{Curl: p.curlAct(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
+	return Twins{Curl: p.curlAction(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
 }
 
-// runActSentence says what an act on a run did, from its audit record.
-func runActSentence(a outbox.Act) string {
+// runActionSentence says what an act on a run did, from its audit record.
+func runActionSentence(a outbox.AuditEntry) string {
 	var after struct {
 		RunID  int64            `json:"run_id"`
 		Scope  string           `json:"scope"`
@@ -303,15 +303,15 @@ func runActSentence(a outbox.Act) string {
 	_ = json.Unmarshal(a.After, &after)
 	run := "run " + itoa(after.RunID)
 	switch {
-	case a.Action == outbox.ActRunStart:
+	case a.Action == outbox.ActionRunStart:
 		var before struct {
 			Kind string `json:"kind"`
 		}
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
-	case a.Action == outbox.ActRunCancel && after.Status == outbox.RunCancelling:
+	case a.Action == outbox.ActionRunCancel && after.Status == outbox.RunCancelling:
 		return fmt.Sprintf("Cancelled %s: it ends as soon as its worker notices.", run)
-	case a.Action == outbox.ActRunCancel:
+	case a.Action == outbox.ActionRunCancel:
 		return fmt.Sprintf("Cancelled %s.", run)
 	default:
 		return fmt.Sprintf("Resumed %s: it continues where it stopped.", run)
@@ -333,8 +333,8 @@ func runFilterFields(f outbox.RunFilter) []namedText {
 // rebuildOf is the order that mends what a verify run found: a rebuild of the
 // campaigns that differ, if the page shows all of them, otherwise of all that
 // were looked at.
-func rebuildOf(v RunView) outbox.RunOrder {
-	o := orderOf(v.Run)
+func rebuildOf(v RunView) outbox.RunRequest {
+	o := requestOf(v.Run)
 	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
 	if ids := driftedShown(v); ids != nil {
 		o.All, o.Campaigns = false, ids

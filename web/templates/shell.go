@@ -57,16 +57,16 @@ func flagTexts(flags ...namedText) string {
 
 func (p Page) curlGet(u URL) string { return "curl -s " + shellQuote(p.Origin+string(u)) }
 
-// actBody is what the API's acts read; its field order is the order shown.
-type actBody struct {
+// actionBody is what the API's acts read; its field order is the order shown.
+type actionBody struct {
 	Reason   string           `json:"reason"`
 	Confirm  string           `json:"confirm,omitempty"`
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
-// curlAct asks for an act; about is as Links.Act has it.
-func (p Page) curlAct(a outbox.Action, expected *outbox.Expected, about ...string) string {
-	return p.curlPost(p.Links.API().Act(a, about...), actBody{Reason: "why", Expected: expected})
+// curlAction asks for an act; about is as Links.AuditEntry has it.
+func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
+	return p.curlPost(p.Links.API().AuditEntry(a, about...), actionBody{Reason: "why", Expected: expected})
 }
 
 func (p Page) curlPost(u URL, body any) string {
@@ -78,20 +78,20 @@ func (p Page) curlPost(u URL, body any) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
-	body := actBody{Reason: "why", Confirm: outbox.ActRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
+	body := actionBody{Reason: "why", Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
 	command := "requeue --reason 'why'"
 	if body.Confirm != "" {
 		command += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Act(outbox.ActRequeue, r.CampaignID, itoa(r.Seq)), body),
+		Curl: p.curlPost(p.Links.API().AuditEntry(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)), body),
 		CLI:  p.onRow(command, r.CampaignID, r.Seq),
 	}
 }
 
 // headTwins retry a row or give it up.
 func headTwins(p Page, a outbox.Action, r outbox.Row) Twins {
-	return Twins{Curl: p.curlAct(a, expectedOf(r), r.CampaignID, itoa(r.Seq)), CLI: p.onRow(a.Command()+" --reason 'why'", r.CampaignID, r.Seq)}
+	return Twins{Curl: p.curlAction(a, expectedOf(r), r.CampaignID, itoa(r.Seq)), CLI: p.onRow(a.Command()+" --reason 'why'", r.CampaignID, r.Seq)}
 }
 
 // campaignTwins are the actions on a campaign that the reader may do.
@@ -99,7 +99,7 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	var curl, cli []string
 	for _, a := range c.Offered() {
 		if p.Offers(a.Action) {
-			curl = append(curl, p.curlAct(a.Action, nil, c.CampaignID))
+			curl = append(curl, p.curlAction(a.Action, nil, c.CampaignID))
 			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+shellQuote(c.CampaignID))
 		}
 	}

@@ -17,7 +17,7 @@ func unskipFormID(k outbox.Skip) string { return "unskip-form-" + itoa(k.ID) }
 func unskipForms(skips []outbox.Skip) []string {
 	var forms []string
 	for _, k := range skips {
-		if k.Stands() {
+		if k.Active() {
 			forms = append(forms, unskipFormID(k))
 		}
 	}
@@ -49,20 +49,20 @@ func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 }
 
 func skipPhrase(r outbox.Row) string {
-	return outbox.ActSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
+	return outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
 }
 
 func skipTwins(p Page, r outbox.Row) Twins {
 	phrase := skipPhrase(r)
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Act(outbox.ActSkip, r.CampaignID, itoa(r.Seq)), actBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
+		Curl: p.curlPost(p.Links.API().AuditEntry(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)), actionBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
 		CLI:  p.onRow("skip --reason 'why' --confirm "+shellQuote(phrase), r.CampaignID, r.Seq),
 	}
 }
 
 func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
 	return Twins{
-		Curl: p.curlAct(outbox.ActUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, itoa(k.Seq)),
+		Curl: p.curlAction(outbox.ActionUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, itoa(k.Seq)),
 		CLI:  p.onRow("unskip --reason 'why'", k.CampaignID, k.Seq),
 	}
 }

@@ -254,9 +254,9 @@ func skipForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var13 templ.SafeURL
-		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActSkip, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 44, Col: 100}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 44, Col: 110}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -417,7 +417,7 @@ func campaignSkips(p Page, v CampaignView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, k := range v.Skips.Items {
-				if v.Campaign.MayUnskip(k) && p.Offers(outbox.ActUnskip) {
+				if v.Campaign.MayUnskip(k) && p.Offers(outbox.ActionUnskip) {
 					templ_7745c5c3_Err = unskipForm(p, v.Campaign, k).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -542,7 +542,7 @@ func skipLine(p Page, c outbox.Campaign, k outbox.Skip) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if k.Stands() {
+		if k.Active() {
 			templ_7745c5c3_Err = skipped().Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -710,9 +710,9 @@ func unskipForm(p Page, c outbox.Campaign, k outbox.Skip) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var36 templ.SafeURL
-		templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Act(outbox.ActUnskip, k.CampaignID, itoa(k.Seq)))
+		templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionUnskip, k.CampaignID, itoa(k.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 137, Col: 122}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 137, Col: 132}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 		if templ_7745c5c3_Err != nil {

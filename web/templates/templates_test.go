@@ -22,14 +22,14 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.Overview():       "/ops/",
 		l.API().Summary():  "/ops/api/v1/summary",
 		l.Row("a/b%?#", 3): "/ops/rows/a%2Fb%25%3F%23/3",
-		l.API().Act(outbox.ActRequeue, "a b", itoa(3)):            "/ops/api/v1/rows/a%20b/3/requeue",
+		l.API().AuditEntry(outbox.ActionRequeue, "a b", itoa(3)):            "/ops/api/v1/rows/a%20b/3/requeue",
 		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                      "/ops/rows?q=a%26b%3Dc",
 		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):   "/ops/rows?limit=5&status=dead",
 		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):   "/ops/campaigns",
 		l.CampaignAfter("c", 0):                                   "/ops/campaigns/c?after_seq=0",
-		WithAct(l.Overview(), 7):                                  "/ops/?act=7",
-		WithAct(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",
-		WithAct(l.Overview(), 0):                                  "/ops/",
+		WithAction(l.Overview(), 7):                                  "/ops/?act=7",
+		WithAction(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",
+		WithAction(l.Overview(), 0):                                  "/ops/",
 		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}): "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
 		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                        "/ops/api/v1/operations/3?status=done",
 		l.FailureGroup("seat … is #"): "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
@@ -99,7 +99,7 @@ func TestLinks_ofActsNameWhatTheyAreAbout(t *testing.T) {
 			}
 			want += "/" + part
 		}
-		if got := NewLinks("/ops").Act(action, about...); path != "" && string(got) != want {
+		if got := NewLinks("/ops").AuditEntry(action, about...); path != "" && string(got) != want {
 			t.Errorf("%s is asked for at %s, want %s", action, got, want)
 		}
 	}

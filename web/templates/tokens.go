@@ -14,18 +14,18 @@ func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
 func revokeFormID(t outbox.Token) string { return "revoke-form-" + itoa(t.ID) }
 
 func canRevoke(p Page, t outbox.Token) bool {
-	return p.Offers(outbox.ActTokenRevoke) && t.State(p.Now) == "valid"
+	return p.Offers(outbox.ActionTokenRevoke) && t.State(p.Now) == "valid"
 }
 
 func revokeTwins(p Page, t outbox.Token) Twins {
 	return Twins{
-		Curl: p.curlAct(outbox.ActTokenRevoke, nil, itoa(t.ID)),
+		Curl: p.curlAction(outbox.ActionTokenRevoke, nil, itoa(t.ID)),
 		CLI:  p.program() + "token revoke --reason 'why' " + itoa(t.ID),
 	}
 }
 
 // tokenSentence says what was done about a token.
-func tokenSentence(a outbox.Act) string {
+func tokenSentence(a outbox.AuditEntry) string {
 	var d struct {
 		ID   int64       `json:"token_id"`
 		Role outbox.Role `json:"role"`
@@ -38,18 +38,18 @@ func tokenSentence(a outbox.Act) string {
 	if d.Note != "" {
 		what += " (" + d.Note + ")"
 	}
-	if a.Action == outbox.ActTokenRevoke {
+	if a.Action == outbox.ActionTokenRevoke {
 		return "Revoked " + what + "."
 	}
 	return "Made " + what + "."
 }
 
 // tokenNote is what the token of an act is for, from its audit record.
-func tokenNote(a outbox.Act) string {
+func tokenNote(a outbox.AuditEntry) string {
 	var d struct {
 		Note string `json:"note"`
 	}
-	if a.Action == outbox.ActTokenCreate || a.Action == outbox.ActTokenRevoke {
+	if a.Action == outbox.ActionTokenCreate || a.Action == outbox.ActionTokenRevoke {
 		_ = json.Unmarshal(a.After, &d) // what is missing is left out
 	}
 	return d.Note

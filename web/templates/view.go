@@ -37,7 +37,7 @@ type Page struct {
 	AsOf       time.Time   // when the content was read; zero means Now
 	Self       URL         // where the live part is read again; empty for a page that does not refresh
 	Twin       URL         // the same as JSON; empty when there is none
-	Flash      *outbox.Act // the act that led here, or nil
+	Flash      *outbox.AuditEntry // the act that led here, or nil
 	Since      string      // what has become of it, when its outcome does not stand any more
 }
 
@@ -146,48 +146,48 @@ func pct(c outbox.Campaign) string {
 
 func itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// actSentence says what an act did, from its audit record.
-func actSentence(a outbox.Act) string {
+// actionSentence says what an act did, from its audit record.
+func actionSentence(a outbox.AuditEntry) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {
-	case outbox.ActRequeue:
+	case outbox.ActionRequeue:
 		return "Requeued " + subject + ": pending again, with zero attempts, due now."
-	case outbox.ActRetry:
+	case outbox.ActionRetry:
 		return "Retry of " + subject + " is due now."
-	case outbox.ActDeadLetter:
+	case outbox.ActionDeadLetter:
 		return "Dead-lettered " + subject + ": it is not retried until it is requeued."
-	case outbox.ActRequeueMany:
+	case outbox.ActionRequeueMany:
 		var d outbox.Requeued
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Requeued %s: %s, and %s behind them released.", count(d.Requeued, "dead row", "dead rows"),
 				count(d.Heads, "head", "heads"), count(d.Released, "row", "rows"))
 		}
 		return "Requeued dead rows."
-	case outbox.ActSkip:
+	case outbox.ActionSkip:
 		return "Skipped " + subject + ": no projection will apply it, and the rows behind it continue."
-	case outbox.ActUnskip:
+	case outbox.ActionUnskip:
 		return "Un-skipped " + subject + ": it is applied like any other."
-	case outbox.ActOperationStart, outbox.ActOperationCancel, outbox.ActOperationAcknowledge:
+	case outbox.ActionOperationStart, outbox.ActionOperationCancel, outbox.ActionOperationAcknowledge:
 		return operationSentence(a)
-	case outbox.ActProjectionPause, outbox.ActProjectionResume:
-		return holdSentence(a)
-	case outbox.ActRunStart, outbox.ActRunCancel, outbox.ActRunResume:
-		return runActSentence(a)
-	case outbox.ActPublisherPause, outbox.ActPublisherResume, outbox.ActPublisherReset, outbox.ActPublisherSeek, outbox.ActPublisherSkip, outbox.ActPublisherTest:
-		return publisherActSentence(a)
-	case outbox.ActRetryMany:
+	case outbox.ActionProjectionPause, outbox.ActionProjectionResume:
+		return pauseSentence(a)
+	case outbox.ActionRunStart, outbox.ActionRunCancel, outbox.ActionRunResume:
+		return runActionSentence(a)
+	case outbox.ActionPublisherPause, outbox.ActionPublisherResume, outbox.ActionPublisherReset, outbox.ActionPublisherSeek, outbox.ActionPublisherSkip, outbox.ActionPublisherTest:
+		return publisherActionSentence(a)
+	case outbox.ActionRetryMany:
 		var d outbox.Retried
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Made %s due now.", count(d.Retried, "failed row", "failed rows"))
 		}
 		return "Made failed rows due now."
-	case outbox.ActNoteErrors:
+	case outbox.ActionNoteErrors:
 		return "Note saved."
-	case outbox.ActReveal:
+	case outbox.ActionReveal:
 		return "Revealed redacted values of " + subject + "."
-	case outbox.ActReplay, outbox.ActRepairGaps:
+	case outbox.ActionReplay, outbox.ActionRepairGaps:
 		return repairSentence(a)
-	case outbox.ActTokenCreate, outbox.ActTokenRevoke:
+	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)
 	}
 	if on, known := a.Action.OnCampaign(); known {
@@ -196,9 +196,9 @@ func actSentence(a outbox.Act) string {
 	return "Done: " + string(a.Action) + "."
 }
 
-func repairSentence(a outbox.Act) string {
+func repairSentence(a outbox.AuditEntry) string {
 	what := "Repaired gaps"
-	if a.Action == outbox.ActReplay {
+	if a.Action == outbox.ActionReplay {
 		what = "Replayed campaign " + a.CampaignID
 	}
 	var d outbox.Repaired

@@ -61,9 +61,9 @@ const (
 // where. Variables that texts name are looked up with getenv. The pairs come in
 // the order of the file. An error is an *outbox.Refusal of kind
 // outbox.ErrInvalid with its line, whose sentence names the key and no secret.
-func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Pair, error) {
+func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription, error) {
 	r := &reader{getenv: getenv}
-	var pairs []Pair
+	var pairs []Subscription
 	for _, topic := range r.entries(node, "topics") {
 		pairs = append(pairs, r.topic(topic)...)
 		if r.err != nil {
@@ -76,19 +76,19 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Pair, error) 
 	return pairs, nil
 }
 
-func (r *reader) topic(topic entry) []Pair {
-	r.check(topic, outbox.CheckPairPart("topic", topic.name))
+func (r *reader) topic(topic entry) []Subscription {
+	r.check(topic, outbox.CheckSubscriptionPart("topic", topic.name))
 	fields := r.fields(topic.value, topic.path, "match", "publishers")
 	match := r.match(topic, fields["match"])
 	publishers := r.entries(fields["publishers"].value, topic.path+".publishers")
 	if r.err == nil && len(publishers) == 0 {
 		r.fail(topic.key, topic.path, "the topic has no publishers; add one under publishers, or remove the topic")
 	}
-	var pairs []Pair
+	var pairs []Subscription
 	for _, publisher := range publishers {
-		r.check(publisher, outbox.CheckPairPart("publisher", publisher.name))
-		p := r.pair(publisher)
-		p.PairName = outbox.PairName{Topic: topic.name, Publisher: publisher.name}
+		r.check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.name))
+		p := r.subscription(publisher)
+		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.name, Publisher: publisher.name}
 		p.Match = match
 		pairs = append(pairs, p)
 		r.sameFile(publisher, p)
@@ -136,9 +136,9 @@ func everyKey() []string {
 	return keys
 }
 
-func (r *reader) pair(publisher entry) Pair {
+func (r *reader) subscription(publisher entry) Subscription {
 	fields := r.fields(publisher.value, publisher.path, everyKey()...)
-	p := Pair{
+	p := Subscription{
 		PollInterval: r.pause(fields["poll_interval"], DefaultPollInterval, longestPause),
 		BatchSize:    int(r.number(fields["batch_size"], DefaultBatchSize, 1, largestBatch)),
 		Timeout:      r.pause(fields["timeout"], DefaultTimeout, longestCall),
@@ -205,14 +205,14 @@ func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSetti
 
 // sameFile refuses two pairs that write one file: their lines would mix, and
 // each would rotate the other's away.
-func (r *reader) sameFile(publisher entry, p Pair) {
+func (r *reader) sameFile(publisher entry, p Subscription) {
 	if r.err != nil || p.settings.kind != kindFile {
 		return
 	}
 	for _, other := range r.files {
 		path, taken := p.settings.file.path, other.settings.file.path
 		if path == taken || rotationNumber(path, taken) > 0 || rotationNumber(taken, path) > 0 {
-			r.fail(publisher.key, publisher.path+".url", "%s writes the same file, or its rotated ones, as %s; give each publisher a file of its own", p.PairName, other.PairName)
+			r.fail(publisher.key, publisher.path+".url", "%s writes the same file, or its rotated ones, as %s; give each publisher a file of its own", p.SubscriptionName, other.SubscriptionName)
 			return
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type reader struct {
 	getenv func(string) (string, bool)
 	err    error
-	files  []Pair // that write one, for sameFile
+	files  []Subscription // that write one, for sameFile
 }
 
 // entry is a key of a mapping with its value.

@@ -47,13 +47,13 @@ func topicsOf(tb testing.TB, text string) *yaml.Node {
 	return nil
 }
 
-func parse(tb testing.TB, text string) ([]destination.Pair, error) {
+func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	tb.Helper()
 	return destination.Parse(topicsOf(tb, text), getenv)
 }
 
 // pairOf is the only pair of a topic of everything with one publisher.
-func pairOf(tb testing.TB, lines ...string) destination.Pair {
+func pairOf(tb testing.TB, lines ...string) destination.Subscription {
 	tb.Helper()
 	pairs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
 	if err != nil {
@@ -105,19 +105,19 @@ topics:
 		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
 	}
 	all := outbox.Match{EventTypes: []string{"*"}}
-	pair := func(topic, publisher string, match outbox.Match, url, shown string) destination.Pair {
-		return destination.Pair{
-			PairName: outbox.PairName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
+	pair := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
+		return destination.Subscription{
+			SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
 			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
 		}
 	}
-	hook := destination.Pair{
-		PairName: outbox.PairName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
+	hook := destination.Subscription{
+		SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
 		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
 		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
 		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
 	}
-	want := []destination.Pair{
+	want := []destination.Subscription{
 		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
 		hook,
 		pair("all", "bus", all, "nats://user:p%40ss%2Fw%3Ao%3Fr%23d%26%25@n1,n2:4223/outboxweb.all?tls=true", "nats://n1:4222,n2:4223/outboxweb.all"),
@@ -125,7 +125,7 @@ topics:
 		pair("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
 		pair("all", "log", all, "log:", "log:"),
 	}
-	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(destination.Pair{})); diff != "" {
+	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(destination.Subscription{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -46,7 +46,7 @@ func publishCramped(path string) int {
 		n, err := publisher.Publish(context.Background(), journalEvents(delivered+1, delivered+3))
 		delivered += int64(n)
 		if err != nil {
-			fmt.Printf("%d %s %v\n", delivered, destination.Blame(err).Kind, err)
+			fmt.Printf("%d %s %v\n", delivered, destination.Cause(err).Kind, err)
 			return 0
 		}
 	}

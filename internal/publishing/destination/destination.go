@@ -52,8 +52,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Blame is what an error of Publish says about its cause.
-func Blame(err error) *Error {
+// Cause is what an error of Publish says about its cause.
+func Cause(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
@@ -72,9 +72,9 @@ const (
 	DefaultFailedRetry  = 5 * time.Minute
 )
 
-// Pair is one publisher of one topic, as the configuration file describes it.
-type Pair struct {
-	outbox.PairName
+// Subscription is one publisher of one topic, as the configuration file describes it.
+type Subscription struct {
+	outbox.SubscriptionName
 	Match        outbox.Match
 	URL          string // of the destination, with secrets
 	Destination  string // the same without
@@ -90,13 +90,13 @@ type Pair struct {
 }
 
 // LogValue keeps secrets out of logs.
-func (p Pair) LogValue() slog.Value {
+func (p Subscription) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("pair", p.String()), slog.String("destination", p.Destination))
 }
 
 // Definition is what the store keeps of the pair.
-func (p Pair) Definition() outbox.PublisherDefinition {
-	return outbox.PublisherDefinition{PairName: p.PairName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}
+func (p Subscription) Definition() outbox.PublisherDefinition {
+	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}
 }
 
 // Options are what destinations need of the process that opens them.

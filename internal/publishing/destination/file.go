@@ -376,6 +376,6 @@ func syncDirectory(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func openFile(p Pair, _ Options) (Publisher, error) {
+func openFile(p Subscription, _ Options) (Publisher, error) {
 	return &filePublisher{settings: p.settings.file, timeout: p.Timeout}, nil
 }

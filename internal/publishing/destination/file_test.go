@@ -78,7 +78,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 	for timeout := 200 * time.Millisecond; ; timeout *= 4 {
 		p := open(tb, append(slices.Clone(lines), "timeout: "+timeout.String())...)
 		n, err := p.Publish(tb.Context(), journalEvents(1, 2))
-		if n == 0 && err != nil && destination.Blame(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
+		if n == 0 && err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
 			return p
 		}
 		if err == nil || timeout > patience {
@@ -95,7 +95,7 @@ func refused(tb testing.TB, p destination.Publisher, first, last int64, delivere
 	if err == nil {
 		tb.Fatalf("delivered %d without an error", n)
 	}
-	blame := destination.Blame(err)
+	blame := destination.Cause(err)
 	if n != delivered || blame.Kind != kind || !strings.Contains(err.Error(), says) {
 		tb.Errorf("delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
 	}

@@ -42,7 +42,7 @@ const (
 // comes after the first refused event is sent again later. What goes wrong ends
 // the client: nothing that it still has may be sent then.
 type kafkaPublisher struct {
-	pair     outbox.PairName
+	pair     outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	tls      *tls.Config // nil without TLS
@@ -73,11 +73,11 @@ func (d *dialErrors) err() error {
 	return d.last
 }
 
-func openKafka(p Pair, _ Options) (Publisher, error) {
-	k := &kafkaPublisher{pair: p.PairName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
+func openKafka(p Subscription, _ Options) (Publisher, error) {
+	k := &kafkaPublisher{pair: p.SubscriptionName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
 	if k.settings.tls {
 		var err error
-		if k.tls, err = tlsConfig(p.PairName, k.settings.caFile); err != nil {
+		if k.tls, err = tlsConfig(p.SubscriptionName, k.settings.caFile); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, err
 			n = k.fitting(events[i:], list[i:])
 		}
 		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
-		if n > 1 && blamesEvent(err) {
+		if n > 1 && isEventsFault(err) {
 			// The whole record batch was refused: which event is it?
 			alone = i + n
 			if errors.Is(err, kerr.MessageTooLarge) {
@@ -107,13 +107,13 @@ func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, err
 		}
 		i += acknowledged
 		if err != nil {
-			return i, k.judge(err, len(list[i]))
+			return i, k.classify(err, len(list[i]))
 		}
 	}
 	return len(list), badEvent
 }
 
-func blamesEvent(err error) bool {
+func isEventsFault(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord)
 }
 
@@ -239,13 +239,13 @@ func (k *kafkaPublisher) mechanism() sasl.Mechanism {
 	return nil
 }
 
-// judge says what an error of a record of so many bytes means.
-func (k *kafkaPublisher) judge(err error, size int) error {
+// classify says what an error of a record of so many bytes means.
+func (k *kafkaPublisher) classify(err error, size int) error {
 	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
 	switch {
 	case errors.Is(err, kerr.InvalidRecord):
 		return eventError("Kafka refused the event: %w", err)
-	case blamesEvent(err):
+	case isEventsFault(err):
 		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not created automatically: %w", topic, err)

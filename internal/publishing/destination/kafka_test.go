@@ -155,7 +155,7 @@ func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
 	}
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{c2}, Err: kerr.TopicAuthorizationFailed})
 	n, err := p.Publish(t.Context(), journalEvents(4, 9))
-	if n > int(others) || destination.Blame(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
+	if n > int(others) || destination.Cause(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	deliver(t, p, 4+int64(n), 9)
@@ -261,7 +261,7 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	large := noisy(41, 30_000)
 	events = append(append(events, destination.NewEvent(large, destination.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 40 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
+	if n != 40 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
 		t.Fatalf("delivered %d: %v", n, err)
 	}
 	if n, err := p.Publish(t.Context(), events[41:]); n != 19 || err != nil { // an operator skipped it
@@ -296,7 +296,7 @@ func TestKafka_findsTheEventAtFault(t *testing.T) {
 	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
 	events := append(append(journalEvents(1, 7), destination.NewEvent(bad, destination.Source("j1"))), journalEvents(9, 20)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 7 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
+	if n != 7 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	deliver(t, p, 9, 20)

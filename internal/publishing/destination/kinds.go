@@ -26,7 +26,7 @@ type kindInfo struct {
 	// read takes the rest of the URL and its own keys, and returns the URL without
 	// secrets.
 	read func(r *reader, at entry, u address, fields map[string]entry, s *settings) (shown string)
-	open func(Pair, Options) (Publisher, error)
+	open func(Subscription, Options) (Publisher, error)
 }
 
 // kinds are all of them, in the order in which they are told. It is no variable,

@@ -11,7 +11,7 @@ import (
 // logPublisher says of each event that it is there, whatever level the log has
 // otherwise: an event that it takes must not be lost. Payloads are not for logs.
 type logPublisher struct {
-	pair   outbox.PairName
+	pair   outbox.SubscriptionName
 	logger *slog.Logger
 }
 
@@ -34,6 +34,6 @@ func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error
 
 func (l *logPublisher) Close() error { return nil }
 
-func openLog(p Pair, o Options) (Publisher, error) {
-	return &logPublisher{pair: p.PairName, logger: o.Logger}, nil
+func openLog(p Subscription, o Options) (Publisher, error) {
+	return &logPublisher{pair: p.SubscriptionName, logger: o.Logger}, nil
 }

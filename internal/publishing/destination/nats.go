@@ -21,7 +21,7 @@ import (
 // that broke is made anew by the next Publish and not in between: what the
 // library kept for later would arrive when another process may deliver.
 type natsPublisher struct {
-	pair     outbox.PairName
+	pair     outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	journal  string
@@ -56,11 +56,11 @@ func (s *serverWords) take() error {
 	return err
 }
 
-func openNATS(p Pair, o Options) (Publisher, error) {
-	n := &natsPublisher{pair: p.PairName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
+func openNATS(p Subscription, o Options) (Publisher, error) {
+	n := &natsPublisher{pair: p.SubscriptionName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
 	if n.settings.tls {
 		var err error
-		if n.tls, err = tlsConfig(p.PairName, n.settings.caFile); err != nil {
+		if n.tls, err = tlsConfig(p.SubscriptionName, n.settings.caFile); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error 
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
-	return n.judge(err, len(b))
+	return n.classify(err, len(b))
 }
 
 // connect makes a connection unless there is one.
@@ -142,9 +142,9 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 	return nil
 }
 
-// judge says what an error of a publish means. The connection is given up
+// classify says what an error of a publish means. The connection is given up
 // where an answer may still be under way.
-func (n *natsPublisher) judge(err error, size int) error {
+func (n *natsPublisher) classify(err error, size int) error {
 	var refused *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):

@@ -65,7 +65,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 		p := open(t, "url: nats://"+at+"/scenes", "timeout: "+timeout.String())
 		start := time.Now()
 		n, err := p.Publish(t.Context(), events)
-		if n != 0 || greeted.Load() && !errors.Is(err, context.DeadlineExceeded) || destination.Blame(err).Kind != outbox.DestinationError {
+		if n != 0 || greeted.Load() && !errors.Is(err, context.DeadlineExceeded) || destination.Cause(err).Kind != outbox.DestinationError {
 			t.Errorf("delivered %d: %v", n, err)
 		}
 		if took := time.Since(start); took > timeout+30*time.Second { // the library gives a write a minute

@@ -155,7 +155,7 @@ func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
 		large.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size))
 		events := append(journalEvents(1, 2), destination.NewEvent(large, destination.Source("j1")))
 		n, err := p.Publish(t.Context(), append(events, journalEvents(4, 4)...))
-		if n != 2 || destination.Blame(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
+		if n != 2 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
 			t.Errorf("delivered %d: %v", n, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || destination.Blame(err).Kind != outbox.DestinationError || ctx.Err() != nil {
+	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || destination.Cause(err).Kind != outbox.DestinationError || ctx.Err() != nil {
 		t.Errorf("delivered %d: %v; %v", n, err, ctx.Err())
 	}
 }

@@ -18,10 +18,10 @@ const patience = 5 * time.Second
 
 // Open makes the pair's publisher. It does not go to the destination, so one
 // that is away is no error here. p must come from Parse.
-func (p Pair) Open(o Options) (Publisher, error) {
+func (p Subscription) Open(o Options) (Publisher, error) {
 	is, known := p.settings.kind.info()
 	if !known {
-		return nil, outbox.Setup("publisher %s has no destination", p.PairName)
+		return nil, outbox.Setup("publisher %s has no destination", p.SubscriptionName)
 	}
 	return is.open(p, o)
 }
@@ -51,7 +51,7 @@ func encoded(events []*Event) (list [][]byte, err error) {
 
 // tlsConfig trusts the certificates of a file, or those of the system when
 // none is named.
-func tlsConfig(pair outbox.PairName, caFile string) (*tls.Config, error) {
+func tlsConfig(pair outbox.SubscriptionName, caFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {
 		return config, nil

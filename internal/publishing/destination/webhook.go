@@ -34,7 +34,7 @@ const (
 
 // webhook posts events to an HTTP server.
 type webhook struct {
-	pair     outbox.PairName
+	pair     outbox.SubscriptionName
 	url      string
 	settings webhookSettings
 	timeout  time.Duration
@@ -44,8 +44,8 @@ type webhook struct {
 	reading  time.Duration // of an answer at most
 }
 
-func openWebhook(p Pair, o Options) (Publisher, error) {
-	config, err := tlsConfig(p.PairName, p.settings.webhook.caFile)
+func openWebhook(p Subscription, o Options) (Publisher, error) {
+	config, err := tlsConfig(p.SubscriptionName, p.settings.webhook.caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func openWebhook(p Pair, o Options) (Publisher, error) {
 		dialer.Control = refusePrivate
 	}
 	return &webhook{
-		pair: p.PairName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now, reading: longestAnswer,
+		pair: p.SubscriptionName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now, reading: longestAnswer,
 		client: &http.Client{
 			// No proxy: it would reach the addresses that the dialer refuses.
 			Transport: &http.Transport{
@@ -115,7 +115,7 @@ func (w *webhook) publishBatches(ctx context.Context, events []*Event, list [][]
 		}
 		n := fitting(list[i:], largestRequest)
 		err := w.postBatch(ctx, events[i:i+n], list[i:i+n])
-		if n > 1 && err != nil && Blame(err).Kind == outbox.EventError {
+		if n > 1 && err != nil && Cause(err).Kind == outbox.EventError {
 			each, err := w.publishEach(ctx, events[i:i+n], list[i:i+n])
 			return i + each, err
 		}
@@ -166,7 +166,7 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 	// that breaks off, or goes on and on, has been given all the same.
 	defer time.AfterFunc(w.reading, cancel).Stop()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
-	return judge(response, answer, w.now())
+	return classify(response, answer, w.now())
 }
 
 func (w *webhook) head(request *http.Request, id, contentType string, body []byte) error {
@@ -215,8 +215,8 @@ func (w *webhook) explain(err error) error {
 	return err
 }
 
-// judge says what an answer means.
-func judge(response *http.Response, answer []byte, now time.Time) error {
+// classify says what an answer means.
+func classify(response *http.Response, answer []byte, now time.Time) error {
 	status := response.StatusCode
 	text := oneLine([]byte(response.Status))
 	if shown := oneLine(answer); shown != "" {
@@ -231,7 +231,7 @@ func judge(response *http.Response, answer []byte, now time.Time) error {
 		err := destinationError("answered %s: it does not accept events any more", text)
 		err.Gone = true
 		return err
-	case blamesDestination(status):
+	case isDestinationsFault(status):
 		err := destinationError("answered %s", text)
 		err.RetryAfter = retryAfter(response.Header.Get("Retry-After"), now)
 		return err
@@ -240,7 +240,7 @@ func judge(response *http.Response, answer []byte, now time.Time) error {
 	}
 }
 
-func blamesDestination(status int) bool {
+func isDestinationsFault(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

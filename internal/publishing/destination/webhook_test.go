@@ -327,7 +327,7 @@ func TestWebhook_goesOnAfterTrouble(t *testing.T) {
 	for next := 0; next < len(events); {
 		n, err := p.Publish(t.Context(), events[next:])
 		next += n
-		if err != nil && destination.Blame(err).Kind != outbox.DestinationError {
+		if err != nil && destination.Cause(err).Kind != outbox.DestinationError {
 			t.Fatal(err)
 		}
 	}
@@ -491,7 +491,7 @@ func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 		if took := time.Since(start); took > patience {
 			t.Errorf("%d took %v", code, took)
 		}
-		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || destination.Blame(err).Kind != kind) {
+		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || destination.Cause(err).Kind != kind) {
 			t.Errorf("%d: delivered %d, %v", code, n, err)
 		}
 	}
