@@ -112,13 +112,13 @@ func TestBrowser_failures(t *testing.T) {
 			b.await("the note is pinned", telling(".pinned", "waits for Monday's build")+" && "+telling(marked("flash"), "Note saved"))
 			var groups struct {
 				Items []struct {
-					Dead int
-					Hope string
-					Note struct{ Note string }
+					Dead    int
+					Outlook string `json:"retry_outlook"`
+					Note    struct{ Note string }
 				}
 			}
 			s.get(t, "/api/v1/failures/groups", &groups)
-			if len(groups.Items) != 1 || groups.Items[0].Dead != 3 || groups.Items[0].Hope != "none" || groups.Items[0].Note.Note != "waits for Monday's build" {
+			if len(groups.Items) != 1 || groups.Items[0].Dead != 3 || groups.Items[0].Outlook != "none" || groups.Items[0].Note.Note != "waits for Monday's build" {
 				t.Errorf("the API has %+v", groups.Items)
 			}
 			b.click(".group .badge")

@@ -100,9 +100,9 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 			b.lookUntil("the overview says what is off", telling("#live", "1 of 1 campaign is paused")+" && "+telling("#live .pair", "seats are counted by hand"))
 			b.agrees()
 			b.sound("the overview with a pause")
-			var c struct{ State, Why, Hold string }
+			var c struct{ State, Why, Blocker string }
 			s.get(t, "/api/v1/campaigns/table", &c)
-			if c.State != "paused" || c.Hold != "paused" || !strings.Contains(c.Why, "seats are counted by hand") {
+			if c.State != "paused" || c.Blocker != "paused" || !strings.Contains(c.Why, "seats are counted by hand") {
 				t.Errorf("the API says %+v", c)
 			}
 			b.click(`.pair a[href="/campaigns/table"]`)

@@ -113,7 +113,7 @@ func awaitJournal(t *testing.T, s *server, j corpus.Journal) {
 func checkJournal(t *testing.T, d databases, j corpus.Journal, flags []string) {
 	t.Helper()
 	report := checkClean(t, d, flags...)
-	for what, want := range map[string]int{"events": j.Events, "campaigns": j.Campaigns, "folded": j.Campaigns} {
+	for what, want := range map[string]int{"events": j.Events, "campaigns": j.Campaigns, "replayed": j.Campaigns} {
 		if report.Checked[what] != int64(want) {
 			t.Errorf("check looked at %d %s, want %d", report.Checked[what], what, want)
 		}

@@ -46,7 +46,7 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 	onA.await("the audit has the act, by whom and why", telling("tbody tr", "local")+" && "+
 		telling("tbody tr", "Requeued event 3 of campaign poisoned")+" && "+telling("tbody tr", "ana left her first seat"))
 	onA.await("the audit has it once", `document.querySelectorAll("tbody tr").length === 1`)
-	checkClean(t, d, append([]string{"--no-fold"}, flags[len(quickDeath):]...)...) // the journal does not know of the mending
+	checkClean(t, d, append([]string{"--no-replay"}, flags[len(quickDeath):]...)...) // the journal does not know of the mending
 }
 
 // oneSilent starts three instances and kills one of them while it holds
@@ -99,7 +99,7 @@ func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	var list struct {
 		Items []struct {
 			ID, Why string
-			Holding struct {
+			Leases  struct {
 				Campaigns   int64
 				ClaimableBy time.Time `json:"claimable_by"`
 				Held        []struct {
@@ -110,21 +110,21 @@ func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	}
 	s.get(t, "/api/v1/instances", &list)
 	silent := list.Items[0]
-	if silent.ID != id || silent.Holding.Campaigns == 0 || int64(len(silent.Holding.Held)) != silent.Holding.Campaigns {
+	if silent.ID != id || silent.Leases.Campaigns == 0 || int64(len(silent.Leases.Held)) != silent.Leases.Campaigns {
 		t.Fatalf("the instance that left something behind does not come first, with that: %+v", list.Items)
 	}
 	b := openTab(t, s)
 	b.open("/instances")
-	fate := fmt.Sprintf("its %d campaigns become claimable in ", silent.Holding.Campaigns)
+	fate := fmt.Sprintf("its %d campaigns become claimable in ", silent.Leases.Campaigns)
 	b.await("the page sums up", telling(".health", "2 instances running, 1 silent: "+fate))
 	row := marked("instance-" + id)
 	b.await("the instance is silent", telling(row+` [data-label="State"]`, "silent"))
-	b.await("it says when others may go on", telling(row, fate)+" && "+telling(row, silent.Holding.ClaimableBy.UTC().Format("15:04:05 UTC")))
+	b.await("it says when others may go on", telling(row, fate)+" && "+telling(row, silent.Leases.ClaimableBy.UTC().Format("15:04:05 UTC")))
 	text := value[string](b, `document.querySelector(`+js(row)+`).innerText`)
 	if !regexp.MustCompile(`Silent for \d+ (s|min); its \d+ campaigns become claimable in \d+ min \(`).MatchString(text) {
 		t.Errorf("the page says %q", text)
 	}
-	campaign := silent.Holding.Held[0].CampaignID
+	campaign := silent.Leases.Held[0].CampaignID
 	b.click(row + ` a[href="/campaigns/` + campaign + `"]`)
 	b.at("/campaigns/" + campaign)
 	b.click(`a[href="/instances#instance-` + id + `"]`)

@@ -258,14 +258,14 @@ func holding(t *testing.T, witness *server, id string) int64 {
 	t.Helper()
 	var list struct {
 		Items []struct {
-			ID      string
-			Holding struct{ Campaigns int64 }
+			ID     string
+			Leases struct{ Campaigns int64 }
 		}
 	}
 	witness.get(t, "/api/v1/instances", &list)
 	for _, instance := range list.Items {
 		if instance.ID == id {
-			return instance.Holding.Campaigns
+			return instance.Leases.Campaigns
 		}
 	}
 	t.Fatalf("instance %s is not among %+v", id, list.Items)

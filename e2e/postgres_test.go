@@ -163,7 +163,7 @@ func TestPostgresProxy(t *testing.T) {
 	if n := scalar[int64](t, d.projections(), "select count(*) from seats"); n != 4*25+3 {
 		t.Errorf("%d seats are taken, want %d", n, 4*25+3)
 	}
-	checkClean(t, behind, append([]string{"--no-fold"}, projections...)...) // the journal does not know of the mending
+	checkClean(t, behind, append([]string{"--no-replay"}, projections...)...) // the journal does not know of the mending
 }
 
 // What differs from one run of a command to the next.

@@ -68,7 +68,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			if users := scalar[int64](t, d.projections(), `select count(*) from seats where campaign_id = 'poisoned'`); users != 4 {
 				t.Errorf("%d seats are taken, want those of the other four events", users)
 			}
-			if report := checkClean(t, d); report.Checked["skips"] != 1 || report.Checked["folded"] != 1 {
+			if report := checkClean(t, d); report.Checked["skips"] != 1 || report.Checked["replayed"] != 1 {
 				t.Errorf("checked %+v", report.Checked)
 			}
 		})

@@ -36,7 +36,7 @@ type appendResult struct {
 	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns with events that are not applied yet; workers apply them
 	Position     int64         `json:"position"`    // of the last event that was appended or there already; 0 without one
 
-	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"` // why the condition does not hold
+	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"` // why the condition does not hold
 }
 
 // refusedLine says what is wrong with one line.
@@ -214,8 +214,8 @@ func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
 	}
 	landed, err := p.store.Append(ctx, store.Append{Events: b.events, Condition: p.condition})
 	refusal, ok := errors.AsType[*outbox.Refusal](err)
-	if ok && (refusal.InTheWay != nil || strings.HasPrefix(refusal.Field, "condition")) {
-		r.EventInTheWay = refusal.InTheWay
+	if ok && (refusal.BlockingEvent != nil || strings.HasPrefix(refusal.Field, "condition")) {
+		r.BlockingEvent = refusal.BlockingEvent
 		return refusal
 	}
 	if ok && refusal.Index < len(b.lines) && !errors.Is(err, outbox.ErrSetup) {

@@ -14,7 +14,7 @@ import (
 // checkCmd tests outbox.Invariants: by replaying the journal here, all others in
 // internal/maintenance and in what is registered with its core.
 type checkCmd struct {
-	Expected bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
+	Replay bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
 	jsonFlag
 }
 
@@ -34,7 +34,7 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	if err := st.maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
 		return err
 	}
-	if c.Expected {
+	if c.Replay {
 		if err := a.checkReplays(ctx, st, set, &report); err != nil {
 			return err
 		}
@@ -90,14 +90,14 @@ func (a *app) checkReplays(ctx context.Context, st *engine, set *projection.Set,
 		return err
 	}
 	defer f.Close()
-	bar := a.progress("fold")
+	bar := a.progress("replay")
 	defer bar.end()
 	for page, err := range st.CampaignsInPages(ctx, outbox.CampaignFilter{}) {
 		if err != nil {
 			return err
 		}
 		for _, campaign := range page {
-			bar.set(r.Checked["folded"], r.Checked["campaigns"])
+			bar.set(r.Checked["replayed"], r.Checked["campaigns"])
 			if err := checkReplay(ctx, f, campaign, r); err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 	if err != nil {
 		return err
 	}
-	r.Checked["folded"]++
+	r.Checked["replayed"]++
 	found := func(seq int64, detail string, args ...any) {
 		r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantRebuiltEqualsLive, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
 	}

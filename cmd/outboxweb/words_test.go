@@ -99,7 +99,7 @@ var retired = map[string]string{
 
 // quoted is what texts may name with a word of their own: flags and identifiers
 // that scripts know, and SQL's.
-var quoted = regexp.MustCompile("`[^`\n]*`|--no-fold|event_in_the_way|set_aside|(?s:<!--.*?-->)")
+var quoted = regexp.MustCompile("`[^`\n]*`|set_aside|(?s:<!--.*?-->)")
 
 // Texts of pages, commands, the API and the documentation keep to the words of
 // docs/concepts.md and of the field.

@@ -168,7 +168,7 @@ func inBatch(err error) error {
 // aboutCondition reports whether a refusal is about the whole append: its
 // condition does not hold, or cannot be judged.
 func aboutCondition(r *outbox.Refusal) bool {
-	return r.InTheWay != nil || strings.HasPrefix(r.Field, "condition")
+	return r.BlockingEvent != nil || strings.HasPrefix(r.Field, "condition")
 }
 
 // journalView is the journal as a writer asks for it.

@@ -62,22 +62,22 @@ type instanceView struct {
 	// idle: it promised none and has had nothing to say lately
 	State   outbox.Condition `json:"state"`
 	Why     string           `json:"why"` // one sentence: how it is, and what becomes of what it holds
-	Holding outbox.HeldLeases   `json:"holding"`
+	Leases outbox.HeldLeases   `json:"leases"`
 }
 
 // viewInstance is an instance as the API shows it, made like a campaign's view.
 func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	i = redact.Shown(s.Redact, i)
 	now := s.Now()
-	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Holding: i.Holding}
+	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Leases: i.Holding}
 	if !i.LastSeen.IsZero() {
 		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
 	}
-	if v.Holding.Held == nil {
-		v.Holding.Held = []outbox.HeldLease{}
+	if v.Leases.Held == nil {
+		v.Leases.Held = []outbox.HeldLease{}
 	}
-	if v.Holding.Publishers == nil {
-		v.Holding.Publishers = []string{}
+	if v.Leases.Publishers == nil {
+		v.Leases.Publishers = []string{}
 	}
 	return v
 }
@@ -88,7 +88,7 @@ type rowView struct {
 	Event    outbox.Event     `json:"event"`
 	Attempts []outbox.Attempt `json:"attempts"`
 	Campaign campaignView     `json:"campaign"`
-	Acts     []outbox.AuditEntry     `json:"acts"`
+	Activity     []outbox.AuditEntry     `json:"activity"`
 
 	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last in shadow_only mode that came to the event
 
@@ -103,7 +103,7 @@ func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error
 		return rowView{}, err
 	}
 	return rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(ctx)),
-		Acts: d.Acts, Rehearsal: d.Rehearsal, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
+		Activity: d.Activity, Rehearsal: d.Rehearsal, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections

@@ -59,7 +59,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	s.get(target).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":3}`, `"campaigns":{"done":2,"total":2}`, `"seconds_left":0.25`, `"owner":"test-1"`)
 	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":[]`, `"campaign_id":"c-2"`)
 	s.get(target+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
-	s.get(target+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","fold":{"a":[1]}},{"name":"seats","live":null,"fold":3}]`)
+	s.get(target+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","expected":{"a":[1]}},{"name":"seats","live":null,"expected":3}]`)
 	s.get(target+"/log?limit=1").want(t, 200, `"text":"second"`).lacks(t, "first")
 	s.get("/api/v1/campaigns/c%2F1/verifications").want(t, 200, `"verdict":"drift"`, `"changed":1`, fmt.Sprintf(`"run_id":%d`, run.ID))
 	s.post(target+"/cancel", `{"reason":"enough"}`).want(t, 200, `"status":"cancelling"`, `"cancelled_by":"local"`)

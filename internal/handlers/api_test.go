@@ -253,7 +253,7 @@ func TestSummary_hasTheFieldsOfTheContract(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"lag_events":2`, `"head_seq":2`, `"head_status":"dead"`, `"blocked_behind":1`,
 		`"lease":null`, `"paused":null`, `"state":"blocked"`, `"why":"Event 2 has been dead for `)
 	s.get("/api/v1/campaigns?state=blocked").want(t, 200, `"campaign_id":"c-1"`)
-	s.get("/api/v1/rows/c-1/2").want(t, 200, `"row":{`, `"event":{`, `"attempts":[{"attempt":2`, `"campaign":{`, `"acts":[]`)
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"row":{`, `"event":{`, `"attempts":[{"attempt":2`, `"campaign":{`, `"activity":[]`)
 	s.get("/api/v1/projections").want(t, 200, `"name":"campaigns"`, `"quarantined":0`)
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"name":"campaigns"`)
 	s.get("/api/v1/instances").want(t, 200, `{"items":[],"next_cursor":null}`)

@@ -23,9 +23,9 @@ func TestAppend_underACondition(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", take("8", 0)).want(t, 201, `"position":3`)
 
 	again := strings.Replace(take("8", 0), "e-8-0", "e-other", 1)
-	a := s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"event_in_the_way":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
+	a := s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"blocking_event":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
 		`"detail":"conflicting event 3 (seat.taken, campaign \"c-1\" seq 3): it came after position 0 and matches item 2 of the condition; read on from there and decide again"`)
-	if p := decodeAs[problem](t, a); p.EventInTheWay == nil || *p.EventInTheWay != (outbox.EventRef{Position: 3, CampaignID: "c-1", Seq: 3, EventType: "seat.taken"}) {
+	if p := decodeAs[problem](t, a); p.BlockingEvent == nil || *p.BlockingEvent != (outbox.EventRef{Position: 3, CampaignID: "c-1", Seq: 3, EventType: "seat.taken"}) {
 		t.Errorf("problem is %+v", p)
 	}
 	both := `{"expected_seq":%d,"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{"tags":{"seat":"9"}}]}}`

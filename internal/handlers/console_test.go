@@ -24,7 +24,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Version = "next" }).trouble()
 	s.get("/failures").want(t, 200, "Since the last failure the build changed (test, now next)")
-	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, `"dead":1`, `"released":2`, `"capped":false`, `"next_cursor":null`)
+	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, `"dead":1`, `"released":2`, `"capped":false`, `"next_cursor":null`)
 
 	s = newSite(t, func(c *Config) { c.Projections[0].Version = "v2" })
 	s.seed("c-1", hopeless)
@@ -33,7 +33,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	s.get("/failures").want(t, 200, says)
 	s.get("/rows/c-1/1").want(t, 200, "It could never succeed with the version of projection campaigns that it failed in, and that has changed since.")
 	s.get("/").want(t, 200, "a retry may help")
-	s.get("/api/v1/failures/groups").want(t, 200, `"hope":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
+	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }
 
 func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {

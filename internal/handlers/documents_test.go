@@ -285,7 +285,7 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	s.get("/rows/c-1/1").want(t, 200, "It c"+never, "so it was not retried", "projection&#32;<code>campaigns</code>", "· c"+never)
 	s.get("/rows/c-2/1").want(t, 200).lacks(t, never)
 	s.get("/failures").want(t, 200, "It c"+never)
-	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"hope":"none"`, "It c"+never)
+	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"retry_outlook":"none"`, "It c"+never)
 	d := decodeAs[struct {
 		Row      outbox.Row
 		Attempts []outbox.Attempt

@@ -26,7 +26,7 @@ func TestEventHistory_tellsTheApiWhatTheEventWentThrough(t *testing.T) {
 			t.Errorf("the steps are %v, want %v", kinds, want)
 		}
 	}
-	if act := h.Steps[3].Act; act == nil || act.Action != outbox.ActionRequeueMany || act.Reason != "mended" {
+	if act := h.Steps[3].AuditEntry; act == nil || act.Action != outbox.ActionRequeueMany || act.Reason != "mended" {
 		t.Errorf("the act is %+v", act)
 	}
 	h = decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200))

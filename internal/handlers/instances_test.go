@@ -55,9 +55,9 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 	got := s.get("/api/v1/instances").want(t, 200, `"next_cursor":null`,
 		`{"items":[{"id":"dead","host":"host-dead","pid":77,"version":"v1","mode":"outbox_apply_only","campaigns":["*"],"stopped_at":null,"applied_total":44200`,
 		`"started_at":"2026-11-21T07:00:00Z","last_seen":"2026-11-21T07:00:00Z","heartbeat_seconds":2,"clock_ahead_seconds":0,"state":"silent","why":"`+why+`"`,
-		`"holding":{"campaigns":2,"withheld":0,"rows":4,"claimable_from":"2026-11-21T07:00:30Z","claimable_by":"2026-11-21T07:00:30Z","held":[`+
+		`"leases":{"campaigns":2,"withheld":0,"rows":4,"claimable_from":"2026-11-21T07:00:30Z","claimable_by":"2026-11-21T07:00:30Z","held":[`+
 			`{"campaign_id":"c-1","epoch":1,"head_seq":1,"rows":3,"expires_at":"2026-11-21T07:00:30Z","withheld":false},{"campaign_id":"c/2"`,
-		`"state":"running","why":"running; holds nothing","holding":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[],"publishers":[]}`)
+		`"state":"running","why":"running; holds nothing","leases":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[],"publishers":[]}`)
 	var ids []string
 	for _, m := range regexp.MustCompile(`"id":"([^"]*)"`).FindAllStringSubmatch(got.body, -1) {
 		ids = append(ids, m[1])
@@ -65,7 +65,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 	if order := strings.Join(ids, " "); order != "dead new old" {
 		t.Errorf("the order is %s", order)
 	}
-	s.get("/api/v1/summary").want(t, 200, `"heartbeat_seconds":2`).lacks(t, `"holding"`, `"why"`)
+	s.get("/api/v1/summary").want(t, 200, `"heartbeat_seconds":2`).lacks(t, `"leases"`, `"why"`)
 }
 
 func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {

@@ -78,8 +78,8 @@ type problem struct {
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
 	Appended []store.Appended `json:"appended,omitempty"`
-	// EventInTheWay is why the condition of an append does not hold.
-	EventInTheWay *outbox.EventRef `json:"event_in_the_way,omitempty"`
+	// BlockingEvent is why the condition of an append does not hold.
+	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"`
 }
 
 // explain turns an error into its answer; internal is true when its text is for
@@ -106,8 +106,8 @@ func explain(err error) (p problem, internal bool) {
 		p.Errors = invalid.fields
 	case errors.As(err, &late):
 		p.Appended = late.appended
-	case errors.As(err, &refusal) && refusal.InTheWay != nil:
-		p.EventInTheWay = refusal.InTheWay
+	case errors.As(err, &refusal) && refusal.BlockingEvent != nil:
+		p.BlockingEvent = refusal.BlockingEvent
 	case errors.As(err, &refusal) && refusal.Confirm != "":
 		p.Confirm, p.Errors = refusal.Confirm, map[string]string{refusal.Field: refusal.Error()}
 	case errors.As(err, &refusal) && refusal.Field != "" && p.Status == http.StatusUnprocessableEntity:

@@ -40,7 +40,7 @@ type Refusal struct {
 	Act    int64  // the audit record of the act that was refused; 0 where there is none
 
 	Confirm  string    // the phrase without which the act is not done, or empty
-	InTheWay *EventRef // the event in the way of an append with a condition, or nil
+	BlockingEvent *EventRef // the event in the way of an append with a condition, or nil
 }
 
 func (r *Refusal) Error() string {

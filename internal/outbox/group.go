@@ -68,7 +68,7 @@ type ErrorGroups struct {
 // the commands show it.
 type AssessedGroup struct {
 	ErrorGroup
-	Hope    RetryOutlook   `json:"hope"`    // whether retrying can help
+	Outlook    RetryOutlook   `json:"retry_outlook"`    // whether retrying can help
 	Verdict string `json:"verdict"` // the same in a sentence
 }
 
@@ -77,7 +77,7 @@ func (all ErrorGroups) Assessed(now Running) []AssessedGroup {
 	judged := make([]AssessedGroup, len(all.Groups))
 	for i, g := range all.Groups {
 		judged[i].ErrorGroup = g
-		judged[i].Hope, judged[i].Verdict = g.Verdict(now)
+		judged[i].Outlook, judged[i].Verdict = g.Verdict(now)
 	}
 	return judged
 }

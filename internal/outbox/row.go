@@ -98,7 +98,7 @@ type RowDetail struct {
 	Sizes    Sizes     `json:"-"`
 	Attempts []Attempt `json:"attempts"` // newest first, at most 50
 	Campaign Campaign  `json:"campaign"`
-	Acts     []AuditEntry     `json:"acts"` // newest first, at most 20
+	Activity     []AuditEntry     `json:"activity"` // newest first, at most 20
 	// Rehearsal is the last that came to the event; nil where none did.
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
 	// Previous and Next are the seqs of the campaign's rows before and after

@@ -364,7 +364,7 @@ type Field struct {
 type FieldChange struct {
 	Name string          `json:"name" redact:"-"`
 	Live json.RawMessage `json:"live"` // any JSON value; nil when that side has none
-	Expected json.RawMessage `json:"fold"` // any JSON value; nil when that side has none
+	Expected json.RawMessage `json:"expected"` // any JSON value; nil when that side has none
 }
 
 // ResultFilter selects results of a run. Zero fields select all.

@@ -18,7 +18,7 @@ type EventStep struct {
 	At   time.Time `json:"at"` // of an applied event: when its span ended
 
 	Attempt *Attempt     `json:"attempt"` // that failed; nil where the step is none
-	Act     *AuditEntry         `json:"act"`     // that was done to the event or its row; likewise
+	AuditEntry     *AuditEntry         `json:"audit_entry"`     // that was done to the event or its row; likewise
 	Span    *AppliedSpan `json:"span"`    // in which the event was applied or passed over; likewise
 }
 

@@ -65,7 +65,7 @@ func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(
 	if err := change(t, p, &came, now); err != nil {
 		return nil, err
 	}
-	p.acts++
+	p.actions++
 	came.Is, a.After = p.facts(), &came
 	return p, t.save(p, now)
 }

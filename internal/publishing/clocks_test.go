@@ -55,7 +55,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			if at := is.RetryAt; at == nil || !at.Equal(storetest.Began.Add(25*time.Second)) || !is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) || is.ErrorCount != 1 {
 				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
 			}
-			if after := f.state(pairA).Acts; after == far.Acts {
+			if after := f.state(pairA).Actions; after == far.Actions {
 				t.Error("whoever holds it is not told")
 			}
 			if after := f.state(pairB); after != near {

@@ -34,7 +34,7 @@ type delivery struct {
 	scanned int64     // read up to here; nothing of the topic is between the position and it
 	saved   time.Time
 	polled  time.Time
-	acts    int64
+	actions    int64
 	pace    outbox.PollPace
 	retryAt time.Time // not before; zero when nothing is wrong
 
@@ -211,7 +211,7 @@ func (d *delivery) reload(ctx context.Context) error {
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	d.acts, d.retryAt = states[0].Acts, states[0].RetryAt
+	d.actions, d.retryAt = states[0].Actions, states[0].RetryAt
 	d.pace.Reset()
 	switch {
 	case states[0].Epoch != d.lease.Epoch:
@@ -227,7 +227,7 @@ func (d *delivery) reload(ctx context.Context) error {
 // after a pause.
 func (d *delivery) reloadIfChanged(ctx context.Context) error {
 	acts, err := d.Progress.Actions(ctx, d.pair.SubscriptionName)
-	if err != nil || acts == d.acts {
+	if err != nil || acts == d.actions {
 		return err
 	}
 	return d.reload(ctx)
@@ -389,7 +389,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 			d.mu.Unlock()
 			d.extend(began)
 			d.saved, d.looked = d.Clock.Now(), began
-			if acts != d.acts {
+			if acts != d.actions {
 				return d.reload(ctx)
 			}
 			return nil
@@ -429,7 +429,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	}
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
 		"errors_in_a_row", state.ErrorCount, "status", state.Status, "retry_at", state.RetryAt)
-	d.acts, d.retryAt = state.Acts, state.RetryAt
+	d.actions, d.retryAt = state.Actions, state.RetryAt
 	if state.Prospect == ProspectYield {
 		return errYielded
 	}

@@ -33,7 +33,7 @@ type State struct {
 	Status     outbox.PublisherStatus
 	ErrorCount int
 	RetryAt    time.Time // not before it; zero when nothing is wrong
-	Acts       int64     // operators' acts so far: another number means that one came between
+	Actions       int64     // operators' acts so far: another number means that one came between
 	Prospect   Prospect
 	Head       int64 // the journal's last position that can be seen
 }
@@ -170,7 +170,7 @@ func prospects(all []*publisherRow, owner string, configured []outbox.Subscripti
 			is, asked = ProspectAsk, true
 		}
 		states = append(states, State{SubscriptionName: p.SubscriptionName, Epoch: p.epoch, Position: p.position, Status: p.status,
-			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: is})
+			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Actions: p.actions, Prospect: is})
 	}
 	return states
 }
@@ -388,7 +388,7 @@ func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error)
 		}
 		p.fail(f, now)
 		state = State{SubscriptionName: p.SubscriptionName, Epoch: p.epoch, Position: p.position, Status: p.status,
-			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Acts: p.acts, Prospect: p.prospect(l.Owner, now)}
+			ErrorCount: int(p.errors), RetryAt: sqldb.At(p.retryAt.Int64), Actions: p.actions, Prospect: p.prospect(l.Owner, now)}
 		return nil
 	})
 	return state, err

@@ -249,7 +249,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(pair, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
-	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, acts: state.Acts, known: state.Acts, retryAt: state.RetryAt,
+	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
 		log:  r.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
 		wake: loop.NewSignal(1), steered: loop.NewSignal(1), yield: make(chan struct{}), ended: make(chan struct{})}
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
@@ -306,9 +306,9 @@ func (d *delivery) update(state State) bool {
 	default:
 		d.mu.Lock()
 		known := d.known
-		d.known = state.Acts
+		d.known = state.Actions
 		d.mu.Unlock()
-		if known != state.Acts {
+		if known != state.Actions {
 			d.steered.Raise()
 		}
 	}

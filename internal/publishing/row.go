@@ -33,7 +33,7 @@ type publisherRow struct {
 	pausedAt         sql.NullInt64
 	pausedBy         string
 	pausedReason     string
-	acts             int64 // changes by operators
+	actions             int64 // changes by operators
 	owner            string
 	epoch            int64
 	expires          int64
@@ -53,7 +53,7 @@ func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var stopped int64
 	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
 		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
-		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.acts,
+		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.actions,
 		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
-		p.pausedAt, p.pausedBy, p.pausedReason, p.acts, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
+		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
 	if err != nil {
 		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
 	}

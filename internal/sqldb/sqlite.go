@@ -91,7 +91,7 @@ func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 		d.begins[i] = "begin immediate"
 	}
 	d.begins[BeginRead] = beginReading
-	for _, private := range []Begin{BeginFold, BeginCopy, BeginSwap, BeginPlain} {
+	for _, private := range []Begin{BeginReplay, BeginCopy, BeginSwap, BeginPlain} {
 		d.begins[private] = "begin"
 	}
 	base := sqliteURL(path)

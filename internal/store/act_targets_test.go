@@ -28,8 +28,8 @@ func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	touched.Reverse = true
 	f.WantActions(touched, "requeue_many", "pause")
 	d, err := f.Row(f.Ctx, ids[1], 1)
-	if err != nil || len(d.Acts) != 1 || d.Acts[0].Action != outbox.ActionRequeueMany {
-		t.Errorf("the row tells of %+v, %v", d.Acts, err)
+	if err != nil || len(d.Activity) != 1 || d.Activity[0].Action != outbox.ActionRequeueMany {
+		t.Errorf("the row tells of %+v, %v", d.Activity, err)
 	}
 }
 

@@ -134,8 +134,8 @@ func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	if act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
 		t.Errorf("audit record is %+v", act)
 	}
-	if d := f.MustRow("a", 1); len(d.Attempts) != 8 || len(d.Acts) != 1 {
-		t.Errorf("the row's page has %d attempts and %d acts, want the history kept", len(d.Attempts), len(d.Acts))
+	if d := f.MustRow("a", 1); len(d.Attempts) != 8 || len(d.Activity) != 1 {
+		t.Errorf("the row's page has %d attempts and %d acts, want the history kept", len(d.Attempts), len(d.Activity))
 	}
 	f.Drain()
 	f.Sound()

@@ -46,7 +46,7 @@ func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
 	}
 	refusal := outbox.Conflict("conflicting event %d (%s, campaign %q seq %d): it came after position %d and matches item %d of the condition; read on from there and decide again",
 		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
-	refusal.InTheWay = s.found
+	refusal.BlockingEvent = s.found
 	return refusal
 }
 

@@ -24,8 +24,8 @@ import (
 func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
 	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
-	if r.InTheWay == nil || r.InTheWay.Position != position {
-		tb.Errorf("in the way is %+v, want the event at %d", r.InTheWay, position)
+	if r.BlockingEvent == nil || r.BlockingEvent.Position != position {
+		tb.Errorf("in the way is %+v, want the event at %d", r.BlockingEvent, position)
 	}
 }
 
@@ -440,7 +440,7 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 			})
 			got, err := f.AppendUnless(e, after, items...)
 			if way >= 0 {
-				if r, ok := errors.AsType[*outbox.Refusal](err); !ok || r.InTheWay == nil || *r.InTheWay != model[way].Ref() {
+				if r, ok := errors.AsType[*outbox.Refusal](err); !ok || r.BlockingEvent == nil || *r.BlockingEvent != model[way].Ref() {
 					rt.Fatalf("got error %v, want %+v to be in the way", err, model[way].Ref())
 				}
 				continue

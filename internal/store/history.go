@@ -95,7 +95,7 @@ func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
 		if a.Action.Effect() == outbox.ShowsHidden {
 			continue
 		}
-		step := outbox.EventStep{Kind: outbox.StepActed, At: a.At, Act: a}
+		step := outbox.EventStep{Kind: outbox.StepActed, At: a.At, AuditEntry: a}
 		if when, known := touched[a.ID]; known {
 			step.At = sqldb.At(when)
 		}

@@ -74,7 +74,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 			return err
 		}
 		acts, err := auditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
-		d.Acts = acts.Items
+		d.Activity = acts.Items
 		return err
 	})
 	return d, err

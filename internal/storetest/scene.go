@@ -279,8 +279,8 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 		switch {
 		case s.Attempt != nil:
 			text += fmt.Sprintf(" %d: %s", s.Attempt.Attempt, s.Attempt.Error)
-		case s.Act != nil:
-			text += fmt.Sprintf(" %s by %s", s.Act.Action, s.Act.Actor)
+		case s.AuditEntry != nil:
+			text += fmt.Sprintf(" %s by %s", s.AuditEntry.Action, s.AuditEntry.Actor)
 		case s.Span != nil:
 			text += fmt.Sprintf(" %d-%d by %s", s.Span.FirstSeq, s.Span.LastSeq, s.Span.Worker)
 		}

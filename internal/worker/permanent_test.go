@@ -191,12 +191,12 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 		}
 		return all.Assessed(outbox.Running{Build: "test", Versions: versions})[0]
 	}
-	if g := judged(b); g.Hope != outbox.OutlookUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
+	if g := judged(b); g.Outlook != outbox.OutlookUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
 		t.Errorf("before the projection is repaired: %+v", g)
 	}
 	b.Sources = enginetest.Define(t, enginetest.Ledger, enginetest.Accounts+"\n-- repaired\n")
 	repaired := b.Beside(t)
-	if g := judged(repaired); g.Hope != outbox.OutlookSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
+	if g := judged(repaired); g.Outlook != outbox.OutlookSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
 		t.Errorf("after the projection was repaired: %+v", g)
 	}
 }

@@ -255,7 +255,7 @@ type campaignTold struct {
 	AppliedSeq   int           `json:"applied_seq"`
 	LagEvents    int           `json:"lag_events"`
 	State        outbox.State  `json:"state"`
-	Hold         outbox.Blocker   `json:"hold"`
+	Hold         outbox.Blocker   `json:"blocker"`
 	Why          string        `json:"why"`
 	Counts       outbox.Counts `json:"counts"`
 	Paused       any           `json:"paused"`

@@ -185,7 +185,7 @@ func happenedWhat(p Page, m moment) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case outbox.StepActed:
-			if to := p.targetURL(m.Act.Target); m.Act.Action == outbox.ActionOperationStart && to != "" {
+			if to := p.targetURL(m.AuditEntry.Target); m.AuditEntry.Action == outbox.ActionOperationStart && to != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Requeued by&#32;<a href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -204,9 +204,9 @@ func happenedWhat(p Page, m moment) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var8 string
-				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(string(m.Act.Target))
+				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(string(m.AuditEntry.Target))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 47, Col: 57}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 47, Col: 64}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -217,7 +217,7 @@ func happenedWhat(p Page, m moment) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = actText(*m.Act).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = actText(*m.AuditEntry).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -227,9 +227,9 @@ func happenedWhat(p Page, m moment) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(m.Act.Actor))
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(m.AuditEntry.Actor))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 52, Col: 38}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 52, Col: 45}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -239,15 +239,15 @@ func happenedWhat(p Page, m moment) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if m.Act.Reason != "" {
+			if m.AuditEntry.Reason != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "· ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 string
-				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(m.Act.Reason))
+				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(m.AuditEntry.Reason))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 54, Col: 31}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `happened.templ`, Line: 54, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {

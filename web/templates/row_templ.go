@@ -628,7 +628,7 @@ func RowLive(p Page, d RowView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, d.Acts, outbox.AuditFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = actsSection(p, d.Activity, outbox.AuditFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

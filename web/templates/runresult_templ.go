@@ -976,7 +976,7 @@ func comparison(c outbox.Comparison, s sides) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = diffSide("+", f.Fold).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = diffSide("+", f.Expected).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
