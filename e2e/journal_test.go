@@ -201,7 +201,7 @@ func contents(t *testing.T, d databases, j corpus.Journal) map[string]string {
 		{d.journal(), "projection_apply_outbox", "campaign_id, seq"},
 		{d.journal(), "campaigns", "campaign_id"},
 		{d.journal(), "attempts", "campaign_id, seq, at"},
-		{d.journal(), "operator_acts", "id"},
+		{d.journal(), "audit_log", "id"},
 		{d.projections(), "projection_watermarks", "campaign_id"},
 		{d.projections(), "campaigns", "campaign_id"},
 		{d.projections(), "participants", "campaign_id, id"},

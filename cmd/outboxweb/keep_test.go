@@ -23,7 +23,7 @@ values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := journal.Exec(`
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`); err != nil {
 		t.Fatal(err)
 	}

@@ -88,14 +88,14 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	g := newGuarded(t).fill()
 	every := everyRoute(t, g.site)
 	for _, who := range append(g.strangers(), g.known()...) {
-		before := g.dump("operator_acts", "tokens")
+		before := g.dump("audit_log", "tokens")
 		for _, r := range every {
 			if allowed := who.role.Includes(r.least()); allowed && r.method != http.MethodGet && r.least() != outbox.RoleNone {
 				continue // it changes something: below
 			}
 			g.wantAdmission(who, r)
 		}
-		g.wantSame(who.name, before, g.dump("operator_acts", "tokens"))
+		g.wantSame(who.name, before, g.dump("audit_log", "tokens"))
 	}
 	for _, who := range g.known() {
 		for _, r := range every {
@@ -233,7 +233,7 @@ func TestActs_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 			continue
 		}
 		form := !strings.HasPrefix(r.target, apiPrefix)
-		before := g.dump("operator_acts")
+		before := g.dump("audit_log")
 		for _, kind := range []string{right[!form], right[!form] + "; charset=utf-8", wrong[!form], "text/plain", ""} {
 			for _, site := range sites {
 				for _, origin := range origins {
@@ -253,7 +253,7 @@ func TestActs_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 				}
 			}
 		}
-		g.wantSame(r.String(), before, g.dump("operator_acts"))
+		g.wantSame(r.String(), before, g.dump("audit_log"))
 	}
 	for _, send := range taken {
 		send()

@@ -124,11 +124,11 @@ func fillWithSecrets(t *testing.T, s *site, diff string) {
 		`update campaigns set diverged = $1 where campaign_id = 'c-2'`:                                                                                             {secretText("diverged")},
 		`insert into run_log (run_id, at, campaign_id, text) values (1, 1, 'c-1', $1)`:                                                                             {secretText("run log")},
 		`insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at) values (1, 'c-1', 'drift', 1, 1, '', $1, $2, 1)`: {diff, secretText("result")},
-		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, outcome, refusal)
+		`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, outcome, refusal)
 values (1, 'ana', 'page', '', 'requeue', 'c-1', 2, $1, $1, $2, '', '', '{}', 'refused', $2)`: {secretJSON("act"), secretText("act")},
-		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
+		`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
 values (1, 'ana', 'page', '', 'publisher_pause', '', 0, '{"topic":"scenes","publisher":"archive"}', $1, $2, '', '', '{}', 'publisher scenes/archive')`: {secretJSON("act"), secretText("act")},
-		`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
+		`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
 values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '{}', 'projection campaigns')`: {secretJSON("act"), secretText("act")},
 	} {
 		if _, err := journal.Exec(query, args...); err != nil {

@@ -15,7 +15,7 @@ const pruneActs = 5000
 const (
 	selectOldAct = `
 select id
-from operator_acts
+from audit_log
 where at < $1
 order by at
 limit 1`
@@ -28,12 +28,12 @@ where id = 1
 
 	// Records of one microsecond go together.
 	deleteActs = `
-delete from operator_acts
+delete from audit_log
 where at <= (
     select max(at)
     from (
       select at
-      from operator_acts
+      from audit_log
       where at < $1
       order by at
       limit $2
@@ -42,19 +42,19 @@ where at <= (
 	// The ranges of acts whose records are gone are no longer found, and go a
 	// portion at a time.
 	deleteTargets = `
-delete from act_targets
-where (act_id, campaign_id, first_seq) in (
-    select act_id, campaign_id, first_seq
-    from act_targets
-    where act_id < (select coalesce(min(id), cast($1 as bigint)) from operator_acts)
-    order by act_id, campaign_id, first_seq
+delete from audit_log_rows
+where (entry_id, campaign_id, first_seq) in (
+    select entry_id, campaign_id, first_seq
+    from audit_log_rows
+    where entry_id < (select coalesce(min(id), cast($1 as bigint)) from audit_log)
+    order by entry_id, campaign_id, first_seq
     limit $2)`
 
 	selectOldTarget = `
-select act_id
-from act_targets
-where act_id < (select coalesce(min(id), cast($1 as bigint)) from operator_acts)
-order by act_id
+select entry_id
+from audit_log_rows
+where entry_id < (select coalesce(min(id), cast($1 as bigint)) from audit_log)
+order by entry_id
 limit 1`
 
 	selectHorizon = `

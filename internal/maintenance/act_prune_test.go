@@ -14,7 +14,7 @@ import (
 func manyActs(f *fixture, n int) {
 	f.TB.Helper()
 	f.Exec(fmt.Sprintf(`
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
 select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null' from n`, n-1, f.Clock.Now().UnixMicro()))
 }
@@ -50,16 +50,16 @@ func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
 	if more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
 		t.Fatalf("more: %v, %v", more, err)
 	}
-	if n := f.Number(`select count(*) from operator_acts`); n != 7000 {
+	if n := f.Number(`select count(*) from audit_log`); n != 7000 {
 		t.Errorf("after one portion there are %d records, want 7000", n)
 	}
 	if n := pruneActs(f, start.Add(11_000*time.Minute)); n != 1 {
 		t.Errorf("it took %d more full portions, want one", n)
 	}
-	if n := f.Number(`select count(*) from operator_acts`); n != 1000 {
+	if n := f.Number(`select count(*) from audit_log`); n != 1000 {
 		t.Errorf("%d records are kept, want 1000", n)
 	}
-	if oldest := f.Number(`select min(at) from operator_acts`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
+	if oldest := f.Number(`select min(at) from audit_log`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
 		t.Errorf("the oldest that is kept is of %s", time.UnixMicro(oldest))
 	}
 	if got := removedBefore(f); !got.Equal(start.Add(11_000 * time.Minute)) {
@@ -78,10 +78,10 @@ func TestPruneActs_neverGoesBack(t *testing.T) {
 		t.Errorf("records are gone from before %s", got)
 	}
 	// One of another process, whose clock was behind, is deleted; the time stays.
-	f.Exec(fmt.Sprintf(`insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+	f.Exec(fmt.Sprintf(`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
 	pruneActs(f, start.Add(3*time.Minute))
-	if got, n := removedBefore(f), f.Number(`select count(*) from operator_acts`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
+	if got, n := removedBefore(f), f.Number(`select count(*) from audit_log`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
 		t.Errorf("%d records are kept, from before %s they are gone", n, got)
 	}
 }
@@ -107,8 +107,8 @@ func TestAuditRecords_areNeitherChangedNorDeletedWhileTheyAreKept(t *testing.T) 
 	manyActs(f, 10)
 	pruneActs(f, start.Add(5*time.Minute))
 	f.Unchanged(func() {
-		for _, change := range []string{`update operator_acts set actor = 'nobody'`, `update operator_acts set outcome = 'done', refusal = ''`,
-			`delete from operator_acts`, `delete from operator_acts where id = (select max(id) from operator_acts)`} {
+		for _, change := range []string{`update audit_log set actor = 'nobody'`, `update audit_log set outcome = 'done', refusal = ''`,
+			`delete from audit_log`, `delete from audit_log where id = (select max(id) from audit_log)`} {
 			if _, err := f.JournalDB.Exec(change); err == nil {
 				t.Errorf("the database does: %s", change)
 			}
@@ -131,7 +131,7 @@ func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	pruneActs(f, later)
-	if n := f.Number(`select count(*) from act_targets`); n != 3 {
+	if n := f.Number(`select count(*) from audit_log_rows`); n != 3 {
 		t.Errorf("%d ranges are left, want those of the act that is left", n)
 	}
 }

@@ -52,7 +52,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.StepOperation(op.ID)
 	before := rowCounts(f)
-	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "operator_acts", "act_targets", "event_tags", "tokens"} {
+	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "audit_log", "audit_log_rows", "event_tags", "tokens"} {
 		if before[table] == 0 {
 			t.Errorf("the test puts nothing into %s", table)
 		}

@@ -117,8 +117,8 @@ var damages = []damage{
 	{"a cursor of a campaign that is unknown", `:insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('b', 'p', 0, 'live', 1)`, byCheck, "unknown_campaign", 0},
 	{"a failure of a campaign that is unknown", `:insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('b', 'p', 1, 'x', 'x', 'x', 1, 1, 1)`, byCheck, "unknown_campaign", 0},
 	{"a tag is gone", `delete from event_tags where name = 'seat'`, byCheck, "tag_index", 3},
-	{"an audit record is changed", `update operator_acts set actor = 'x'`, refusedX, "", 0},
-	{"an audit record is deleted", `delete from operator_acts`, refusedX, "", 0},
+	{"an audit record is changed", `update audit_log set actor = 'x'`, refusedX, "", 0},
+	{"an audit record is deleted", `delete from audit_log`, refusedX, "", 0},
 }
 
 // harmed makes the campaigns of damages and does one.

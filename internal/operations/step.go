@@ -382,7 +382,7 @@ func (s *operationStep) recordOutcomes(next []*nextRow, campaigns map[string]*st
 
 const selectOperationAct = `
 select id
-from operator_acts
+from audit_log
 where target = $1
   and target <> ''
   and action = 'operation_start'

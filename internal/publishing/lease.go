@@ -137,15 +137,15 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 }
 
 // Actions counts what operators have done to a pair.
-func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (acts int64, err error) {
+func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (actions int64, err error) {
 	err = pr.read(ctx, func(t *tx) error {
-		_, err := t.One([]any{&acts}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
+		_, err := t.One([]any{&actions}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("look for acts on publisher %s: %w", name, err)
 	}
-	return acts, nil
+	return actions, nil
 }
 
 // prospects judges pairs for an owner. At most one of them is to be asked for.
@@ -337,7 +337,7 @@ returning acts`
 // Advance moves the position of a pair on, from where the lease knows it, and
 // lengthens the lease. It returns the number of operators' acts so far. Nothing
 // moves a position back.
-func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int64, err error) {
+func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions int64, err error) {
 	if a.Position <= l.Position {
 		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.SubscriptionName, l.Position, a.Position)
 	}
@@ -348,7 +348,7 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int6
 		if a.Delivered > 0 {
 			query, args = advanceDelivering, append(args, a.LastDelivered, a.Delivered)
 		}
-		found, err = t.One([]any{&acts}, query, args...)
+		found, err = t.One([]any{&actions}, query, args...)
 		return err
 	})
 	if err == nil && !found {
@@ -358,7 +358,7 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (acts int6
 		return 0, fmt.Errorf("advance publisher %s: %w", l.SubscriptionName, err)
 	}
 	l.Position = a.Position
-	return acts, nil
+	return actions, nil
 }
 
 // Failure is an error of a delivery and its consequences.

@@ -12,7 +12,7 @@ import (
 )
 
 const insertTarget = `
-insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
+insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 values ($1, $2, $3, $4, $5)`
 
 // RecordTargets notes which rows an act on many touched, consecutive ones as one
@@ -46,7 +46,7 @@ from (
   select action, actor, at
   from (
     select action, actor, at
-    from operator_acts
+    from audit_log
     where campaign_id = $1
       and (cast($2 as bigint) = 0 or seq in (0, $2))
       and at >= $3
@@ -58,15 +58,15 @@ from (
   union all
   select a.action, a.actor, ranged.at
   from (
-    select act_id, at
-    from act_targets
+    select entry_id, at
+    from audit_log_rows
     where campaign_id = $1
       and (cast($2 as bigint) = 0 or $2 between first_seq and last_seq)
       and at >= $3
-    order by act_id desc, first_seq desc
+    order by entry_id desc, first_seq desc
     limit 1
   ) as ranged
-  join operator_acts a on a.id = ranged.act_id
+  join audit_log a on a.id = ranged.entry_id
 ) as acts
 order by at desc
 limit 1`
@@ -74,7 +74,7 @@ limit 1`
 // An act on all campaigns that changes which rows are dead.
 var selectLastActOnMany = `
 select action, actor, at
-from operator_acts
+from audit_log
 where campaign_id = ''
   and outcome = 'done'
   and action in (` + actionsThat(outbox.RequeuesRows) + `)
@@ -92,7 +92,7 @@ func actionsThat(effects ...outbox.Effect) string {
 
 const selectLastActOn = `
 select action, actor, at
-from operator_acts
+from audit_log
 where target = $1
   and target <> ''
   and outcome = 'done'
@@ -143,10 +143,10 @@ func actionWords(action string) string {
 // parameters say what.
 func touching(after, campaign, seq, limit string) string {
 	return strings.NewReplacer("{after}", after, "{campaign}", campaign, "{seq}", seq, "{limit}", limit).Replace(`join (
-  select act_id
+  select entry_id
   from (
-    select id as act_id
-    from operator_acts
+    select id as entry_id
+    from audit_log
     where id {>} {after}
       and campaign_id = {campaign}
       and (cast({seq} as bigint) = 0 or seq = {seq})
@@ -154,17 +154,17 @@ func touching(after, campaign, seq, limit string) string {
     limit {limit}
   ) as named
   union
-  select act_id
+  select entry_id
   from (
-    select distinct act_id
-    from act_targets
-    where act_id {>} {after}
+    select distinct entry_id
+    from audit_log_rows
+    where entry_id {>} {after}
       and campaign_id = {campaign}
       and (cast({seq} as bigint) = 0 or {seq} between first_seq and last_seq)
-    order by act_id{desc}
+    order by entry_id{desc}
     limit {limit}
   ) as ranged
-) as chosen on chosen.act_id = id
+) as chosen on chosen.entry_id = id
 order by id{desc}
 limit {limit}`)
 }

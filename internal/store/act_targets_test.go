@@ -61,7 +61,7 @@ func TestRequeueDead_keepsRangesOfWhatItTouched(t *testing.T) {
 	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from act_targets order by first_seq`)
+	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from audit_log_rows order by first_seq`)
 	if want := []string{"a 1-3", "a 5-6", "a 9-9"}; !slices.Equal(got, want) {
 		t.Errorf("the ranges are %v, want %v", got, want)
 	}

@@ -120,7 +120,7 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	var actor, campaign, stored, before, after string
 	var seq int64
 	found, err := t.One([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
-		`select actor, auth, action, campaign_id, seq, result, before, after from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, a.Order.IdempotencyKey)
+		`select actor, auth, action, campaign_id, seq, result, before, after from audit_log where idempotency_key = $1 and idempotency_key <> ''`, a.Order.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err
@@ -162,7 +162,7 @@ func target(campaign string, seq int64) string {
 }
 
 const insertAct = `
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
@@ -252,7 +252,7 @@ func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, er
 // when there is none.
 func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (id int64, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&id}, `select id from operator_acts where idempotency_key = $1 and idempotency_key <> ''`, key)
+		_, err := t.One([]any{&id}, `select id from audit_log where idempotency_key = $1 and idempotency_key <> ''`, key)
 		return err
 	})
 	if err != nil {
@@ -311,7 +311,7 @@ func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.
 
 const selectActs = `
 select id, at, actor, auth, role, via, origin, action, campaign_id, seq, target, outcome, refusal, before, after, reason, request_id
-from operator_acts
+from audit_log
 `
 
 var (
@@ -374,7 +374,7 @@ select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
   then 1 else 0 end), 0)
 from (
   select at, actor, action, seq, target, outcome, auth, role, request_id
-  from operator_acts
+  from audit_log
   `
 
 	countActs = countActsMatching + `order by id desc

@@ -70,11 +70,11 @@ func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
 const actsTold = 50
 
 const selectTouched = `
-select act_id, at
-from act_targets
+select entry_id, at
+from audit_log_rows
 where campaign_id = $1
   and $2 between first_seq and last_seq
-order by act_id desc
+order by entry_id desc
 limit $3`
 
 func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -9,10 +10,50 @@ import (
 	"outboxweb/internal/publishing"
 )
 
+// takeAuditLogBack makes the journal database one of the version before the audit
+// log had its name.
+func (f *fixture) takeAuditLogBack() {
+	f.TB.Helper()
+	back := []string{
+		`drop trigger audit_log_refuse_update`, `drop trigger audit_log_refuse_delete`,
+		`drop index audit_log_by_campaign`, `drop index audit_log_once`, `drop index audit_log_by_target`, `drop index audit_log_by_time`, `drop index audit_log_rows_by_campaign`,
+		`alter table audit_log rename to operator_acts`,
+		`create index operator_acts_by_campaign on operator_acts (campaign_id, id)`,
+		`create unique index operator_acts_once on operator_acts (idempotency_key) where idempotency_key <> ''`,
+		`create index operator_acts_by_target on operator_acts (target, id) where target <> ''`,
+		`create index operator_acts_by_time on operator_acts (at)`,
+		`create trigger operator_acts_refuse_update before update on operator_acts begin select raise(abort, 'never'); end`,
+		`create trigger operator_acts_refuse_delete before delete on operator_acts begin select raise(abort, 'kept'); end`,
+	}
+	if dbtest.Postgres() {
+		back = []string{
+			`drop view operator_acts`, `drop view act_targets`,
+			`alter table audit_log rename to operator_acts`,
+			`alter index audit_log_pkey rename to operator_acts_pkey`, `alter sequence audit_log_id_seq rename to operator_acts_id_seq`,
+			`alter trigger audit_log_refuse_update on operator_acts rename to operator_acts_refuse_update`,
+			`alter trigger audit_log_refuse_delete on operator_acts rename to operator_acts_refuse_delete`,
+			`alter function audit_log_refuse_change() rename to operator_acts_refuse_change`,
+			`alter function audit_log_refuse_loss() rename to operator_acts_refuse_loss`,
+			`alter index audit_log_rows_pkey rename to act_targets_pkey`, `alter index audit_log_rows_by_campaign rename to act_targets_by_campaign`,
+		}
+		for _, index := range []string{"by_campaign", "once", "by_target", "by_time"} {
+			back = append(back, `alter index audit_log_`+index+` rename to operator_acts_`+index)
+		}
+	}
+	back = append(back, `alter table audit_log_rows rename column entry_id to act_id`, `alter table audit_log_rows rename to act_targets`, `delete from goose_db_version where version_id = 17`)
+	if !dbtest.Postgres() {
+		back = append(back, `create index act_targets_by_campaign on act_targets (campaign_id, act_id, first_seq)`)
+	}
+	for _, statement := range back {
+		f.Exec(statement)
+	}
+}
+
 // takeIdentityBack makes the journal database one of the version before audit
 // records said what they were about.
 func (f *fixture) takeIdentityBack() {
 	f.TB.Helper()
+	f.takeAuditLogBack()
 	if dbtest.Postgres() {
 		f.Exec(`drop function operator_acts_refuse_loss() cascade`)
 	} else {
@@ -32,6 +73,23 @@ func (f *fixture) takeIdentityBack() {
 	}
 	for _, statement := range []string{`drop index verifications_failed`, `alter table verifications drop column error`, `drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `drop table act_targets`, `drop table append_keys`, `drop index verifications_found`, `drop table applied_spans`, `drop index attempts_by_time`, `alter table attempts drop column died`, `alter table campaigns drop column applied_span`, `delete from goose_db_version where version_id >= 9`} {
 		f.Exec(statement)
+	}
+}
+
+// A rolling restart has instances of both versions on one database.
+func TestPostgresMigrations_anInstanceOfTheVersionBeforeKeepsTheAuditLog(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	id := f.Number(`
+insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
+values (1, 'older', 'page', '', 'requeue', 'a', 1, '{}', '{}', 'x', '', '', '{}', 'none', 'admin', '', 'done', '')
+returning id`)
+	f.Exec(fmt.Sprintf(`insert into act_targets (act_id, campaign_id, first_seq, last_seq, at) values (%d, 'a', 1, 3, 1)`, id))
+	if n := f.Number(`select count(*) from audit_log where id = $1 and actor = 'older'`, id); n != 1 {
+		t.Errorf("the audit log has %d of its records, want 1", n)
+	}
+	if n := f.Number(`select count(*) from audit_log_rows where entry_id = $1`, id); n != 1 {
+		t.Errorf("it names %d ranges of rows, want 1", n)
 	}
 }
 
@@ -73,7 +131,7 @@ func TestMigrations_auditRecordsOfOlderVersionsSayWhatTheyWereAbout(t *testing.T
 	if !slices.Equal(want, got) || !slices.Contains(want, outbox.RunTarget(run.ID)) || !slices.Contains(want, outbox.PublisherTarget(archive)) {
 		t.Errorf("the records are about %q, and were about %q", got, want)
 	}
-	for _, change := range []string{`update operator_acts set actor = 'nobody'`, `delete from operator_acts`} {
+	for _, change := range []string{`update audit_log set actor = 'nobody'`, `delete from audit_log`} {
 		if _, err := g.JournalDB.Exec(change); err == nil {
 			t.Errorf("the database does: %s", change)
 		}

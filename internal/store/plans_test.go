@@ -60,7 +60,7 @@ var sqliteScans = []scan{
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
-	{"SCAN operator_acts", "limit $11", "the newest, as many as are looked at to count"},
+	{"SCAN audit_log", "limit $11", "the newest, as many as are looked at to count"},
 	{"SCAN near", "as near", "the spans next to an event, up to the limit"},
 	{"SCAN named", "as named", "those acts, up to the limit"},
 	{"SCAN ranged", "as ranged", "those acts, up to the limit"},

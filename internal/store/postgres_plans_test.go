@@ -38,7 +38,7 @@ var postgresScans = []scan{
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
-	{"scan by operator_acts_pkey", "order by id desc", "newest first, up to the limit"},
+	{"scan by audit_log_pkey", "order by id desc", "newest first, up to the limit"},
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
 	{"scan by campaigns_pkey", "limit $3", "as many campaigns as are looked at to count"},
@@ -83,13 +83,13 @@ from generate_series(4, 10000, 4) i, generate_series(1, 3) seq`, `
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
 select 'x-' || i, 1, i + n, n, 'w', 'b', 'boom', 'boom'
 from generate_series(4, 10000, 4) i, generate_series(1, 8) n`, `
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
 from generate_series(1, 5000) i`, `
 insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
 select 'x-' || i, n, n, n, n, 'w', 'b'
 from generate_series(1, 1000) i, generate_series(1, 20) n`, `
-insert into act_targets (act_id, campaign_id, first_seq, last_seq, at)
+insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 select i, 'x-' || n, 1, 3, i
 from generate_series(1, 1000) i, generate_series(1, 20) n`, `
 insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total)

@@ -17,7 +17,7 @@ const (
 )
 
 const insertRefusal = `
-insert into operator_acts (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $15, $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
 returning id`
 

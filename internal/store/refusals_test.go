@@ -77,7 +77,7 @@ func TestAct_thatFailsIsNotRefused(t *testing.T) {
 	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err == nil || errors.As(err, new(*outbox.Refusal)) {
 		t.Fatalf("got error %v", err)
 	}
-	if n := f.Number(`select count(*) from operator_acts`); n != 0 {
+	if n := f.Number(`select count(*) from audit_log`); n != 0 {
 		t.Errorf("%d records were left", n)
 	}
 }

@@ -47,7 +47,7 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 		t.Errorf("the records are %+v", acts.Items)
 	}
 	var stored int
-	err = f.JournalDB.QueryRowContext(ctx, `select count(*) from operator_acts where result like $1 or before like $1 or after like $1`, "%"+secret+"%").Scan(&stored)
+	err = f.JournalDB.QueryRowContext(ctx, `select count(*) from audit_log where result like $1 or before like $1 or after like $1`, "%"+secret+"%").Scan(&stored)
 	if err != nil || stored != 0 {
 		t.Errorf("%d records have what was revealed (%v)", stored, err)
 	}

@@ -158,7 +158,7 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 	if all, err := f.ErrorGroups(f.Ctx); err != nil || all.Groups[0].Note != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if n := f.Number(`select count(*) from operator_acts where action = 'note_errors'`); n != 2 {
+	if n := f.Number(`select count(*) from audit_log where action = 'note_errors'`); n != 2 {
 		t.Errorf("%d audit records, want 2", n)
 	}
 	_, err = f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))

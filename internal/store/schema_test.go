@@ -43,7 +43,8 @@ select table_name || '.' || column_name
   || case is_nullable when 'NO' then '' else ' or nothing' end
   || coalesce(', otherwise ' || replace(column_default, '::text', ''), '')
 from information_schema.columns
-where table_schema = current_schema()`, `
+where table_schema = current_schema()
+  and table_name in (select tablename from pg_tables where schemaname = current_schema())`, `
 select cast(cast(i.indrelid as regclass) as text) || ' by ' || (
   select string_agg(a.attname, ', ' order by k.n)
   from unnest(i.indkey) with ordinality k (attribute, n)

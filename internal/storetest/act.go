@@ -309,11 +309,11 @@ func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 func (f *Fixture) ForbidAudit(message string) {
 	f.TB.Helper()
 	if !dbtest.Postgres() {
-		f.Exec(`create trigger no_audit before insert on operator_acts begin select raise(abort, '` + message + `'); end`)
+		f.Exec(`create trigger no_audit before insert on audit_log begin select raise(abort, '` + message + `'); end`)
 		return
 	}
 	f.Exec(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
-	f.Exec(`create trigger no_audit before insert on operator_acts for each row execute function no_audit()`)
+	f.Exec(`create trigger no_audit before insert on audit_log for each row execute function no_audit()`)
 }
 
 // AllowAudit undoes ForbidAudit.
@@ -321,7 +321,7 @@ func (f *Fixture) AllowAudit() {
 	f.TB.Helper()
 	of := ""
 	if dbtest.Postgres() {
-		of = ` on operator_acts`
+		of = ` on audit_log`
 	}
 	f.Exec(`drop trigger if exists no_audit` + of)
 }

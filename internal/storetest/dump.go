@@ -18,7 +18,7 @@ import (
 // a number up.
 func (f *Fixture) Dump() string {
 	f.TB.Helper()
-	return dumpBut(f.TB, f.JournalDB, "operator_acts where outcome = 'refused'") + Dump(f.TB, f.ProjectionsDB)
+	return dumpBut(f.TB, f.JournalDB, "audit_log where outcome = 'refused'") + Dump(f.TB, f.ProjectionsDB)
 }
 
 // Dump is the whole content of a database, a line for each row.

@@ -50,7 +50,7 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.AuditRefused || acts[1].Action != outbox.ActionTokenRevoke || acts[2].Action != outbox.ActionTokenCreate {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}
-	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from operator_acts`) {
+	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from audit_log`) {
 		if strings.Contains(hidden, "h-1") {
 			t.Errorf("the audit record has the hash: %s", hidden)
 		}
