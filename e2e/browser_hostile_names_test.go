@@ -15,7 +15,7 @@ func isName(text string) bool {
 	return text != "" && len(text) <= 200 && strings.TrimSpace(text) == text && !strings.Contains(text, ",") && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// postAs asks for an act as the proxy does for a user.
+// postAs asks for an action as the proxy does for a user.
 func (s *server) postAs(t *testing.T, status int, user, group, path, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))

@@ -23,7 +23,7 @@ func (b *tab) sound(where string) {
 		b.t.Fatal(err)
 	}
 	value[bool](b, string(axe)+"; true")
-	judge(b.t, where, value[inspection](b, inspect))
+	checkInspection(b.t, where, value[inspection](b, inspect))
 }
 
 // figures are what the API says of the counts on the overview.
@@ -241,7 +241,7 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 }
 
 // A button that is pressed twice in haste acts once, and says so.
-func TestBrowser_pressedTwiceActsOnce(t *testing.T) {
+func TestBrowser_pressedTwiceActionsOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
 		for _, page := range []string{"/", "/rows/table/2", "/campaigns/table"} {

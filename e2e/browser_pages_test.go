@@ -174,12 +174,12 @@ func (b *tab) inspect(page string, number int, axe string) {
 			}
 			b.size(size)
 			b.theme(theme)
-			judge(b.t, fmt.Sprintf("%s %d wide, %s", page, size.width, theme), value[inspection](b, inspect))
+			checkInspection(b.t, fmt.Sprintf("%s %d wide, %s", page, size.width, theme), value[inspection](b, inspect))
 		}
 	}
 }
 
-func judge(t *testing.T, where string, got inspection) {
+func checkInspection(t *testing.T, where string, got inspection) {
 	t.Helper()
 	if !strings.HasSuffix(got.Title, " · outboxweb") {
 		t.Errorf("%s: the title is %q", where, got.Title)

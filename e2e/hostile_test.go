@@ -156,7 +156,7 @@ topics:
 	s.awaitSummary(t, "each campaign has a dead head", func(sum summary) bool {
 		return sum.Counts.Dead == int64(len(hostile)) && sum.Counts.Processing+sum.Counts.Failed+int64(sum.Campaigns.Leased) == 0
 	})
-	hostileActs(t, s, d)
+	hostileActions(t, s, d)
 	return s
 }
 
@@ -166,7 +166,7 @@ func list(items []string) string { return "[" + strings.Join(items, ", ") + "]" 
 const skippedCampaign = 3
 
 // hostileActs does everything that takes a text, with the texts.
-func hostileActs(t *testing.T, s *server, d databases) {
+func hostileActions(t *testing.T, s *server, d databases) {
 	t.Helper()
 	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": together(hostileControls, 500)[0]})

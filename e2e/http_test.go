@@ -117,7 +117,7 @@ func TestHTTP_refusesOtherSites(t *testing.T) {
 }
 
 // An operator mends what made an event dead and requeues it: the campaign
-// drains, and the audit has the act exactly once, however often it was sent.
+// drains, and the audit has the action exactly once, however often it was sent.
 func TestHTTP_requeue(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -170,7 +170,7 @@ func TestHTTP_requeue(t *testing.T) {
 	checkClean(t, d, projections...)
 }
 
-// requeue does the act as a script would, under an idempotency key.
+// requeue does the action as a script would, under an idempotency key.
 func requeue(t *testing.T, s *server, path, key string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(`{"reason": "mended"}`))

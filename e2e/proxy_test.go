@@ -286,7 +286,7 @@ func (b *tab) foreignForm(path string, says ...string) {
 }
 
 // Who the proxy names is who acts, whatever a client sends under these names.
-func TestProxy_namesWhoActs(t *testing.T) {
+func TestProxy_namesWhoActions(t *testing.T) {
 	t.Parallel()
 	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
 	appendTo(t, s, outside, "healthy", seats("ana"))

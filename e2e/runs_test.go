@@ -55,7 +55,7 @@ type resultDoc struct {
 			Samples                 []struct {
 				Table, Kind string
 				Fields      []struct {
-					Name       string
+					Name           string
 					Live, Expected any
 				}
 			}

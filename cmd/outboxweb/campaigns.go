@@ -50,13 +50,13 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// campaignAction is what the acts on one campaign take.
+// campaignAction is what the actions on one campaign take.
 type campaignAction struct {
 	Campaign string `arg:"" help:"Its id."`
 	actionFlags
 }
 
-// change does an act after which the campaign is shown.
+// change does an action after which the campaign is shown.
 func (c *campaignAction) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Command, string) (outbox.Campaign, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
 		changed, err := act(st.Store, ctx, command(c.Reason), c.Campaign)

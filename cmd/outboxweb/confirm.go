@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// confirming does an act with what its flags --reason and --confirm said. One that
+// confirming does an action with what its flags --reason and --confirm said. One that
 // wants a phrase and was given none asks for it where somebody sits at a terminal,
 // once; elsewhere it is refused with the flag that gives it.
 func (a *app) confirming(reason, confirm string, act func(outbox.Command) error) error {

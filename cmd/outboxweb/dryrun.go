@@ -72,7 +72,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 // rebuildTrial is a dry run of a rebuild under way.
 type rebuildTrial struct {
 	app         *app
-	replayer      *runs.Replayer
+	replayer    *runs.Replayer
 	projections []string
 	quiet       bool
 

@@ -55,8 +55,8 @@ func holderOf(p outbox.Publisher) string {
 	return p.Lease.Owner
 }
 
-// publisherActsShown is how many acts on a publisher are printed.
-const publisherActsShown = 10
+// publisherActsShown is how many actions on a publisher are printed.
+const publisherActionsShown = 10
 
 type publishersShowCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
@@ -73,7 +73,7 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 		if c.JSON {
 			return a.printJSON(p)
 		}
-		acts, err := st.AuditLogOf(ctx, outbox.PublisherTarget(p.SubscriptionName), publisherActsShown)
+		acts, err := st.AuditLogOf(ctx, outbox.PublisherTarget(p.SubscriptionName), publisherActionsShown)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 
 type publishersHistoryCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Span      string  `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
+	Span      string          `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
 	jsonFlag
 }
 
@@ -160,13 +160,13 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// publisherAction is what the acts on one publisher take.
+// publisherAction is what the actions on one publisher take.
 type publisherAction struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	actionFlags
 }
 
-// change does an act after which the publisher is shown.
+// change does an action after which the publisher is shown.
 func (c *publisherAction) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
 		p, err := act(st.publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
@@ -200,9 +200,9 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 
 type publishersSkipCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  int64   `arg:"" help:"The position of the blocking event, as reported by show."`
-	Reason    string  `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
-	Confirm   string  `placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."`
+	Position  int64           `arg:"" help:"The position of the blocking event, as reported by show."`
+	Reason    string          `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
+	Confirm   string          `placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."`
 	jsonFlag
 }
 
@@ -224,13 +224,13 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 
 type publishersSeekCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  *int64  `placeholder:"N" help:"Continue with the first event after this position."`
-	Time      string  `placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."`
-	Head      bool    `help:"Continue with the next event appended."`
-	Beginning bool    `help:"Continue with the first event of the journal."`
-	DryRun    bool    `help:"Change nothing; print what the seek would repeat or skip."`
-	Reason    string  `placeholder:"TEXT" help:"The reason, for the audit log. Required if the seek skips events."`
-	Confirm   string  `placeholder:"PHRASE" help:"Confirms a seek that skips events, e.g. 'skip 43 events'. Prompted for at a terminal if not given."`
+	Position  *int64          `placeholder:"N" help:"Continue with the first event after this position."`
+	Time      string          `placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."`
+	Head      bool            `help:"Continue with the next event appended."`
+	Beginning bool            `help:"Continue with the first event of the journal."`
+	DryRun    bool            `help:"Change nothing; print what the seek would repeat or skip."`
+	Reason    string          `placeholder:"TEXT" help:"The reason, for the audit log. Required if the seek skips events."`
+	Confirm   string          `placeholder:"PHRASE" help:"Confirms a seek that skips events, e.g. 'skip 43 events'. Prompted for at a terminal if not given."`
 	jsonFlag
 }
 
@@ -294,11 +294,11 @@ func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 		if _, err := st.publishing.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
-		pair, err := a.subscription(name)
+		sub, err := a.subscription(name)
 		if err != nil {
 			return err
 		}
-		sent, err := testPublisher(ctx, st, pair, a.publishOptions(), "")
+		sent, err := testPublisher(ctx, st, sub, a.publishOptions(), "")
 		if err != nil {
 			return err
 		}

@@ -19,32 +19,32 @@ func (c *Common) subscriptions() ([]destination.Subscription, error) {
 	if c.topics == nil {
 		return nil, nil
 	}
-	pairs, err := destination.Parse(c.topics, os.LookupEnv)
+	subs, err := destination.Parse(c.topics, os.LookupEnv)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return nil, usagef("--config: %s %s", c.Config, refusal)
 	}
-	return pairs, err
+	return subs, err
 }
 
-// subscription is one of pairs.
+// subscription is one of subscriptions.
 func (c *Common) subscription(name outbox.SubscriptionName) (destination.Subscription, error) {
-	pairs, err := c.subscriptions()
+	subs, err := c.subscriptions()
 	if err != nil {
 		return destination.Subscription{}, err
 	}
-	pair, found := subscriptionNamed(pairs, name)
+	sub, found := subscriptionNamed(subs, name)
 	if !found {
-		return pair, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
+		return sub, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
 	}
-	return pair, nil
+	return sub, nil
 }
 
-func subscriptionNamed(pairs []destination.Subscription, name outbox.SubscriptionName) (destination.Subscription, bool) {
-	i := slices.IndexFunc(pairs, func(p destination.Subscription) bool { return p.SubscriptionName == name })
+func subscriptionNamed(subs []destination.Subscription, name outbox.SubscriptionName) (destination.Subscription, bool) {
+	i := slices.IndexFunc(subs, func(p destination.Subscription) bool { return p.SubscriptionName == name })
 	if i < 0 {
 		return destination.Subscription{}, false
 	}
-	return pairs[i], true
+	return subs[i], true
 }
 
 // publishOptions are what destinations need, but for the journal's id.
@@ -52,20 +52,20 @@ func (a *app) publishOptions() destination.Options {
 	return destination.Options{Logger: a.logger(), Version: version}
 }
 
-// publisherTester sends made-up events to the destinations of pairs.
-func (c *serveCmd) publisherTester(a *app, st *engine, pairs []destination.Subscription) func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
+// publisherTester sends made-up events to the destinations of subscriptions.
+func (c *serveCmd) publisherTester(a *app, st *engine, subs []destination.Subscription) func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
-		pair, found := subscriptionNamed(pairs, name)
+		sub, found := subscriptionNamed(subs, name)
 		if !found {
 			return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
 		}
-		return testPublisher(ctx, st, pair, a.publishOptions(), c.EventSource)
+		return testPublisher(ctx, st, sub, a.publishOptions(), c.EventSource)
 	}
 }
 
-// testPublisher sends a made-up event to the destination of a pair. That the
+// testPublisher sends a made-up event to the destination of a subscription. That the
 // destination does not take it is no error.
-func testPublisher(ctx context.Context, st *engine, pair destination.Subscription, o destination.Options, source string) (outbox.TestDelivery, error) {
+func testPublisher(ctx context.Context, st *engine, sub destination.Subscription, o destination.Options, source string) (outbox.TestDelivery, error) {
 	journal, err := st.JournalID(ctx)
 	if err != nil {
 		return outbox.TestDelivery{}, err
@@ -73,11 +73,11 @@ func testPublisher(ctx context.Context, st *engine, pair destination.Subscriptio
 	if o.Journal = journal; source == "" {
 		source = destination.Source(journal)
 	}
-	to, err := pair.Open(o)
+	to, err := sub.Open(o)
 	if err != nil {
 		return outbox.TestDelivery{}, err
 	}
-	sent := outbox.TestDelivery{SubscriptionName: pair.SubscriptionName, ID: "test-" + uuid.NewString()}
+	sent := outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, ID: "test-" + uuid.NewString()}
 	began := time.Now()
 	_, failure := to.Publish(ctx, []*destination.Event{destination.TestEvent(source, sent.ID)})
 	sent.Seconds = time.Since(began).Seconds()

@@ -133,7 +133,7 @@ func (l *lab) decide(ctx context.Context, probes []*probe) error {
 }
 
 func (p *probe) undecided() bool {
-	return slices.ContainsFunc(p.rows, func(r *row) bool { return !r.shown && judge(r.pairs).undecided() })
+	return slices.ContainsFunc(p.rows, func(r *row) bool { return !r.shown && verdictOf(r.pairs).undecided() })
 }
 
 // warmUp measures each side once uncounted. What only the base lacks is noted.

@@ -25,7 +25,7 @@ type judgement struct {
 	ratio, low, high float64
 }
 
-func judge(pairs []pair) judgement {
+func verdictOf(pairs []pair) judgement {
 	var base, current, ratios []float64
 	for _, p := range pairs {
 		base, current, ratios = append(base, p.base), append(current, p.current), append(ratios, p.current/p.base)

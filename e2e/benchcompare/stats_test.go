@@ -48,7 +48,7 @@ func TestJudge_saysSlowerBeyondDoubtAlone(t *testing.T) {
 		{"none", nil, "NaN", "", false},
 	} {
 		r := row{name: tt.name, unit: millis, pairs: ratios(tt.ratios...)}
-		j := judge(r.pairs)
+		j := verdictOf(r.pairs)
 		if got := fmt.Sprintf("%.2f %.2f–%.2f", j.ratio, j.low, j.high); tt.ratios != nil && got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}

@@ -50,7 +50,7 @@ func (r *row) line() (text string, slower bool) {
 	if r.note != "" {
 		return fmt.Sprintf(line, r.name, "", "", "", "", r.note), false
 	}
-	j, verdict := judge(r.pairs), ""
+	j, verdict := verdictOf(r.pairs), ""
 	switch {
 	case r.shown:
 		verdict = "not judged"

@@ -77,7 +77,7 @@ type Gate struct {
 	watched  map[string]string // folded name → name, of every header that counts
 	assert   *assertions       // nil unless the kind is KindJWT
 	headers  []string          // those that say who a browser's user is
-	grumbles grumbles
+	grumbles refusalLog
 }
 
 // New makes a gate. A wrong configuration is an *outbox.Refusal with the name

@@ -29,36 +29,36 @@ const (
 	whyUnavailable = "unavailable" // the key server or the database cannot be asked
 )
 
-// grumblePause is the least time between two lines of the log about refusals
+// refusalPause is the least time between two lines of the log about refusals
 // for one reason, so that whoever knocks cannot fill the disk.
-const grumblePause = time.Second
+const refusalPause = time.Second
 
-// grumbles remembers when a refusal was last logged, by reason.
-type grumbles struct {
+// refusalLog remembers when a refusal was last logged, by reason.
+type refusalLog struct {
 	mu   sync.Mutex
-	last map[string]grumble
+	last map[string]lastRefusal
 }
 
-type grumble struct {
+type lastRefusal struct {
 	at      time.Time
 	leftOut int // refusals since
 }
 
 // due reports whether a refusal is to be logged, and how many were not since
 // the last that was.
-func (g *grumbles) due(why string, now time.Time) (leftOut int, due bool) {
+func (g *refusalLog) due(why string, now time.Time) (leftOut int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last, known := g.last[why]
-	if since := now.Sub(last.at); known && since >= 0 && since < grumblePause {
+	if since := now.Sub(last.at); known && since >= 0 && since < refusalPause {
 		last.leftOut++
 		g.last[why] = last
 		return 0, false
 	}
 	if g.last == nil {
-		g.last = map[string]grumble{}
+		g.last = map[string]lastRefusal{}
 	}
-	g.last[why] = grumble{at: now}
+	g.last[why] = lastRefusal{at: now}
 	return last.leftOut, true
 }
 

@@ -10,9 +10,9 @@ import (
 // tamper changes the journal behind the program's back.
 func (s *site) tamper(statement string) {
 	s.t.Helper()
-	db := dbtest.Open(s.t, s.pair.Journal)
+	db := dbtest.Open(s.t, s.sub.Journal)
 	of := ""
-	if strings.HasPrefix(s.pair.Journal, "postgres") {
+	if strings.HasPrefix(s.sub.Journal, "postgres") {
 		of = " on events"
 	}
 	for _, text := range []string{"drop trigger if exists events_refuse_update" + of, statement} {

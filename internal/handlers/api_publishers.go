@@ -17,7 +17,7 @@ func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error
 	return name, err
 }
 
-// publisherBody is what acts on a publisher read.
+// publisherBody is what actions on a publisher read.
 type publisherBody struct {
 	Reason string `json:"reason" validate:"reason"`
 }
@@ -32,8 +32,8 @@ type publisherSkipBody struct {
 func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b publisherSkipBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// readPublisherAction reads acts on a publisher.
-func (s *server) readPublisherAction() asking[outbox.SubscriptionName] {
+// readPublisherAction reads actions on a publisher.
+func (s *server) readPublisherAction() actionReader[outbox.SubscriptionName] {
 	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
 }
 
@@ -44,7 +44,7 @@ type publisherEvent struct {
 }
 
 // readPublisherSkip reads skips of an event in a publisher's way.
-func (s *server) readPublisherSkip() asking[publisherEvent] {
+func (s *server) readPublisherSkip() actionReader[publisherEvent] {
 	return readSameForm(s,
 		func(r *http.Request) (e publisherEvent, err error) {
 			e.publisher, err = subscriptionParam(r)

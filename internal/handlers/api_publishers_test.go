@@ -14,7 +14,7 @@ const archivePath = "/api/v1/publishers/scenes/archive"
 // withPublisher gives a site a publisher that stands at a position.
 func (s *site) withPublisher(position int64) {
 	s.t.Helper()
-	db := dbtest.Open(s.t, s.pair.Journal)
+	db := dbtest.Open(s.t, s.sub.Journal)
 	if _, err := db.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
 values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 10, $1, 1, 1)`, position); err != nil {
@@ -25,7 +25,7 @@ values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 
 // publisherFails lets the event at a position be in the publisher's way.
 func (s *site) publisherFails(position int64, kind string) {
 	s.t.Helper()
-	db := dbtest.Open(s.t, s.pair.Journal)
+	db := dbtest.Open(s.t, s.sub.Journal)
 	if _, err := db.Exec(`
 update publisher_progress
 set status = 'failed', error_count = 10, error_kind = $1, last_error = 'status <500>', last_error_at = 1, error_position = $2, retry_at = 2,

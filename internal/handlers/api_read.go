@@ -60,9 +60,9 @@ type instanceView struct {
 	ClockAhead float64 `json:"clock_ahead_seconds"`
 	// silent: it promised a heartbeat and missed three, or let its leases run out;
 	// idle: it promised none and has had nothing to say lately
-	State   outbox.Condition `json:"state"`
-	Why     string           `json:"why"` // one sentence: how it is, and what becomes of what it holds
-	Leases outbox.HeldLeases   `json:"leases"`
+	State  outbox.Condition  `json:"state"`
+	Why    string            `json:"why"` // one sentence: how it is, and what becomes of what it holds
+	Leases outbox.HeldLeases `json:"leases"`
 }
 
 // viewInstance is an instance as the API shows it, made like a campaign's view.
@@ -84,11 +84,11 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 
 // rowView is a row with everything its page shows.
 type rowView struct {
-	Row      outbox.Row       `json:"row"`
-	Event    outbox.Event     `json:"event"`
-	Attempts []outbox.Attempt `json:"attempts"`
-	Campaign campaignView     `json:"campaign"`
-	Activity     []outbox.AuditEntry     `json:"activity"`
+	Row      outbox.Row          `json:"row"`
+	Event    outbox.Event        `json:"event"`
+	Attempts []outbox.Attempt    `json:"attempts"`
+	Campaign campaignView        `json:"campaign"`
+	Activity []outbox.AuditEntry `json:"activity"`
 
 	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last in shadow_only mode that came to the event
 

@@ -266,7 +266,7 @@ func (s *server) routeFailuresAPI() {
 	})
 }
 
-// routeAuditAPI adds what the API has of the record of acts.
+// routeAuditAPI adds what the API has of the record of actions.
 func (s *server) routeAuditAPI() {
 	s.apiGet("/audit", reply(s, auditFilter, s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,

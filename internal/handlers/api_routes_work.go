@@ -179,7 +179,7 @@ func (s *server) routePublishersAPI() {
 		answers: gives[outbox.TestDelivery]("the outcome, also when it was not delivered"),
 	})
 	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActionPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActionPublisherSeek},
-		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the act's role itself, unless it only asks what would be
+		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the action's role itself, unless it only asks what would be
 			id: "seekPublisher", tag: tagPublishers,
 			summary: "Move a publisher's position (reset its offset), repeating or skipping events",
 			body:    takes[seekBody](),

@@ -33,15 +33,15 @@ func (b runBody) request() (outbox.RunRequest, error) {
 	return o, nil
 }
 
-// runActionBody is what acts on a run read.
+// runActionBody is what actions on a run read.
 type runActionBody struct {
 	Reason string `json:"reason" validate:"reason"`
 }
 
 func (b runActionBody) why() (reason, confirm string) { return b.Reason, "" }
 
-// readRunAction reads acts on a run.
-func (s *server) readRunAction() asking[int64] {
+// readRunAction reads actions on a run.
+func (s *server) readRunAction() actionReader[int64] {
 	return readSameForm(s, runParam, func(id int64, _ runActionBody) int64 { return id }, templates.Links.RunOf)
 }
 

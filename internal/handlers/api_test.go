@@ -127,7 +127,7 @@ func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
 	}
 }
 
-func TestActs_requeueRetryPauseResumeReplay(t *testing.T) {
+func TestActions_requeueRetryPauseResumeReplay(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a", poison, "b", "c")
@@ -148,7 +148,7 @@ func TestActs_requeueRetryPauseResumeReplay(t *testing.T) {
 	s.get("/api/v1/gaps").want(t, 200, `{"items":[],"next_cursor":null}`)
 }
 
-func TestActs_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
+func TestActions_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", poison)

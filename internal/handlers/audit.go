@@ -25,7 +25,7 @@ func (s *server) audit(ctx context.Context, f outbox.AuditFilter) (outbox.Page[o
 
 // actsShownOf is how many of the latest acts the page of what they were about
 // shows.
-const actsShownOf = 20
+const activityShownOf = 20
 
 func orNil(t time.Time) *time.Time {
 	if t.IsZero() {

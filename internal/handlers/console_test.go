@@ -142,7 +142,7 @@ func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	s.get("/").want(t, 200, "read-only", "no worker", "Paused campaign c-2.", "migration of &lt;users&gt;", `href="/campaigns/c-2"`, "refuses every change")
 }
 
-func TestActs_thatNeedAReasonAskForOne(t *testing.T) {
+func TestActions_thatNeedAReasonAskForOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ReasonFrom = 3 }).trouble()
 	s.get("/").want(t, 200, `data-testid="requeue"`) // two rows are released
@@ -199,7 +199,7 @@ func (s *site) twice(page, form, target, body, action string) {
 	}
 }
 
-// What an act has done is done, also when the page that shows it cannot name it.
+// What an action has done is done, also when the page that shows it cannot name it.
 func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,7 +15,7 @@ func (s *site) diverged() *site {
 		s.seed(id, "noted", "noted", "noted")
 	}
 	s.work()
-	if _, err := dbtest.Open(s.t, s.pair.Projections).Exec(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`); err != nil {
+	if _, err := dbtest.Open(s.t, s.sub.Projections).Exec(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := s.srv.maintenance.Reconcile(s.t.Context()); err != nil {

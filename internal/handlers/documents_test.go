@@ -163,7 +163,7 @@ func TestFileName_isSafeEverywhere(t *testing.T) {
 // A payload of 25 MB costs the pages around it nothing until it is asked for.
 func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it counts allocations
 	s := newSite(t)
-	large, err := store.Open(context.Background(), store.Options{Journal: s.pair.Journal, Projections: s.pair.Projections, MaxPayload: 32 << 20})
+	large, err := store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func (f *flushes) Flush() {
 // fillRows writes n rows straight into the database.
 func (s *site) fillRows(n int) {
 	s.t.Helper()
-	db := dbtest.Open(s.t, s.pair.Journal)
+	db := dbtest.Open(s.t, s.sub.Journal)
 	for _, statement := range []string{
 		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', %d, 1, 'pending', %[1]d, 1, 1)`,
 		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)

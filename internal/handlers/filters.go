@@ -72,7 +72,7 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 type auditQuery struct {
 	Actor    string `json:"actor" validate:"id"`
 	Action   string `json:"action" validate:"omitempty,action"`
-	Campaign string `json:"campaign" validate:"id"` // acts on the campaign, and acts on many that touched one of its rows
+	Campaign string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many that touched one of its rows
 	Seq      int64  `json:"seq" validate:"min=0"`
 	// what it was about besides a campaign or row: run 7, operation 3, projection
 	// NAME, publisher TOPIC/NAME, token 4
@@ -81,8 +81,8 @@ type auditQuery struct {
 	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how it was known who acted
 	Role    string `json:"role" validate:"omitempty,role"`                                         // what that one might do
 	Request string `json:"request_id" validate:"id"`
-	Since   string `json:"since"` // acts at or after this: RFC 3339, or a date (UTC)
-	Until   string `json:"until"` // acts before this: RFC 3339; or a date (UTC), which is included
+	Since   string `json:"since"` // Actions at or after this: RFC 3339, or a date (UTC)
+	Until   string `json:"until"` // Actions before this: RFC 3339; or a date (UTC), which is included
 	ordering
 	paging
 }
@@ -170,13 +170,13 @@ type expected struct {
 	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
 }
 
-// actionBody is what every act of the API reads.
+// actionBody is what every action of the API reads.
 type actionBody struct {
 	Reason   string    `json:"reason" validate:"reason"`
 	Expected *expected `json:"expected"`
 }
 
-// confirmedBody is what acts on a row read that may want a phrase.
+// confirmedBody is what actions on a row read that may want a phrase.
 type confirmedBody struct {
 	actionBody
 	// required when more than 1,000 rows are released: the phrase release N rows,
@@ -235,7 +235,7 @@ func (s *server) command(r *http.Request, via, reason string, seen *expected) ou
 	return o
 }
 
-// decodeCommand reads the body of an act of the API.
+// decodeCommand reads the body of an action of the API.
 func (s *server) decodeCommand(r *http.Request) (outbox.Command, error) {
 	var body actionBody
 	if err := decode(r, &body); err != nil {
@@ -244,7 +244,7 @@ func (s *server) decodeCommand(r *http.Request) (outbox.Command, error) {
 	return s.command(r, "api", body.Reason, body.Expected), nil
 }
 
-// decodeConfirmed is decodeCommand of an act that may want a phrase.
+// decodeConfirmed is decodeCommand of an action that may want a phrase.
 func (s *server) decodeConfirmed(r *http.Request) (outbox.Command, error) {
 	var body confirmedBody
 	if err := decode(r, &body); err != nil {

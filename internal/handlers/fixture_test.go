@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // site is the real router over a real store, with a hand-driven worker.
 type site struct {
 	t          testing.TB
-	pair       dbtest.Pair
+	sub        dbtest.Pair
 	store      *store.Store
 	operations *operations.Operations
 	runs       *runs.Runs
@@ -61,14 +61,14 @@ func newSite(t testing.TB, change ...func(*Config)) *site {
 }
 
 // newSiteOn is newSite on databases that the test has made itself.
-func newSiteOn(t testing.TB, pair dbtest.Pair, change ...func(*Config)) *site {
+func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	t.Helper()
-	s := &site{t: t, pair: pair, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
+	s := &site{t: t, sub: sub, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return s.clock }
 	var err error
 	s.store, err = store.Open(context.Background(), store.Options{
-		Journal:     pair.Journal,
-		Projections: pair.Projections,
+		Journal:     sub.Journal,
+		Projections: sub.Projections,
 		Retry:       outbox.Retry{MaxAttempts: 2},
 		Now:         now,
 	})

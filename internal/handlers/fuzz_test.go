@@ -216,7 +216,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzForm sends any form to any act, where acts are done and where the server
+// FuzzForm sends any form to any act, where actions are done and where the server
 // is read-only.
 func FuzzForm(f *testing.F) {
 	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })

@@ -38,7 +38,9 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 			t.Fatal(err)
 		}
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
-		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) { return outbox.TestDelivery{}, nil }
+		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{}, nil
+		}
 		tryOnStore(c)
 	}}, change...)...)
 	for _, role := range outbox.Roles {
@@ -136,7 +138,7 @@ func (g *guarded) known() []asker {
 	return all
 }
 
-// fill gives the site something of everything that there are acts on.
+// fill gives the site something of everything that there are actions on.
 func (g *guarded) fill() *guarded {
 	g.t.Helper()
 	asAdmin := people[outbox.RoleAdmin]
@@ -163,7 +165,7 @@ func (g *guarded) fill() *guarded {
 			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
 		}
 	}
-	db := dbtest.Open(g.t, g.pair.Journal)
+	db := dbtest.Open(g.t, g.sub.Journal)
 	if _, err := db.Exec(`update runs set status = 'interrupted' where id = 2`); err != nil {
 		g.t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func (g *guarded) wantActed(a answer) {
 func (s *site) dump(except ...string) string {
 	s.t.Helper()
 	var out strings.Builder
-	for _, url := range []string{s.pair.Journal, s.pair.Projections} {
+	for _, url := range []string{s.sub.Journal, s.sub.Projections} {
 		db := dbtest.Open(s.t, url)
 		for _, table := range dbtest.Tables(s.t, db) {
 			if slices.Contains(except, table) {

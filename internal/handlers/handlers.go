@@ -63,8 +63,8 @@ type Config struct {
 	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
-	ReadOnly   bool // acts and appends are refused, and pages offer none
-	// ReasonFrom is the number of released rows from which an act needs a
+	ReadOnly   bool // Actions and appends are refused, and pages offer none
+	// ReasonFrom is the number of released rows from which an action needs a
 	// reason, as the store was told; 0 means that none does.
 	ReasonFrom int64
 	// BasePath is where the pages live, such as "/" or "/outbox".
@@ -95,7 +95,7 @@ type Config struct {
 	// Stopping is closed when the server begins to shut down: whoever waits
 	// for the projections then gets an answer at once. nil is never closed.
 	Stopping <-chan struct{}
-	// ActRate is how many acts a second one identity may do, with bursts of
+	// ActRate is how many actions a second one identity may do, with bursts of
 	// twice as many; 0 means that there is no limit.
 	ActRate float64
 	// MaxPayload is what the store was told of the same name, in bytes; 0 means
@@ -132,12 +132,12 @@ type server struct {
 	cost        cost
 	reading     limiter // for reading documents
 	trying      limiter // for dry runs
-	previewing  limiter // for saying what acts on much would do
+	previewing  limiter // for saying what actions on much would do
 	exporting   limiter // for reading a page of an export
 	bodies      *bodies
 	appendKeys  appendKeys
 	waits       waits
-	acting      *rateLimiter // of acts
+	acting      *rateLimiter // of actions
 	// crossOrigin knows changes that another site's page asked for.
 	crossOrigin *http.CrossOriginProtection
 }
@@ -164,7 +164,7 @@ func newServer(c Config) *server {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
 	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		overviews: map[outbox.Span]*overviewCache{}, acting: newPace(c.ActRate),
+		overviews: map[outbox.Span]*overviewCache{}, acting: newRateLimiter(c.ActRate),
 		reading: newLimiter(documentReaders, "reading large documents"), trying: newLimiter(dryRunsAtATime, "running dry runs"),
 		bodies: newBodies(), previewing: newLimiter(previewsAtATime, "previewing actions"), exporting: newLimiter(exportsAtATime, "exporting lists")}
 	for _, span := range outbox.Spans {

@@ -96,7 +96,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
-	if _, err := dbtest.Open(t, s.pair.Projections).Exec(`drop table projection_versions`); err != nil {
+	if _, err := dbtest.Open(t, s.sub.Projections).Exec(`drop table projection_versions`); err != nil {
 		t.Fatal(err)
 	}
 	s.get("/").want(t, 200, "Paused and quarantined projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")

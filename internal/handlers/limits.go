@@ -153,10 +153,10 @@ func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName
 // maxPaced is how many identities are held to their rate at a time.
 const maxPaced = 10_000
 
-// rateLimiter holds each identity to a rate of acts. It is safe for concurrent use.
+// rateLimiter holds each identity to a rate of actions. It is safe for concurrent use.
 // The zero value lets everything pass.
 type rateLimiter struct {
-	limit rate.Limit // acts a second
+	limit rate.Limit // Actions a second
 	burst int
 
 	mu    sync.Mutex
@@ -169,12 +169,12 @@ type paced struct {
 	name string
 }
 
-// newPace makes a pace of so many acts a second, with bursts of twice as many.
-func newPace(perSecond float64) *rateLimiter {
+// newRateLimiter makes a pace of so many actions a second, with bursts of twice as many.
+func newRateLimiter(perSecond float64) *rateLimiter {
 	return &rateLimiter{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
 }
 
-// allow counts an act of somebody, unless it is one too many: then it says how
+// allow counts an action of somebody, unless it is one too many: then it says how
 // long to wait.
 func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Duration) {
 	if p.limit == 0 {
@@ -196,7 +196,7 @@ func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Durat
 }
 
 // evict forgets, once there are many, those of whom little need be known:
-// who has the whole burst again but for an act. If that is nobody, it is who has
+// who has the whole burst again but for an action. If that is nobody, it is who has
 // most of it.
 func (p *rateLimiter) evict(now time.Time) {
 	if len(p.known) < maxPaced {
@@ -216,8 +216,8 @@ func (p *rateLimiter) evict(now time.Time) {
 	delete(p.known, calmest)
 }
 
-// checkPace refuses an act of somebody who has done too many.
-func (s *server) checkPace(w http.ResponseWriter, r *http.Request, t route) error {
+// checkRate refuses an action of somebody who has done too many.
+func (s *server) checkRate(w http.ResponseWriter, r *http.Request, t route) error {
 	if !t.action.Audited() {
 		return nil
 	}

@@ -486,8 +486,8 @@ func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	}
 	s.submit("/campaigns/c-1/resume", "").want(t, 429, "oo many actions by local")
 	s.get("/api/v1/audit?action=pause").want(t, 200)
-	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // no act
-	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200)                     // no act
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // no action
+	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200)                     // no action
 	s.clock = s.clock.Add(400 * time.Millisecond)                                          // one more
 	act(burst).want(t, 200)
 	act(burst+1).want(t, 429)
@@ -508,7 +508,7 @@ func TestActRate_isNoneUnlessItIsSet(t *testing.T) {
 
 func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	t.Parallel()
-	p, now := newPace(1), time.Now()
+	p, now := newRateLimiter(1), time.Now()
 	who := func(name string) outbox.Identity { return outbox.Identity{Name: name, Auth: outbox.AuthJWT} }
 	exhaust := func(i outbox.Identity) (taken int) {
 		for p.allow(i, now) == 0 {

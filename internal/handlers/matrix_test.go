@@ -198,7 +198,7 @@ func TestReadOnly_refusesEveryActOfEverybody(t *testing.T) {
 }
 
 // origins and the others are what a browser, or whoever pretends to be one,
-// may send with an act; empty is not at all.
+// may send with an action; empty is not at all.
 var (
 	sites   = []string{"", "same-origin", "same-site", "cross-site", "none", "junk"}
 	origins = []string{"", "http://127.0.0.1:8080", publicOrigin, "https://evil.example", "null", "::junk"}
@@ -206,7 +206,7 @@ var (
 	wrong   = map[bool]string{false: "application/json", true: "application/x-www-form-urlencoded"}
 )
 
-// fromHere is whether an act with these headers can have come from a page of
+// fromHere is whether an action with these headers can have come from a page of
 // ours or from a script, which sends none: pages of others can send neither.
 func fromHere(form bool, site, origin string) bool {
 	if origin == publicOrigin { // it is named as trusted, as the proxy may rewrite Host
@@ -221,9 +221,9 @@ func fromHere(form bool, site, origin string) bool {
 	return false
 }
 
-// TestActs_areTakenFromOwnPagesAndScriptsAlone sends every act with every
+// TestActs_areTakenFromOwnPagesAndScriptsAlone sends every action with every
 // combination of what tells where it comes from.
-func TestActs_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
+func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
 	var taken []func()

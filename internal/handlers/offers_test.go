@@ -20,8 +20,8 @@ var filledPages = []string{
 	"/instances", "/audit", "/about",
 }
 
-// askingPages say what an act would do and ask whether to; a control that leads
-// to one leads to the act.
+// askingPages say what an action would do and ask whether to; a control that leads
+// to one leads to the action.
 var askingPages = map[string]outbox.Action{
 	"/operations/new": outbox.ActionOperationStart, "/runs/new": outbox.ActionRunStart, "/rows/requeue": outbox.ActionOperationStart,
 	"/rows/{campaign}/{seq}/requeue": outbox.ActionRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActionPublisherSeek,
@@ -44,7 +44,7 @@ type offer struct {
 	role outbox.Role
 }
 
-// offers are the controls of a page that act or lead to an act.
+// offers are the controls of a page that act or lead to an action.
 func (s *site) offers(page, body string) map[string]offer {
 	s.t.Helper()
 	all := map[string]offer{}
@@ -148,7 +148,7 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	}
 }
 
-// offered reports whether a page offers an admin the act of a form.
+// offered reports whether a page offers an admin the action of a form.
 func (g *guarded) offered(pattern string) bool {
 	g.t.Helper()
 	for _, page := range append([]string{"/tokens"}, filledPages...) { // tokens are for admins to see

@@ -146,7 +146,7 @@ type operationSeen struct {
 	Status string `json:"status" validate:"omitempty,operationstatus"`
 }
 
-// operationActionBody is what acts on an operation read.
+// operationActionBody is what actions on an operation read.
 type operationActionBody struct {
 	Reason   string         `json:"reason" validate:"reason"`
 	Expected *operationSeen `json:"expected"`
@@ -164,17 +164,17 @@ type seenOperation struct {
 	seen outbox.OperationStatus // empty when it was not said
 }
 
-// asSeen is an act of the store on an operation that is as the caller saw it.
-func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) doing[seenOperation, outbox.Operation] {
+// asSeen is an action of the store on an operation that is as the caller saw it.
+func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[seenOperation, outbox.Operation] {
 	return func(ctx context.Context, o outbox.Command, on seenOperation) (outbox.Operation, error) {
 		return do(ctx, o, on.id, on.seen)
 	}
 }
 
-// readOperationAction reads acts on an operation.
-func (s *server) readOperationAction() asking[seenOperation] {
-	return asking[seenOperation]{
-		form: func(r *http.Request) (a asked[seenOperation], err error) {
+// readOperationAction reads actions on an operation.
+func (s *server) readOperationAction() actionReader[seenOperation] {
+	return actionReader[seenOperation]{
+		form: func(r *http.Request) (a actionRequest[seenOperation], err error) {
 			var form operationActionForm
 			if a.on.id, err = operationParam(r); err == nil {
 				err = fill(&form, r.PostForm)
@@ -186,7 +186,7 @@ func (s *server) readOperationAction() asking[seenOperation] {
 			a.shown = s.linksOf(r).Operation(a.on.id, outbox.OperationRowFilter{})
 			return a, nil
 		},
-		body: func(r *http.Request) (a asked[seenOperation], err error) {
+		body: func(r *http.Request) (a actionRequest[seenOperation], err error) {
 			var body operationActionBody
 			if a.on.id, err = operationParam(r); err == nil {
 				err = decode(r, &body)
@@ -278,7 +278,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	acts, err := s.Store.AuditLogOf(r.Context(), outbox.OperationTarget(id), actsShownOf)
+	acts, err := s.Store.AuditLogOf(r.Context(), outbox.OperationTarget(id), activityShownOf)
 	if err != nil {
 		return err
 	}

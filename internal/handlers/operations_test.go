@@ -235,7 +235,7 @@ func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	s := newSite(t).blocked(2)
 	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 match is included").lacks(t, `href="/campaigns/c-2"`)
 	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
-	db := dbtest.Open(t, s.pair.Journal)
+	db := dbtest.Open(t, s.sub.Journal)
 	if _, err := db.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
 select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation); err != nil {

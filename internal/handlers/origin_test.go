@@ -28,7 +28,7 @@ func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
 	}
 }
 
-// pausing are the requests for one act: the form's and the API's.
+// pausing are the requests for one action: the form's and the API's.
 func (s *site) pausing(method string, change ...func(*http.Request)) (form, api answer) {
 	s.t.Helper()
 	form = s.do(method, "/campaigns/c-2/pause", "", append([]func(*http.Request){header("Content-Type", "application/x-www-form-urlencoded")}, change...)...)

@@ -108,7 +108,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: id, Limit: actsShownOf})
+	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: id, Limit: activityShownOf})
 	v.Acts = acts.Items
 	return v, err
 }
@@ -147,7 +147,7 @@ func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templat
 	if v.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.AuditLog(r.Context(), outbox.AuditFilter{CampaignID: campaign, Seq: seq, Limit: actsShownOf})
+	acts, err := s.Store.AuditLog(r.Context(), outbox.AuditFilter{CampaignID: campaign, Seq: seq, Limit: activityShownOf})
 	v.Acts = acts.Items
 	return v, err
 }

@@ -51,7 +51,7 @@ type noteBody struct {
 func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }
 
 // readGroupNote reads what note is pinned to which errors.
-func (s *server) readGroupNote() asking[noteBody] {
+func (s *server) readGroupNote() actionReader[noteBody] {
 	return readSameForm(s, func(*http.Request) (b noteBody, err error) { return b, nil },
 		func(_, b noteBody) noteBody { return b },
 		func(l templates.Links, b noteBody) templates.URL { return l.FailureGroup(b.Fingerprint) })

@@ -18,9 +18,9 @@ import (
 
 // How much the overview lists.
 const (
-	boardSize   = 20
-	pausedShown = 5
-	actsShown   = 5
+	boardSize     = 20
+	pausedShown   = 5
+	activityShown = 5
 )
 
 // overviewAge is how old the overview may be, and overviewKept how long its
@@ -36,7 +36,7 @@ const (
 // error is shared likewise: while the database is away they would wait for it
 // one after the other.
 type overviewCache struct {
-	stale    atomic.Bool // an act was done since it was read
+	stale    atomic.Bool // an action was done since it was read
 	mu       sync.Mutex
 	view     sharedOverview
 	err      error
@@ -77,7 +77,7 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	shared := !c.stale.Load() && time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
-		c.stale.Store(false)                                                  // before reading: what is done meanwhile may not be in it
+		c.stale.Store(false)                                                   // before reading: what is done meanwhile may not be in it
 		view, err := s.queryOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
 		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
@@ -91,7 +91,7 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 }
 
 // invalidate makes the next reader take a new overview. It waits for nobody, since
-// acts call it.
+// Actions call it.
 func (c *overviewCache) invalidate() { c.stale.Store(true) }
 
 // render writes the live part for the audience that p's reader is one of. It
@@ -155,7 +155,7 @@ func (s *server) queryOverview(ctx context.Context, span outbox.Span) (v templat
 	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: actsShown})
+	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: activityShown})
 	v.Acts = acts.Items
 	return v, err
 }

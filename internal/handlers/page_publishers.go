@@ -14,10 +14,10 @@ import (
 )
 
 func (s *server) routePublishers() {
-	const pair = "/publishers/{topic}/{publisher}"
+	const sub = "/publishers/{topic}/{publisher}"
 	s.get("/publishers", s.publishersPage)
-	s.get(pair, s.publisherPage)
-	s.get(pair+"/seek", s.seekPage)
+	s.get(sub, s.publisherPage)
+	s.get(sub+"/seek", s.seekPage)
 	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 }
 
@@ -48,7 +48,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Points, err = s.Publishers.History(r.Context(), name, view.Span); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.PublisherTarget(name), actsShownOf); err != nil {
+	if view.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.PublisherTarget(name), activityShownOf); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
@@ -96,7 +96,7 @@ func (q seekQuery) body() (b seekBody, err error) {
 	return b, nil
 }
 
-// seekPage asks where a pair shall go on and, once that is said, what it would
+// seekPage asks where a subscription shall go on and, once that is said, what it would
 // do.
 func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 	name, err := subscriptionParam(r)

@@ -42,7 +42,7 @@ func TestPublisherPages_tellOfTrouble(t *testing.T) {
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.publisherFails(3, "event")
-	db := dbtest.Open(t, s.pair.Journal)
+	db := dbtest.Open(t, s.sub.Journal)
 	if _, err := db.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
 values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),

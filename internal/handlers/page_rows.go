@@ -80,7 +80,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
 }
 
-// formCommand reads the form of an act and where it leads afterwards: to the
+// formCommand reads the form of an action and where it leads afterwards: to the
 // page about what it was about, unless the form was on another.
 func (s *server) formCommand(r *http.Request, own, campaign templates.URL) (outbox.Command, templates.URL, error) {
 	var form actionForm

@@ -207,7 +207,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a")
-	db := dbtest.Open(t, s.pair.Projections)
+	db := dbtest.Open(t, s.sub.Projections)
 	if _, err := db.Exec(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`); err != nil {
 		t.Fatal(err)
 	}

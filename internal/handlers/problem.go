@@ -74,7 +74,7 @@ type problem struct {
 	RequestID string            `json:"request_id" redact:"-"`
 	run       int64             // the run in the way, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
-	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the act wants: send it as confirm, and it is done
+	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action wants: send it as confirm, and it is done
 	// Appended tells, when waiting for the projections took too long, what
 	// was appended all the same.
 	Appended []store.Appended `json:"appended,omitempty"`
@@ -195,8 +195,8 @@ func (s *server) back(r *http.Request) templates.URL {
 	if r.Method != http.MethodPost || rc == nil {
 		return ""
 	}
-	if pair, err := subscriptionParam(r); err == nil && pair.Topic != "" {
-		return s.linksOf(r).Publisher(pair)
+	if sub, err := subscriptionParam(r); err == nil && sub.Topic != "" {
+		return s.linksOf(r).Publisher(sub)
 	}
 	campaign, err := campaignParam(r)
 	if err != nil {

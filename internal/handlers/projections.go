@@ -70,16 +70,16 @@ type pauseBody struct {
 type projectionOf struct{ projection, campaign string }
 
 // readPause reads pauses and resumes of a projection.
-func (s *server) readPause() asking[projectionOf] {
-	return asking[projectionOf]{
-		form: func(r *http.Request) (a asked[projectionOf], err error) {
+func (s *server) readPause() actionReader[projectionOf] {
+	return actionReader[projectionOf]{
+		form: func(r *http.Request) (a actionRequest[projectionOf], err error) {
 			if a.on, err = projectionParam(r, fillForm, new(pauseBody)); err != nil {
 				return a, err
 			}
 			a.order, a.shown, err = s.formCommand(r, s.linksOf(r).Projection(a.on.projection), s.linksOf(r).Campaign(a.on.campaign))
 			return a, err
 		},
-		body: func(r *http.Request) (a asked[projectionOf], err error) {
+		body: func(r *http.Request) (a actionRequest[projectionOf], err error) {
 			var body pauseBody
 			a.on, err = projectionParam(r, decode, &body)
 			if err == nil {
@@ -184,6 +184,6 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
-	v.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.ProjectionTarget(v.Name), actsShownOf)
+	v.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.ProjectionTarget(v.Name), activityShownOf)
 	return v, err
 }

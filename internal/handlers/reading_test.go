@@ -18,7 +18,7 @@ func TestReading_changesNothing(t *testing.T) {
 	s.seed("c-1", "counted", poison, "counted")
 	s.seed("c-2", "counted")
 	s.work()
-	journal, projections := dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
+	journal, projections := dbtest.Open(t, s.sub.Journal), dbtest.Open(t, s.sub.Projections)
 	state := func() string { return stateOf(t, journal) + stateOf(t, projections) }
 	before := state()
 	fill := strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "/static/*", "/static/none")

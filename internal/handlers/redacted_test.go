@@ -105,7 +105,7 @@ func must2(b []byte, err error) string { return string(must(b, err)) }
 // fillWithSecrets writes secrets into every column that holds texts.
 func fillWithSecrets(t *testing.T, s *site, diff string) {
 	t.Helper()
-	journal, projections := dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
+	journal, projections := dbtest.Open(t, s.sub.Journal), dbtest.Open(t, s.sub.Projections)
 	for _, column := range []string{
 		"projection_apply_outbox.last_error", "attempts.error", "campaigns.paused_reason", "group_notes.note", "skips.error", "skips.reason", "skips.undone_reason",
 		"operations.reason", "operations.stop_reason", "operation_groups.example", "operation_groups.reason", "operation_rows.detail",

@@ -9,18 +9,18 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// attempt is the act that a request asks for, as it is recorded when it is
+// attempt is the action that a request asks for, as it is recorded when it is
 // refused.
 type attempt struct {
 	action   outbox.Action
 	order    *outbox.Command // nil until the request was read
-	question bool          // it asks what the act would do, and changes nothing
-	recorded bool          // its refusal
+	question bool            // it asks what the action would do, and changes nothing
+	recorded bool            // its refusal
 }
 
 type attemptKey struct{}
 
-// attempting notes that a request asks for an act that leaves a record.
+// attempting notes that a request asks for an action that leaves a record.
 func attempting(ctx context.Context, action outbox.Action) context.Context {
 	if !action.Audited() {
 		return ctx
@@ -28,13 +28,13 @@ func attempting(ctx context.Context, action outbox.Action) context.Context {
 	return context.WithValue(ctx, attemptKey{}, &attempt{action: action})
 }
 
-// attemptOf is the act that a request asks for; nil when it asks for none.
+// attemptOf is the action that a request asks for; nil when it asks for none.
 func attemptOf(r *http.Request) *attempt {
 	a, _ := r.Context().Value(attemptKey{}).(*attempt)
 	return a
 }
 
-// onlyAsks notes that a request to the address of an act changes nothing.
+// onlyAsks notes that a request to the address of an action changes nothing.
 func onlyAsks(r *http.Request) {
 	if a := attemptOf(r); a != nil {
 		a.question = true
@@ -51,13 +51,13 @@ func refusalAction(err error) int64 {
 	return 0
 }
 
-// isRefused reports whether an answer says that an act was refused, and not that
+// isRefused reports whether an answer says that an action was refused, and not that
 // nobody knows who asks, that it comes too soon, or that it could not be done.
 func isRefused(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusTooManyRequests
 }
 
-// recordRefusal records an act that is refused by an answer, where it is known
+// recordRefusal records an action that is refused by an answer, where it is known
 // who asked for it and the store has not recorded it. What cannot be recorded is
 // logged and answered all the same; the store sums up what somebody is refused
 // again and again.

@@ -19,7 +19,7 @@ func fillPattern(pattern string) string {
 		"{topic}", "scenes", "{publisher}", "archive").Replace(pattern)
 }
 
-func (s *site) allActs() []outbox.AuditEntry {
+func (s *site) allActions() []outbox.AuditEntry {
 	s.t.Helper()
 	page, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})
 	if err != nil {
@@ -39,7 +39,7 @@ var badRequests = map[string]struct {
 	"of too long a key":     {"", "", []func(*http.Request){header("Idempotency-Key", strings.Repeat("k", 201))}},
 }
 
-func TestActs_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
+func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	tried := map[outbox.Action]bool{}
@@ -50,7 +50,7 @@ func TestActs_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T
 		tried[route.action] = true
 		api := strings.HasPrefix(route.pattern, apiPrefix)
 		for name, bad := range badRequests {
-			before := len(s.allActs())
+			before := len(s.allActions())
 			target := fillPattern(route.pattern)
 			var a answer
 			if api {
@@ -61,26 +61,26 @@ func TestActs_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T
 			if a.StatusCode < 400 || a.StatusCode >= 500 {
 				t.Fatalf("%s %s: %d %.200s", target, name, a.StatusCode, a.body)
 			}
-			acts := s.allActs()
+			acts := s.allActions()
 			if len(acts) != min(before+1, 200) {
 				t.Fatalf("%s %s: %d records, there were %d", target, name, len(acts), before)
 			}
 			checkRefused(t, target+" "+name, route, acts[0], a.Header.Get("X-Request-Id"))
 		}
-		s.forgetActs()
+		s.forgetAudit()
 	}
 	for _, action := range outbox.AuditedActions() {
-		if !tried[action] && !slices.Contains(otherActs, action) {
+		if !tried[action] && !slices.Contains(otherActions, action) {
 			t.Errorf("no route does %s", action)
 		}
 	}
 }
 
 // otherActs have no routes of their own here.
-var otherActs = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke}
+var otherActions = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke}
 
 // forgetActs lets the pages of the audit stay short.
-func (s *site) forgetActs() {
+func (s *site) forgetAudit() {
 	s.t.Helper()
 	for more := true; more; {
 		var err error
@@ -114,7 +114,7 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 	}
 }
 
-func TestAct_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
+func TestAction_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a", "a")
@@ -136,7 +136,7 @@ func TestAct_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
 			t.Errorf("%s: %d %.300s", refused.reason, refused.act.StatusCode, refused.act.body)
 		}
 		var found []outbox.AuditEntry
-		for _, a := range s.allActs() {
+		for _, a := range s.allActions() {
 			if a.RequestID == refused.act.Header.Get("X-Request-Id") {
 				found = append(found, a)
 			}
@@ -147,7 +147,7 @@ func TestAct_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
 	}
 }
 
-func TestAct_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
+func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
@@ -156,20 +156,20 @@ func TestAct_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	for range 2 { // whatever is refused of one request, the record is one
 		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
 	}
-	acts := s.allActs()
+	acts := s.allActions()
 	if len(acts) != 1 || acts[0].Actor != "vera" || acts[0].Role != outbox.RoleViewer || acts[0].Auth != outbox.AuthJWT || acts[0].Via != "api" || !strings.Contains(acts[0].Refusal, "operator") {
 		t.Errorf("the records are %+v", acts)
 	}
 }
 
-func TestAct_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
+func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	s := newSite(t, func(c *Config) { c.ReadOnly, c.Logger = true, slog.New(slog.NewTextHandler(&log, nil)) })
 	s.seed("c-1", "a")
 	s.withPublisher(0)
 	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
-	if n := len(s.allActs()); n != 0 || strings.Count(log.String(), "action refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
+	if n := len(s.allActions()); n != 0 || strings.Count(log.String(), "action refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
 		t.Errorf("a read-only server leaves %d records and logs:\n%s", n, log.String())
 	}
 	s = newSite(t)
@@ -181,7 +181,7 @@ func TestAct_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	s.post("/api/v1/operations/preview", "{").want(t, 422)
 	s.get("/campaigns/c-1/pause").want(t, 405)
 	s.post("/api/v1/nothing", "{}").want(t, 404)
-	if acts := s.allActs(); len(acts) != 0 {
+	if acts := s.allActions(); len(acts) != 0 {
 		t.Errorf("questions left records: %+v", acts)
 	}
 }
@@ -191,7 +191,7 @@ func TestFlash_isOfWhatWasDone(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
-	id := s.allActs()[0].ID
+	id := s.allActions()[0].ID
 	s.get("/campaigns/c-1?act="+fmt.Sprint(id)).want(t, 200, "refused", "is not paused").lacks(t, "Resumed campaign c-1")
 	s.get("/").want(t, 200).lacks(t, "Resumed campaign c-1")
 }
@@ -220,12 +220,12 @@ func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
 	s.seed("c-1", "a")
 	s.get("/audit").want(t, 200).lacks(t, "--keep-audit")
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
-	s.forgetActs()
+	s.forgetAudit()
 	s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "--keep-audit")
 	s.get("/api/v1/audit").want(t, 200, `"removed_before":"2027-11-21T07:00:00Z"`)
 }
 
-func TestPages_ofRunsOperationsAndEventsShowTheActsOnThem(t *testing.T) {
+func TestPages_ofRunsOperationsAndEventsShowTheActionsOnThem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a")

@@ -57,12 +57,12 @@ func asOf(p templates.Page) time.Time {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// auditEntryQuery names the act that led to a page.
+// auditEntryQuery names the action that led to a page.
 type auditEntryQuery struct {
 	Act int64 `json:"act" validate:"min=0"`
 }
 
-// flash finds the act whose outcome a page shall show: the one named in the
+// flash finds the action whose outcome a page shall show: the one named in the
 // query.
 func (s *server) flash(r *http.Request, p *templates.Page) error {
 	var q auditEntryQuery
@@ -79,14 +79,14 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 	return err
 }
 
-// actHeader names, when a page reads its live part again, the act whose outcome
+// actHeader names, when a page reads its live part again, the action whose outcome
 // it shows; sinceHeader answers with what has happened since.
 const (
 	actHeader   = "Outboxweb-Act"
 	sinceHeader = "Outboxweb-Since"
 )
 
-// noteSince tells the script of a page whether the act that it shows still says
+// noteSince tells the script of a page whether the action that it shows still says
 // how things are.
 func (s *server) noteSince(h http.Header, r *http.Request) {
 	id, err := strconv.ParseInt(r.Header.Get(actHeader), 10, 64)
@@ -102,7 +102,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 	}
 }
 
-// since is a sentence, in ASCII, about what has become of an act; empty while its
+// since is a sentence, in ASCII, about what has become of an action; empty while its
 // outcome stands, and when that cannot be read.
 func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
 	if act.Action.Effect() == outbox.TriesRow {
@@ -124,7 +124,7 @@ func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
 	return ""
 }
 
-// done sends a browser from an act to the page that shows what it did. When its
+// done sends a browser from an action to the page that shows what it did. When its
 // record cannot be read just now, the page shows it all the same, without the
 // sentence about it.
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
@@ -138,8 +138,8 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 	return nil
 }
 
-// recorded finds the record of the act that a request asked for: the one it
-// made or, when the act had been done before under the same key, that one. It
+// recorded finds the record of the action that a request asked for: the one it
+// made or, when the action had been done before under the same key, that one. It
 // is 0 when there is none.
 func (s *server) recorded(r *http.Request) (int64, error) {
 	if key := idempotencyKey(r); key != "" {

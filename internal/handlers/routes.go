@@ -41,7 +41,7 @@ func (s *server) view(role outbox.Role, pattern string, h http.Handler) {
 // get adds what every viewer may read, with the time it takes bounded.
 func (s *server) get(pattern string, h handler) { s.view(outbox.RoleViewer, pattern, s.handle(h)) }
 
-// formAction adds an act that a page's form asks for.
+// formAction adds an action that a page's form asks for.
 func (s *server) formAction(action outbox.Action, h handler) {
 	s.formActionAt(action, action.Info().Path, h)
 }
@@ -67,7 +67,7 @@ func (s *server) apiGet(pattern string, h handler, e endpoint) {
 	s.apiView(outbox.RoleViewer, pattern, s.handle(h), e)
 }
 
-// apiAction adds an act of the API.
+// apiAction adds an action of the API.
 func (s *server) apiAction(action outbox.Action, h handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
@@ -143,7 +143,7 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			err = t.checkQuery(r)
 		}
 		if err == nil {
-			err = s.checkPace(w, r, t)
+			err = s.checkRate(w, r, t)
 		}
 		if err != nil {
 			s.fail(w, r, err)

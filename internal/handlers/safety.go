@@ -184,7 +184,7 @@ func idempotencyKey(r *http.Request) string {
 	return r.PostForm.Get("idempotency_key")
 }
 
-// checkKey judges the key that an act keeps with its record.
+// checkKey judges the key that an action keeps with its record.
 func checkKey(r *http.Request) error {
 	key := idempotencyKey(r)
 	switch {

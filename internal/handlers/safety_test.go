@@ -49,7 +49,7 @@ func TestHost_onlyKnownNamesAreAnswered(t *testing.T) {
 	s.get("/api/v1/summary", host("evil.example")).want(t, 421, "urn:outboxweb:host", "evil.example")
 }
 
-func TestMediaType_formsAreFormsAndActsAreJSON(t *testing.T) {
+func TestMediaType_formsAreFormsAndActionsAreJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "multipart/form-data; boundary=x"} {

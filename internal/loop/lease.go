@@ -10,11 +10,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// busyPause is the least time between an act that found the database busy and
+// busyPause is the least time between an action that found the database busy and
 // the next try.
 const busyPause = 50 * time.Millisecond
 
-// UntilFree repeats an act while the database is busy or not there. Once ctx
+// UntilFree repeats an action while the database is busy or not there. Once ctx
 // has ended it does so for as long as a lease lasts.
 func UntilFree(ctx context.Context, lease time.Duration, act func() error) error {
 	var deadline time.Time

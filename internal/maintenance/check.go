@@ -111,7 +111,7 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 	poll := time.NewTicker(stillPoll)
 	defer poll.Stop()
 	for try := range checkTries {
-		if try > 1 { // an act may be between its two databases
+		if try > 1 { // an action may be between its two databases
 			select {
 			case <-poll.C:
 			case <-ctx.Done():
@@ -133,7 +133,7 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 		if err != nil {
 			return err
 		}
-		// A fence above the campaign's epoch belongs to an act that has still to
+		// A fence above the campaign's epoch belongs to an action that has still to
 		// commit, or to one that never did.
 		moving := leased || before.FenceEpoch > found.epoch
 		if after == before && (!moving || len(found.violations) == 0) || try == checkTries-1 && !leased {

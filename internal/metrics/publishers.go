@@ -45,9 +45,9 @@ func collectPublisher(p outbox.Publisher, gauge gauge) {
 	if p.Lease != nil {
 		remaining = max(0, time.Until(p.Lease.ExpiresAt).Seconds())
 	}
-	gauge(publisherLeasedDesc, truth(remaining > 0), p.Topic, p.Publisher)
+	gauge(publisherLeasedDesc, boolGauge(remaining > 0), p.Topic, p.Publisher)
 	gauge(publisherLeaseDesc, remaining, p.Topic, p.Publisher)
 	for _, status := range outbox.PublisherStatuses {
-		gauge(publisherStatusDesc, truth(p.Status == status), p.Topic, p.Publisher, string(status))
+		gauge(publisherStatusDesc, boolGauge(p.Status == status), p.Topic, p.Publisher, string(status))
 	}
 }

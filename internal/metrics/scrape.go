@@ -49,8 +49,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("outboxweb_"+name, help, labels, nil)
 }
 
-// truth is a condition as a gauge has it.
-func truth(is bool) float64 {
+// boolGauge is a condition as a gauge has it.
+func boolGauge(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -50,7 +50,7 @@ var summaryGauges = []struct {
 	{desc("campaign_row_drift", "Campaign rows corrected by the self-check since start."),
 		func(s *outbox.Summary) float64 { return float64(s.Drift) }},
 	{desc("worker_running", "1 while at least one instance with a worker is running."),
-		func(s *outbox.Summary) float64 { return truth(s.Worker.Running) }},
+		func(s *outbox.Summary) float64 { return boolGauge(s.Worker.Running) }},
 }
 
 // watchSummary adds the gauges that are read from one summary a scrape.
@@ -61,7 +61,7 @@ func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, er
 	}
 	m.watch("read the summary", func(ctx context.Context, gauge gauge) error {
 		s, err := summary(ctx)
-		gauge(unreadableDesc, truth(err != nil))
+		gauge(unreadableDesc, boolGauge(err != nil))
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, er
 		}
 		for _, database := range []string{"journal", "projections"} {
 			full := slices.ContainsFunc(s.DisksFull, func(d outbox.FullDisk) bool { return d.Database == database })
-			gauge(diskDesc, truth(full), database)
+			gauge(diskDesc, boolGauge(full), database)
 		}
 		return nil
 	}, descs...)

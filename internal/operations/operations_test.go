@@ -70,7 +70,7 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
-	// Events keep coming; a few more are no other act.
+	// Events keep coming; a few more are no other action.
 	f.StartOperation(outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(100))})
 }
 

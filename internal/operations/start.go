@@ -409,7 +409,7 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int
 	})
 }
 
-// changeOperation is an act on one operation that is as the operator saw it.
+// changeOperation is an action on one operation that is as the operator saw it.
 func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
 	a := &store.Change{Order: o, Action: action, Target: outbox.OperationTarget(id)}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {

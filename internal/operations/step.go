@@ -388,7 +388,7 @@ where target = $1
   and action = 'operation_start'
   and outcome = 'done'`
 
-// recordTouched notes the requeued rows with the act that started the operation,
+// recordTouched notes the requeued rows with the action that started the operation,
 // unless its record is older than records are kept.
 func (s *operationStep) recordTouched() error {
 	var act int64

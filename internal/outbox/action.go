@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Action is what an act does, as audit records, filters and routes name it.
+// Action is what an action does, as audit records, filters and routes name it.
 type Action string
 
 // The actions. What is known of each stands in the table below.
@@ -207,10 +207,10 @@ func (a Action) Effect() Effect { return a.Info().Effect }
 // "pause" of "campaigns pause".
 func (a Action) Command() string { return path.Base(a.Info().Path) }
 
-// OnPublisher begins the actions of acts on publishers.
+// OnPublisher begins the actions of actions on publishers.
 const OnPublisher = "publisher_"
 
-// OnPublisher reports whether the action is one of acts on publishers.
+// OnPublisher reports whether the action is one of actions on publishers.
 func (a Action) OnPublisher() bool { return strings.HasPrefix(string(a), OnPublisher) }
 
 // Audited reports whether it leaves an audit record.

@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// Acts of wide reach, and acts that nothing takes back, are confirmed with a
+// Actions of wide reach, and actions that nothing takes back, are confirmed with a
 // typed phrase: the same one on a page, over HTTP and on the command line. Which
 // one an action asks for is said in the table of actions.
 
-// ConfirmAbove is the number of rows, requeued or released, above which an act
+// ConfirmAbove is the number of rows, requeued or released, above which an action
 // is confirmed.
 const ConfirmAbove = 1000
 
-// Reach is what an act would do, as far as the phrase that confirms it depends on
+// Reach is what an action would do, as far as the phrase that confirms it depends on
 // that.
 type Reach struct {
 	Rows     int64             // requeued
 	Released int64             // rows that wait behind them
 	Skipped  RowKey            // the event that a campaign skips
 	Seek     Seek              // what a publisher repeats and skips
-	Pair     SubscriptionName          // of the publisher that skips an event
+	Pair     SubscriptionName  // of the publisher that skips an event
 	Blames   DeliveryErrorKind // whom its last error blames
 }
 
-// NeedsReason reports whether an act that releases so many rows needs a reason
+// NeedsReason reports whether an action that releases so many rows needs a reason
 // where reasons are asked for from a number of rows on; 0 asks for none.
 func NeedsReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
 
-// ReleasedByHead is how many rows an act on the campaign's head releases. A retry
+// ReleasedByHead is how many rows an action on the campaign's head releases. A retry
 // releases none that would not be released by itself.
 func (c Campaign) ReleasedByHead() int64 {
 	if c.HeadStatus != Dead {
@@ -46,7 +46,7 @@ func (r Row) Released() int64 {
 	return r.BlockedBehind
 }
 
-// Phrase is what confirms an act of this reach; empty when nothing has to.
+// Phrase is what confirms an action of this reach; empty when nothing has to.
 func (a Action) Phrase(r Reach) string {
 	if c := a.Info().confirm; c != nil {
 		return c.phrase(r)
@@ -54,8 +54,8 @@ func (a Action) Phrase(r Reach) string {
 	return ""
 }
 
-// Confirm refuses an act of this reach unless its phrase was typed. The text
-// says what the act does.
+// Confirm refuses an action of this reach unless its phrase was typed. The text
+// says what the action does.
 func (a Action) Confirm(typed string, r Reach) error {
 	phrase := a.Phrase(r)
 	if phrase == "" {

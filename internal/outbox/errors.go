@@ -37,9 +37,9 @@ type Refusal struct {
 	Line   int    // the line at fault, from 1, or 0
 	Index  int    // in a batch: which event, from 0
 	Run    int64  // the run in the way, or 0
-	Act    int64  // the audit record of the act that was refused; 0 where there is none
+	Act    int64  // the audit record of the action that was refused; 0 where there is none
 
-	Confirm  string    // the phrase without which the act is not done, or empty
+	Confirm       string    // the phrase without which the action is not done, or empty
 	BlockingEvent *EventRef // the event in the way of an append with a condition, or nil
 }
 

@@ -68,8 +68,8 @@ type ErrorGroups struct {
 // the commands show it.
 type AssessedGroup struct {
 	ErrorGroup
-	Outlook    RetryOutlook   `json:"retry_outlook"`    // whether retrying can help
-	Verdict string `json:"verdict"` // the same in a sentence
+	Outlook RetryOutlook `json:"retry_outlook"` // whether retrying can help
+	Verdict string       `json:"verdict"`       // the same in a sentence
 }
 
 // Assessed adds the verdicts to all groups.

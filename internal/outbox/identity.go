@@ -74,7 +74,7 @@ type Identity struct {
 	Groups []string `json:"groups"` // as the proxy named them; empty for tokens
 }
 
-// Operator is the identity as audit records have it. via is how the act came
+// Operator is the identity as audit records have it. via is how the action came
 // in, from the address of the socket's other end.
 func (i Identity) Operator(via, from string) Operator {
 	return Operator{Name: i.Name, Via: via, From: from, Auth: i.Auth, Role: i.Role}

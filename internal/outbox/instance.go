@@ -32,7 +32,7 @@ type InstanceState struct {
 	Rates     Throughput    `json:"throughput"`
 	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty when nothing does
 	Stalled   bool          `json:"stalled"` // nothing at all can be applied
-	Holding   HeldLeases       `json:"-"`       // empty in a Summary
+	Holding   HeldLeases    `json:"-"`       // empty in a Summary
 	// ClockAhead is how far its clock is known to be ahead of that of the
 	// process that asks, negative when behind; 0 when by less than a second, or
 	// when that is not known. JSON has clock_ahead_seconds.
@@ -53,13 +53,13 @@ func (i InstanceState) MarshalJSON() ([]byte, error) {
 // HeldLeases is what an instance has leased. A lease that ended still counts
 // until another worker takes the campaign or the holder gives it back.
 type HeldLeases struct {
-	Campaigns     int64      `json:"campaigns"`
-	Withheld      int64      `json:"withheld"`          // of campaigns, those that are paused or diverged, which nobody may take
-	Rows          int64      `json:"rows"`              // rows in processing
-	ClaimableFrom *time.Time `json:"claimable_from"`    // when the first lease ends if the instance says nothing more; nil when it holds nothing
-	ClaimableBy   *time.Time `json:"claimable_by"`      // when the last lease does
-	Held          []HeldLease     `json:"held" api:"max=20"` // the leases that end first, at most 20
-	Publishers    []string   `json:"publishers"`        // TOPIC/PUBLISHER of those whose leases have not ended, in order
+	Campaigns     int64       `json:"campaigns"`
+	Withheld      int64       `json:"withheld"`          // of campaigns, those that are paused or diverged, which nobody may take
+	Rows          int64       `json:"rows"`              // rows in processing
+	ClaimableFrom *time.Time  `json:"claimable_from"`    // when the first lease ends if the instance says nothing more; nil when it holds nothing
+	ClaimableBy   *time.Time  `json:"claimable_by"`      // when the last lease does
+	Held          []HeldLease `json:"held" api:"max=20"` // the leases that end first, at most 20
+	Publishers    []string    `json:"publishers"`        // TOPIC/PUBLISHER of those whose leases have not ended, in order
 }
 
 // MaxHeldLeases is how many of its campaigns a Holding names.

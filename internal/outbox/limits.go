@@ -7,7 +7,7 @@ const (
 	DefaultPage = 50  // items in a page of a list of which no number was asked for
 	MaxPage     = 200 // items in a page of a list
 
-	MaxReason = 500  // bytes of the reason of an act
+	MaxReason = 500  // bytes of the reason of an action
 	MaxPhrase = 300  // bytes of the phrase that confirms one
 	MaxNote   = 2000 // bytes of a note on an error
 	// MaxFingerprint is the most bytes of a fingerprint, as a filter or a note names

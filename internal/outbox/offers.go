@@ -140,7 +140,7 @@ func (p Publisher) Actions(tests bool) []Action {
 	return all
 }
 
-// Pausable, Resumable and Resettable tell which acts a publisher takes.
+// Pausable, Resumable and Resettable tell which actions a publisher takes.
 func (p Publisher) Pausable() bool  { return p.Status != PublisherPaused }
 func (p Publisher) Resumable() bool { return p.Status != PublisherActive || p.ErrorCount > 0 }
 func (p Publisher) Resettable() bool {

@@ -158,7 +158,7 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 	}
 }
 
-func TestAct_stopsSayingHowThingsAre(t *testing.T) {
+func TestAction_stopsSayingHowThingsAre(t *testing.T) {
 	t.Parallel()
 	act := AuditEntry{ID: 7, At: noon, Seq: 3, Action: ActionRequeue}
 	for _, c := range []struct {

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// SubscriptionName names a pair: one publisher of one topic.
+// SubscriptionName names a subscription: one publisher of one topic.
 type SubscriptionName struct {
 	Topic     string `json:"topic" redact:"-"`
 	Publisher string `json:"publisher" redact:"-"`
 }
 
-// String is TOPIC/PUBLISHER, as commands and sentences spell a pair.
+// String is TOPIC/PUBLISHER, as commands and sentences spell a subscription.
 func (n SubscriptionName) String() string { return n.Topic + "/" + n.Publisher }
 
-var pairPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+var subscriptionPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
 // CheckSubscriptionPart judges the name of a topic or of a publisher, which pages,
 // addresses and file names have to bear. field is topic or publisher.
 func CheckSubscriptionPart(field, name string) error {
-	if !pairPart.MatchString(name) {
+	if !subscriptionPart.MatchString(name) {
 		return Invalid(field, "%s %q must begin with a small letter or a digit and go on with small letters, digits, dots, dashes and underscores, at most 100 in all", field, name)
 	}
 	return nil
@@ -43,20 +43,20 @@ func ParseSubscriptionName(text string) (SubscriptionName, error) {
 	return n, CheckSubscriptionPart("publisher", publisher)
 }
 
-// PublisherDefinition is a pair as the configuration describes it and the
+// PublisherDefinition is a subscription as the configuration describes it and the
 // store keeps it, without secrets.
 type PublisherDefinition struct {
 	SubscriptionName
 	Destination string // a URL without secrets
 	Match       Match
-	StartAtHead bool // a pair that is new begins behind the last event instead of at the first
-	MaxErrors   int  // errors in a row after which the pair has failed
+	StartAtHead bool // a subscription that is new begins behind the last event instead of at the first
+	MaxErrors   int  // errors in a row after which the subscription has failed
 }
 
-// PublisherStatus is where a pair stands.
+// PublisherStatus is where a subscription stands.
 type PublisherStatus string
 
-// The statuses of a pair. All of them keep its position.
+// The statuses of a subscription. All of them keep its position.
 const (
 	PublisherActive PublisherStatus = "active"
 	PublisherPaused PublisherStatus = "paused" // by an operator
@@ -91,7 +91,7 @@ func (e *Event) Ref() EventRef {
 	return EventRef{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventType: e.EventType}
 }
 
-// Publisher is a pair and how far it is.
+// Publisher is a subscription and how far it is.
 type Publisher struct {
 	SubscriptionName
 	Destination string          `json:"destination"` // as the last process that held it was told; without secrets
@@ -129,10 +129,10 @@ type Publisher struct {
 	UpdatedAt       time.Time  `json:"updated_at"`
 }
 
-// LagUnknown reports whether the pair may lag or not: see LagEvents.
+// LagUnknown reports whether the subscription may lag or not: see LagEvents.
 func (p Publisher) LagUnknown() bool { return p.LagCapped && p.LagEvents == 0 }
 
-// Lag says how far the pair is behind, for people: "3 events, 12 s".
+// Lag says how far the subscription is behind, for people: "3 events, 12 s".
 func (p Publisher) Lag() string {
 	events := "1 event"
 	if p.LagEvents != 1 {
@@ -149,7 +149,7 @@ func (p Publisher) Lag() string {
 	return events + ", " + Age(time.Duration(p.LagSeconds*float64(time.Second)))
 }
 
-// PublisherSample is how a pair stood at a minute. Lag is of the events that
+// PublisherSample is how a subscription stood at a minute. Lag is of the events that
 // LagEvents of a Publisher counts.
 type PublisherSample struct {
 	At         time.Time
@@ -160,7 +160,7 @@ type PublisherSample struct {
 	Errors     int       // in a row
 }
 
-// PublisherPoint is how a pair stood at the end of a step.
+// PublisherPoint is how a subscription stood at the end of a step.
 type PublisherPoint struct {
 	At           time.Time `json:"at"`
 	Delivered    int64     `json:"delivered"`         // since ever
@@ -171,7 +171,7 @@ type PublisherPoint struct {
 	ErrorsInARow int       `json:"error_count"` // in a row
 }
 
-// PublisherHistory is a stretch of the past of a pair as charts show it.
+// PublisherHistory is a stretch of the past of a subscription as charts show it.
 type PublisherHistory struct {
 	SubscriptionName
 	Span        Span             `json:"span"`
@@ -196,7 +196,7 @@ func publisherPoint(s PublisherSample, before *PublisherSample, at time.Time, st
 	return p
 }
 
-// SeekTarget says where a pair shall go on. Exactly one of the fields is given.
+// SeekTarget says where a subscription shall go on. Exactly one of the fields is given.
 type SeekTarget struct {
 	Position  *int64    // go on with the first event after it
 	Time      time.Time // go on with the first event recorded at or after it
@@ -354,7 +354,7 @@ func MatchWildcard(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
-// PollPace is how long a pair waits between polls that find nothing: the
+// PollPace is how long a subscription waits between polls that find nothing: the
 // interval a few times, then twice as long each time up to a bound. The zero
 // value has found nothing yet.
 type PollPace struct{ empty int }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// PublisherState is how a pair is in a word: its status, and what that does
+// PublisherState is how a subscription is in a word: its status, and what that does
 // not tell.
 type PublisherState string
 
-// The states of a pair.
+// The states of a subscription.
 const (
 	PublisherIsStopped  PublisherState = "stopped"  // failed, and not tried again by itself
 	PublisherIsFailed   PublisherState = "failed"   // tried again seldom
@@ -24,11 +24,11 @@ const (
 // publisherStates lists every state, the one that needs somebody most first.
 var publisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
 
-// takenWithin is how long after an act that takes a pair from its holder, or
+// takenWithin is how long after an action that takes a subscription from its holder, or
 // its first registration, nobody may hold it without that being news.
 const takenWithin = 15 * time.Second
 
-// State is the pair's state. The clocks of its holder and of who asks are
+// State is the subscription's state. The clocks of its holder and of who asks are
 // compared.
 func (p Publisher) State(now time.Time) PublisherState {
 	switch {
@@ -47,13 +47,13 @@ func (p Publisher) State(now time.Time) PublisherState {
 	}
 }
 
-// Leased reports whether a process holds the pair, so that it may move.
+// Leased reports whether a process holds the subscription, so that it may move.
 func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
 
-// Hindered reports whether the pair waits for an event that it could not deliver.
+// Hindered reports whether the subscription waits for an event that it could not deliver.
 func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }
 
-// BlockingEvent is the event that the pair could not deliver and waits for; nil
+// BlockingEvent is the event that the subscription could not deliver and waits for; nil
 // when there is none.
 func (p Publisher) BlockingEvent() *EventRef {
 	if !p.Hindered() {
@@ -62,7 +62,7 @@ func (p Publisher) BlockingEvent() *EventRef {
 	return p.ErrorEvent
 }
 
-// Why says in one sentence why the pair moves or does not.
+// Why says in one sentence why the subscription moves or does not.
 func (p Publisher) Why(now time.Time) string {
 	switch p.State(now) {
 	case PublisherIsPaused:
@@ -146,9 +146,9 @@ func SortPublishers(all []Publisher, now time.Time) {
 	})
 }
 
-// PublishersHealth puts all pairs into a sentence, and the lesser things into
-// notes. What a pair that an operator has paused does not deliver is no
-// trouble, nor is a pair that nobody holds and for which nothing waits.
+// PublishersHealth puts all subscriptions into a sentence, and the lesser things into
+// notes. What a subscription that an operator has paused does not deliver is no
+// trouble, nor is a subscription that nobody holds and for which nothing waits.
 func PublishersHealth(list []Publisher, now time.Time) Health {
 	total := int64(len(list))
 	n := countPublishers(list, now)
@@ -177,7 +177,7 @@ func PublishersHealth(list []Publisher, now time.Time) Health {
 	return h
 }
 
-// publisherCounts are how many pairs are in each state. left and unused are
+// publisherCounts are how many subscriptions are in each state. left and unused are
 // those that nobody holds, with events that wait and without.
 type publisherCounts struct{ stopped, failed, retrying, left, unused, paused, active, behind int64 }
 
@@ -206,7 +206,7 @@ func countPublishers(list []Publisher, now time.Time) (n publisherCounts) {
 	return n
 }
 
-// publishersAreWell says of pairs without trouble how far they are. Those that
+// publishersAreWell says of subscriptions without trouble how far they are. Those that
 // are paused deliver nothing.
 func publishersAreWell(total int64, numbers publisherCounts) string {
 	n, behind := numbers.active, numbers.behind
@@ -242,7 +242,7 @@ func ofPublishers(n, total int64, one, many string) string {
 	}
 }
 
-// delivered reports whether nothing is known to wait for the pair.
+// delivered reports whether nothing is known to wait for the subscription.
 func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
 
 // PublishersNeedingAttention are those of a list that need somebody, in the order of

@@ -93,12 +93,12 @@ type Rehearsal struct {
 
 // RowDetail is a row with everything its page shows.
 type RowDetail struct {
-	Row      Row       `json:"row"`
-	Event    Event     `json:"event"` // its documents as far as they were asked for; Sizes tells of all
-	Sizes    Sizes     `json:"-"`
-	Attempts []Attempt `json:"attempts"` // newest first, at most 50
-	Campaign Campaign  `json:"campaign"`
-	Activity     []AuditEntry     `json:"activity"` // newest first, at most 20
+	Row      Row          `json:"row"`
+	Event    Event        `json:"event"` // its documents as far as they were asked for; Sizes tells of all
+	Sizes    Sizes        `json:"-"`
+	Attempts []Attempt    `json:"attempts"` // newest first, at most 50
+	Campaign Campaign     `json:"campaign"`
+	Activity []AuditEntry `json:"activity"` // newest first, at most 20
 	// Rehearsal is the last that came to the event; nil where none did.
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
 	// Previous and Next are the seqs of the campaign's rows before and after

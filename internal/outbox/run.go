@@ -362,8 +362,8 @@ type Field struct {
 // FieldChange is a column in which two versions of a row differ. A side that
 // has no such row, or no such column, is nil.
 type FieldChange struct {
-	Name string          `json:"name" redact:"-"`
-	Live json.RawMessage `json:"live"` // any JSON value; nil when that side has none
+	Name     string          `json:"name" redact:"-"`
+	Live     json.RawMessage `json:"live"`     // any JSON value; nil when that side has none
 	Expected json.RawMessage `json:"expected"` // any JSON value; nil when that side has none
 }
 

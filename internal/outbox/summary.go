@@ -21,7 +21,7 @@ type Summary struct {
 	Worker          WorkerSummary  `json:"worker"`
 	OtherJournal    bool           `json:"other_journal"` // the projections have events that the journal does not have: it is the wrong one, or an older copy
 	// databases whose disk has no room, as far as this process knows; appends and
-	// acts are refused with status 507 where the journal is one of them
+	// actions are refused with status 507 where the journal is one of them
 	DisksFull []FullDisk `json:"disks_full"`
 	// campaigns that the self-check of this server found not to match their outbox
 	// rows, and repaired, since it started

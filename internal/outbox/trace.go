@@ -17,9 +17,9 @@ type EventStep struct {
 	Kind StepKind  `json:"kind"`
 	At   time.Time `json:"at"` // of an applied event: when its span ended
 
-	Attempt *Attempt     `json:"attempt"` // that failed; nil where the step is none
-	AuditEntry     *AuditEntry         `json:"audit_entry"`     // that was done to the event or its row; likewise
-	Span    *AppliedSpan `json:"span"`    // in which the event was applied or passed over; likewise
+	Attempt    *Attempt     `json:"attempt"`     // that failed; nil where the step is none
+	AuditEntry *AuditEntry  `json:"audit_entry"` // that was done to the event or its row; likewise
+	Span       *AppliedSpan `json:"span"`        // in which the event was applied or passed over; likewise
 }
 
 // StepKind says what happened to an event.

@@ -34,31 +34,31 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			f := open(t)
 			f.AppendN("a", 1)
 			f.Drain()
-			f.register(pairA, pairB)
+			f.register(subA, subB)
 			fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
 			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
 			for _, s := range []struct {
-				f    *fixture
-				pair outbox.SubscriptionName
-			}{{fast, pairA}, {f, pairB}} {
-				if _, err := s.f.progress.Fail(f.Ctx, s.f.claimPair("one", s.pair), failure); err != nil {
+				f   *fixture
+				sub outbox.SubscriptionName
+			}{{fast, subA}, {f, subB}} {
+				if _, err := s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure); err != nil {
 					t.Fatal(err)
 				}
 			}
-			far, near := f.state(pairA), f.state(pairB)
+			far, near := f.state(subA), f.state(subB)
 			if !far.RetryAt.Equal(storetest.Began.Add(10*time.Minute + 20*time.Second)) {
 				t.Fatalf("the pair of the fast clock is tried at %s", far.RetryAt)
 			}
 			f.Clock.Advance(5 * time.Second)
 			repair(f)
-			is := f.publisher(pairA)
+			is := f.publisher(subA)
 			if at := is.RetryAt; at == nil || !at.Equal(storetest.Began.Add(25*time.Second)) || !is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) || is.ErrorCount != 1 {
 				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
 			}
-			if after := f.state(pairA).Actions; after == far.Actions {
+			if after := f.state(subA).Actions; after == far.Actions {
 				t.Error("whoever holds it is not told")
 			}
-			if after := f.state(pairB); after != near {
+			if after := f.state(subB); after != near {
 				t.Errorf("the pair of this clock is %+v, was %+v", after, near)
 			}
 			before := f.Modified()
@@ -70,17 +70,17 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	}
 }
 
-// A process whose clock was a day ahead has died with a pair.
+// A process whose clock was a day ahead has died with a subscription.
 func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.register(pairA)
+	f.register(subA)
 	f.Clock.Advance(24 * time.Hour)
-	f.claimPair("one", pairA)
+	f.claimSubscription("one", subA)
 	f.Clock.Advance(-24 * time.Hour)
 	if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	f.Clock.Advance(lease + time.Second)
-	f.claimPair("two", pairA)
+	f.claimSubscription("two", subA)
 }

@@ -13,14 +13,14 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// delivery is a pair that this process holds, at work in a goroutine of its
-// own: it reads on where the pair stands, delivers what the topic selects, and
+// delivery is a subscription that this process holds, at work in a goroutine of its
+// own: it reads on where the subscription stands, delivers what the topic selects, and
 // moves the position.
 type delivery struct {
 	*Relay
-	pair destination.Subscription
-	to   destination.Publisher
-	log  *slog.Logger
+	sub destination.Subscription
+	to  destination.Publisher
+	log *slog.Logger
 
 	wake    loop.Signal   // there may be new events
 	steered loop.Signal   // an operator has changed something
@@ -30,11 +30,11 @@ type delivery struct {
 	ended   chan struct{}      // closed when it is given back, or lost
 
 	read    time.Time // when the journal was last read, as far as it is known here
-	looked  time.Time // operators' acts up to then are known
+	looked  time.Time // operators' actions up to then are known
 	scanned int64     // read up to here; nothing of the topic is between the position and it
 	saved   time.Time
 	polled  time.Time
-	actions    int64
+	actions int64
 	pace    outbox.PollPace
 	retryAt time.Time // not before; zero when nothing is wrong
 
@@ -45,7 +45,7 @@ type delivery struct {
 	expiry   *time.Timer
 	nextPoll time.Time
 	rate     rate
-	known    int64 // operators' acts, as the manager last saw them
+	known    int64 // operators' actions, as the manager last saw them
 }
 
 var (
@@ -60,7 +60,7 @@ const (
 	// gone over again when that is lost.
 	scanSave    = time.Second
 	scanStretch = 10_000
-	// yieldGrace is how long a call of a destination may go on when the pair is
+	// yieldGrace is how long a call of a destination may go on when the subscription is
 	// to be given back.
 	yieldGrace = 5 * time.Second
 	// wakePause is the least time between two polls that appends wake.
@@ -83,7 +83,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	err := d.work(ctx, calls)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
-		d.Metrics.PublisherLost.WithLabelValues(d.pair.Topic, d.pair.Publisher).Inc()
+		d.Metrics.PublisherLost.WithLabelValues(d.sub.Topic, d.sub.Publisher).Inc()
 		d.log.Info("the publisher was taken over, or moved by an operator", "position", d.lease.Position)
 		return
 	case !errors.Is(err, errYielded):
@@ -109,9 +109,9 @@ func (d *delivery) work(ctx, calls context.Context) error {
 		case found:
 			d.pace.Reset()
 		}
-		wait := d.pair.PollInterval
+		wait := d.sub.PollInterval
 		if !found {
-			wait = d.pace.Empty(d.pair.PollInterval)
+			wait = d.pace.Empty(d.sub.PollInterval)
 		}
 		if err := d.waitForPoll(ctx, wait); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (d *delivery) work(ctx, calls context.Context) error {
 func (d *delivery) failing() bool { return !d.retryAt.IsZero() }
 
 // waitForRetry waits as long as nothing may be delivered yet. New events do not
-// shorten that, an operator's act may.
+// shorten that, an operator's action may.
 func (d *delivery) waitForRetry(ctx context.Context) error {
 	for {
 		pause := time.Duration(0)
@@ -155,7 +155,7 @@ func (d *delivery) waitForPoll(ctx context.Context, wait time.Duration) error {
 
 // wait ends after a time, by a wake-up that counts, or with an error when
 // there is nothing more to be done. An operator's act ends it too, once it is
-// known what the act has changed. cut says that the time was not waited for.
+// known what the action has changed. cut says that the time was not waited for.
 func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan struct{}) (cut bool, err error) {
 	select {
 	case <-d.yield:
@@ -188,7 +188,7 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 }
 
 // debounce waits until some time has passed since the last poll, so that many
-// appends in a row wake a pair only now and then.
+// appends in a row wake a subscription only now and then.
 func (d *delivery) debounce(ctx context.Context) {
 	pause := time.NewTimer(time.Until(d.polled.Add(wakePause)))
 	defer pause.Stop()
@@ -207,7 +207,7 @@ func (d *delivery) sayNextPoll(at time.Time) {
 
 // reload reads what an operator has changed.
 func (d *delivery) reload(ctx context.Context) error {
-	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.pair.SubscriptionName})
+	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.sub.SubscriptionName})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -226,7 +226,7 @@ func (d *delivery) reload(ctx context.Context) error {
 // when events were read after that, so that none is delivered that was appended
 // after a pause.
 func (d *delivery) reloadIfChanged(ctx context.Context) error {
-	acts, err := d.Progress.Actions(ctx, d.pair.SubscriptionName)
+	acts, err := d.Progress.Actions(ctx, d.sub.SubscriptionName)
 	if err != nil || acts == d.actions {
 		return err
 	}
@@ -281,10 +281,10 @@ func (d *delivery) next(ctx context.Context) (batch []*destination.Event, upto i
 			d.read = page.read
 		}
 		for _, e := range page.events {
-			if !d.pair.Match.Matches(&e.Event) {
+			if !d.sub.Match.Matches(&e.Event) {
 				continue
 			}
-			if batch = append(batch, e); len(batch) == d.pair.BatchSize {
+			if batch = append(batch, e); len(batch) == d.sub.BatchSize {
 				return batch, e.Position, true, nil
 			}
 		}
@@ -304,8 +304,8 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 	}
 	began := time.Now()
 	n, failure := d.publish(leaseContext{calls, d}, batch)
-	d.Metrics.PublisherSeconds.WithLabelValues(d.pair.Topic, d.pair.Publisher).Observe(time.Since(began).Seconds())
-	d.Metrics.PublisherDelivered.WithLabelValues(d.pair.Topic, d.pair.Publisher).Add(float64(n))
+	d.Metrics.PublisherSeconds.WithLabelValues(d.sub.Topic, d.sub.Publisher).Observe(time.Since(began).Seconds())
+	d.Metrics.PublisherDelivered.WithLabelValues(d.sub.Topic, d.sub.Publisher).Add(float64(n))
 	if n > 0 {
 		a := Advance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
 		if n == len(batch) {
@@ -415,16 +415,16 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 // fail notes an error and when to try again.
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := destination.Cause(cause)
-	d.Metrics.PublisherErrors.WithLabelValues(d.pair.Topic, d.pair.Publisher, string(blame.Kind)).Inc()
-	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.pair.Pause,
-		FailedRetry: d.pair.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
+	d.Metrics.PublisherErrors.WithLabelValues(d.sub.Topic, d.sub.Publisher, string(blame.Kind)).Inc()
+	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.sub.Pause,
+		FailedRetry: d.sub.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Progress.Fail(ctx, d.lease, f)
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return outbox.ErrLeaseLost
 	case err != nil: // the destination and the database are away
 		d.log.Warn("a delivery error could not be recorded", "error", err, "delivery", cause)
-		d.retryAt = d.Clock.Now().Add(d.pair.Pause.Delay(1))
+		d.retryAt = d.Clock.Now().Add(d.sub.Pause.Delay(1))
 		return nil
 	}
 	d.log.Warn("a delivery failed", "error", cause, "position", e.Position, "campaign", e.CampaignID, "seq", e.Seq,
@@ -452,7 +452,7 @@ func (d *delivery) leaseEnded() bool {
 	return !time.Now().Before(d.until)
 }
 
-// giveBack asks for the pair to be given back once the batch in flight is done.
+// giveBack asks for the subscription to be given back once the batch in flight is done.
 func (d *delivery) giveBack() {
 	d.yielded.Do(func() {
 		close(d.yield)

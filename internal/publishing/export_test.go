@@ -18,7 +18,7 @@ func (r *Relay) BeforeReads(happen func() error) {
 	}
 }
 
-// Feed reads the journal for several pairs.
+// Feed reads the journal for several subscriptions.
 type Feed struct{ *feed }
 
 // NewFeed makes a Feed that reads with read.
@@ -26,7 +26,7 @@ func NewFeed(read func(ctx context.Context, after int64, limit int) ([]outbox.Ev
 	return Feed{newFeed(read, func() {})}
 }
 
-// After reads events after a position, as a pair does: their positions, up to
+// After reads events after a position, as a subscription does: their positions, up to
 // where nothing else is, and whether there may be more.
 func (f Feed) After(ctx context.Context, position int64) (positions []int64, end int64, more bool, err error) {
 	p, err := f.after(ctx, position)
@@ -46,7 +46,7 @@ func (f Feed) Kept() (bytes int64) {
 	return bytes
 }
 
-// Die has the process leave everything as it is, as one that is killed: no pair
+// Die has the process leave everything as it is, as one that is killed: no subscription
 // is given back. Its Run is to be ended by its context.
 func (r *Relay) Die() {
 	r.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// feed reads the journal by position for all pairs of a process. It keeps what
-// it has read lately in blocks of positions, so that pairs that go over the
+// feed reads the journal by position for all subscriptions of a process. It keeps what
+// it has read lately in blocks of positions, so that subscriptions that go over the
 // same stretch, at about the same time, share one read of it. It is safe for
 // concurrent use.
 type feed struct {
@@ -190,7 +190,7 @@ func (b *block) page(position int64, more bool) page {
 	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more, read: b.read}
 }
 
-// apart reads a few events for one pair alone.
+// apart reads a few events for one subscription alone.
 func (f *feed) apart(ctx context.Context, position int64) (page, error) {
 	f.onRead()
 	events, err := f.read(ctx, position, destination.DefaultBatchSize)

@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-// A pair that waited for somebody else's read takes that for its own, but not
+// A subscription that waited for somebody else's read takes that for its own, but not
 // when it came to nothing.
 func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	}
 }
 
-// Of pairs that wait for a read that was cut off before it came to where they
+// Of subscriptions that wait for a read that was cut off before it came to where they
 // are, none is told that there is nothing more.
 func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
 	t.Parallel()

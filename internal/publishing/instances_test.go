@@ -31,7 +31,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
-		name := f.newPair(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
+		name := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
 		f.heldBy(name, owner, 1)
 	}
 	all := f.instances()

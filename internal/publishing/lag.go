@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// lagWindow is how many events after a pair's position are looked through to
+	// lagWindow is how many events after a subscription's position are looked through to
 	// tell its lag.
 	lagWindow = 10_000
-	// lagLooks is how many events are looked through for all pairs of one
-	// answer. Where pairs lag far apart from each other, less than lagWindow is
+	// lagLooks is how many events are looked through for all subscriptions of one
+	// answer. Where subscriptions lag far apart from each other, less than lagWindow is
 	// looked through for each, but at least lagLeast.
 	lagLooks = 30_000
 	lagLeast = 500
@@ -26,7 +26,7 @@ const (
 	envelopesAtOnce = 2000
 )
 
-// waiting is what of a topic comes after the position of a pair, as far as was
+// waiting is what of a topic comes after the position of a subscription, as far as was
 // looked through. capped says that there was more to look through.
 type waiting struct {
 	events int64
@@ -34,7 +34,7 @@ type waiting struct {
 	oldest sql.NullInt64 // when the first was recorded
 }
 
-// subscriptionState is a pair with its lag.
+// subscriptionState is a subscription with its lag.
 type subscriptionState struct {
 	*publisherRow
 	waiting
@@ -51,10 +51,10 @@ func (p *subscriptionState) view(now int64) outbox.Publisher {
 	return v
 }
 
-// Publishers lists all pairs in the order of their names with their lags, at
+// Publishers lists all subscriptions in the order of their names with their lags, at
 // most a second old. Callers share it and must not change it.
 func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
-	all, err := pr.pairs.Get(ctx, func() ([]outbox.Publisher, error) {
+	all, err := pr.subs.Get(ctx, func() ([]outbox.Publisher, error) {
 		return pr.readPublishers(context.WithoutCancel(ctx))
 	})
 	if err != nil {
@@ -66,17 +66,17 @@ func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) 
 func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all := []outbox.Publisher{}
 	err := pr.read(ctx, func(t *tx) error {
-		pairs, err := t.subscriptionStates()
+		subs, err := t.subscriptionStates()
 		now := pr.core.Now()
-		for i := range pairs {
-			all = append(all, pairs[i].view(now))
+		for i := range subs {
+			all = append(all, subs[i].view(now))
 		}
 		return err
 	})
 	return all, err
 }
 
-// Publisher reads a pair with its lag. A missing one is outbox.ErrNotFound.
+// Publisher reads a subscription with its lag. A missing one is outbox.ErrNotFound.
 func (pr *Progress) Publisher(ctx context.Context, name outbox.SubscriptionName) (v outbox.Publisher, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -105,7 +105,7 @@ func (t *tx) subscriptionStates() ([]subscriptionState, error) {
 	return t.stateOf(rows)
 }
 
-// stateOf adds to pairs what the journal says of them.
+// stateOf adds to subscriptions what the journal says of them.
 func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 	head, err := t.HeadPosition()
 	if err != nil {
@@ -141,12 +141,12 @@ func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 	return &e, nil
 }
 
-// lags tells what waits for each of the pairs.
-func (t *tx) lags(pairs []*publisherRow, head int64) ([]waiting, error) {
-	lags := make([]waiting, len(pairs))
+// lags tells what waits for each of the subscriptions.
+func (t *tx) lags(subs []*publisherRow, head int64) ([]waiting, error) {
+	lags := make([]waiting, len(subs))
 	whole := map[int64]waiting{} // by position, for those who want every event
 	var chosen []*lagging
-	for i, p := range pairs {
+	for i, p := range subs {
 		switch {
 		case p.position >= head:
 		case p.match.All():
@@ -194,7 +194,7 @@ func (t *tx) firstFrom(from int64) (position, recorded int64, found bool, err er
 	return position, recorded, found, err
 }
 
-// lagging is a pair whose events are counted.
+// lagging is a subscription whose events are counted.
 type lagging struct {
 	*waiting
 	position int64
@@ -203,23 +203,23 @@ type lagging struct {
 	looked   int64
 }
 
-// countChosen counts for each of the pairs the events that its match selects. What
-// several pairs have to look through is read once.
-func (t *tx) countChosen(pairs []*lagging, head int64) error {
-	slices.SortStableFunc(pairs, func(a, b *lagging) int { return cmp.Compare(a.position, b.position) })
-	if err := sortMatches(pairs); err != nil {
+// countChosen counts for each of the subscriptions the events that its match selects. What
+// several subscriptions have to look through is read once.
+func (t *tx) countChosen(subs []*lagging, head int64) error {
+	slices.SortStableFunc(subs, func(a, b *lagging) int { return cmp.Compare(a.position, b.position) })
+	if err := sortMatches(subs); err != nil {
 		return err
 	}
-	window := windowFor(pairs, head)
-	known := make([]selection, len(pairs))
-	for len(pairs) > 0 {
-		active, next := []*lagging(nil), pairs
-		err := t.envelopes(pairs[0].position, head, func(e *outbox.Event) bool {
+	window := windowFor(subs, head)
+	known := make([]selection, len(subs))
+	for len(subs) > 0 {
+		active, next := []*lagging(nil), subs
+		err := t.envelopes(subs[0].position, head, func(e *outbox.Event) bool {
 			for len(next) > 0 && next[0].position < e.Position {
 				active, next = append(active, next[0]), next[1:]
 			}
 			active = slices.DeleteFunc(active, func(l *lagging) bool {
-				l.look(e, known)
+				l.measure(e, known)
 				l.capped = l.looked == window && e.Position < head
 				return l.looked == window
 			})
@@ -228,7 +228,7 @@ func (t *tx) countChosen(pairs []*lagging, head int64) error {
 		if err != nil {
 			return err
 		}
-		pairs = next
+		subs = next
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ type selection struct {
 	matches  bool
 }
 
-func (l *lagging) look(e *outbox.Event, known []selection) {
+func (l *lagging) measure(e *outbox.Event, known []selection) {
 	l.looked++
 	v := &known[l.sort]
 	if v.position != e.Position {
@@ -254,9 +254,9 @@ func (l *lagging) look(e *outbox.Event, known []selection) {
 }
 
 // sortMatches numbers the different matches there are.
-func sortMatches(pairs []*lagging) error {
+func sortMatches(subs []*lagging) error {
 	numbers := map[string]int{}
-	for _, l := range pairs {
+	for _, l := range subs {
 		text, err := json.Marshal(l.match)
 		if err != nil {
 			return err
@@ -271,12 +271,12 @@ func sortMatches(pairs []*lagging) error {
 	return nil
 }
 
-// windowFor is how many events are looked through for each of the pairs, which
+// windowFor is how many events are looked through for each of the subscriptions, which
 // are in the order of their positions.
-func windowFor(pairs []*lagging, head int64) int64 {
+func windowFor(subs []*lagging, head int64) int64 {
 	for window := int64(lagWindow); ; window /= 2 {
 		looks, end := int64(0), int64(0)
-		for _, l := range pairs {
+		for _, l := range subs {
 			until := min(head, l.position+window)
 			looks += max(0, until-max(l.position, end))
 			end = max(end, until)

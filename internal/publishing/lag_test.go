@@ -19,9 +19,9 @@ var (
 	scenes  = outbox.Match{EventTypes: []string{"scene.*"}}
 )
 
-// newPair makes the row of a pair that stands at a position, as a server that
+// newPair makes the row of a subscription that stands at a position, as a server that
 // starts with it does.
-func (f *fixture) newPair(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
+func (f *fixture) newSubscription(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
 	f.TB.Helper()
 	selects, err := json.Marshal(match)
 	if err != nil {
@@ -33,14 +33,14 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 	return name
 }
 
-// held lets a process hold a pair under an epoch.
+// held lets a process hold a subscription under an epoch.
 func (f *fixture) heldBy(name outbox.SubscriptionName, owner string, epoch int64) {
 	f.TB.Helper()
 	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
-// failing lets the event at a position be in the way of a pair.
+// failing lets the event at a position be in the way of a subscription.
 func (f *fixture) failing(name outbox.SubscriptionName, position int64, kind outbox.DeliveryErrorKind) {
 	f.TB.Helper()
 	f.Exec(`
@@ -74,12 +74,12 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 		t.Errorf("without any: %v, %v", all, err)
 	}
 	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
-	f.newPair(outbox.SubscriptionName{Topic: "z", Publisher: "a"}, every, 3)
-	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "late"}, scenes, 0)
-	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}, scenes, 1)
-	f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
-	f.newPair(outbox.SubscriptionName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
-	f.newPair(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, every, 5)
+	f.newSubscription(outbox.SubscriptionName{Topic: "z", Publisher: "a"}, every, 3)
+	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "late"}, scenes, 0)
+	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}, scenes, 1)
+	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
+	f.newSubscription(outbox.SubscriptionName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
+	f.newSubscription(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, every, 5)
 	all, err := f.beside().progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.types("c", "scene.a", "scene.b")
-	f.newPair(archive, scenes, 0)
+	f.newSubscription(archive, scenes, 0)
 	f.failing(archive, 2, outbox.EventError)
 	f.Exec(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
 	p := f.publisher(archive)
@@ -156,7 +156,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		{"none", rare, 0, "0 true not known", true},
 		{"none-10", rare, 10, "0 false none", false},
 	} {
-		p := f.publisher(f.newPair(outbox.SubscriptionName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
+		p := f.publisher(f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
 		text, _, _ := strings.Cut(p.Lag(), ",")
 		if got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text); got != c.want || p.LagUnknown() != c.unknown {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
@@ -173,14 +173,14 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	}
 }
 
-// Twenty pairs that lag far apart from each other are told of in as much
+// Twenty subscriptions that lag far apart from each other are told of in as much
 // looking as fewer are.
 func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(60_000, 100)
 	for i := range 20 {
-		f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
+		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
 	}
 	began := time.Now()
 	all, err := f.progress.Publishers(f.Ctx)
@@ -211,8 +211,8 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	count := func() int64 { return f.Number(`select count(*) from publisher_samples`) }
-	other := f.newPair(outbox.SubscriptionName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
-	f.newPair(archive, scenes, 0)
+	other := f.newSubscription(outbox.SubscriptionName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
+	f.newSubscription(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
 	f.Drain()
 	f.sample()
@@ -258,7 +258,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(10_001, 20_000)
-	f.newPair(archive, scenes, 0)
+	f.newSubscription(archive, scenes, 0)
 	f.sample()
 	points := f.publisherHistory(archive, outbox.SpanHour)
 	if len(points) != 1 || !points[0].LagCapped || points[0].LagEvents != 0 {

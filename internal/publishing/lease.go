@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Lease is the right to deliver for a pair until the lease ends. A call with a
-// lease whose epoch is no longer the pair's is outbox.ErrLeaseLost and changes
+// Lease is the right to deliver for a subscription until the lease ends. A call with a
+// lease whose epoch is no longer the subscription's is outbox.ErrLeaseLost and changes
 // nothing: the caller drops what it has.
 type Lease struct {
 	outbox.SubscriptionName
@@ -25,7 +25,7 @@ type Lease struct {
 	Position int64 // as of the claim, and then of the last Advance
 }
 
-// State is how a pair stands for the process that asks.
+// State is how a subscription stands for the process that asks.
 type State struct {
 	outbox.SubscriptionName
 	Epoch      int64
@@ -33,15 +33,15 @@ type State struct {
 	Status     outbox.PublisherStatus
 	ErrorCount int
 	RetryAt    time.Time // not before it; zero when nothing is wrong
-	Actions       int64     // operators' acts so far: another number means that one came between
+	Actions    int64     // operators' actions so far: another number means that one came between
 	Prospect   Prospect
 	Head       int64 // the journal's last position that can be seen
 }
 
-// Prospect is what a process may do about a pair now.
+// Prospect is what a process may do about a subscription now.
 type Prospect int
 
-// The prospects of a pair.
+// The prospects of a subscription.
 const (
 	ProspectLeave Prospect = iota // others have it, or nobody may
 	ProspectClaim                 // nobody has it
@@ -50,20 +50,20 @@ const (
 	ProspectYield                 // it has it, and is to give it to another that asks, or to nobody
 )
 
-// askedFor is how long a request of another process for a pair stands.
+// askedFor is how long a request of another process for a subscription stands.
 const askedFor = 15 * time.Second
 
-// insertPublisher makes a new pair. Another process may be faster.
+// insertPublisher makes a new subscription. Another process may be faster.
 const insertPublisher = `
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
 values ($1, $2, $3, $4, $5, $6, $7, $7)
 on conflict (topic, publisher) do nothing`
 
-// Register makes the pairs that are new, and notes what is new about the others;
+// Register makes the subscriptions that are new, and notes what is new about the others;
 // where they stand does not change. Pairs that are no longer configured stay as
 // they are.
-func (pr *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefinition) error {
-	if len(pairs) == 0 {
+func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinition) error {
+	if len(subs) == 0 {
 		return nil
 	}
 	// Positions below the last one may be drawn and not be visible yet. Who
@@ -75,7 +75,7 @@ func (pr *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefini
 		if err != nil {
 			return err
 		}
-		for _, d := range byName(pairs, func(d outbox.PublisherDefinition) outbox.SubscriptionName { return d.SubscriptionName }) {
+		for _, d := range byName(subs, func(d outbox.PublisherDefinition) outbox.SubscriptionName { return d.SubscriptionName }) {
 			if err := t.register(d, head, now); err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func (pr *Progress) Register(ctx context.Context, pairs []outbox.PublisherDefini
 	if err != nil {
 		return fmt.Errorf("register publishers: %w", err)
 	}
-	pr.pairs.Forget()
+	pr.subs.Forget()
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 	return t.save(p, now)
 }
 
-// States tells a process how the pairs that it is configured for stand, in the
+// States tells a process how the subscriptions that it is configured for stand, in the
 // order of their names, and what it may do about each.
 func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.SubscriptionName) ([]State, error) {
 	var states []State
@@ -136,7 +136,7 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 	return states, nil
 }
 
-// Actions counts what operators have done to a pair.
+// Actions counts what operators have done to a subscription.
 func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (actions int64, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&actions}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
@@ -148,7 +148,7 @@ func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (
 	return actions, nil
 }
 
-// prospects judges pairs for an owner. At most one of them is to be asked for.
+// prospects judges subscriptions for an owner. At most one of them is to be asked for.
 func prospects(all []*publisherRow, owner string, configured []outbox.SubscriptionName, now int64) []State {
 	var states []State
 	holdings := map[string]int{}
@@ -175,7 +175,7 @@ func prospects(all []*publisherRow, owner string, configured []outbox.Subscripti
 	return states
 }
 
-// prospect says what a process may do about the pair, whatever others hold.
+// prospect says what a process may do about the subscription, whatever others hold.
 func (p *publisherRow) prospect(owner string, now int64) Prospect {
 	wanted := p.wanted(now) && p.wantedBy != owner
 	switch {
@@ -190,22 +190,22 @@ func (p *publisherRow) prospect(owner string, now int64) Prospect {
 	}
 }
 
-// worthAsking reports whether the process that has the pair has at least two
+// worthAsking reports whether the process that has the subscription has at least two
 // more than the one that would ask.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
 	return p.leased(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
 }
 
-// wanted reports whether a process waits for the pair to be given to it.
+// wanted reports whether a process waits for the subscription to be given to it.
 func (p *publisherRow) wanted(now int64) bool {
 	return p.wantedBy != "" && now-p.wantedAt < askedFor.Microseconds()
 }
 
-// idle reports whether there is nothing to be done for the pair until an
+// idle reports whether there is nothing to be done for the subscription until an
 // operator says so.
 func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
 
-// AskFor tells the process that has the pair that owner would take it. It may
+// AskFor tells the process that has the subscription that owner would take it. It may
 // come to nothing.
 func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.SubscriptionName) error {
 	return pr.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
@@ -216,7 +216,7 @@ func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.Subscr
 	})
 }
 
-// withPublisher changes a pair in a transaction of its own.
+// withPublisher changes a subscription in a transaction of its own.
 func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.SubscriptionName, change func(p *publisherRow, now int64) error) error {
 	err := pr.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -235,10 +235,10 @@ func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.
 	return nil
 }
 
-// errTaken ends the claim of a pair that somebody else was faster with.
+// errTaken ends the claim of a subscription that somebody else was faster with.
 var errTaken = errors.New("the pair is taken")
 
-// Claim takes a pair that nobody holds. False means that somebody does by now, or
+// Claim takes a subscription that nobody holds. False means that somebody does by now, or
 // that it is not to be held.
 func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.SubscriptionName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
@@ -257,7 +257,7 @@ func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.Subscri
 	return claimed, err == nil, err
 }
 
-// byName puts what is to be changed of several pairs in the order in which all
+// byName puts what is to be changed of several subscriptions in the order in which all
 // transactions change them, so that none waits for another that waits for it.
 func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
@@ -265,7 +265,7 @@ func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 	})
 }
 
-// Beat is what the holder of a pair says about it from time to time.
+// Beat is what the holder of a subscription says about it from time to time.
 type Beat struct {
 	Lease           Lease
 	NextPoll        time.Time // zero while it delivers
@@ -280,7 +280,7 @@ where topic = $1
   and lease_owner = $3
   and lease_epoch = $4`
 
-// Renew lengthens leases, and returns the pairs that are lost.
+// Renew lengthens leases, and returns the subscriptions that are lost.
 func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.SubscriptionName, err error) {
 	err = pr.write(ctx, func(t *tx) error {
 		lost = nil
@@ -312,7 +312,7 @@ type Advance struct {
 	Lease           time.Duration // from now
 }
 
-// A pair whose destination takes events again has got over its errors.
+// A subscription whose destination takes events again has got over its errors.
 const (
 	advancePublisher = advance + advanceHeld
 
@@ -334,8 +334,8 @@ where topic = $1
 returning acts`
 )
 
-// Advance moves the position of a pair on, from where the lease knows it, and
-// lengthens the lease. It returns the number of operators' acts so far. Nothing
+// Advance moves the position of a subscription on, from where the lease knows it, and
+// lengthens the lease. It returns the number of operators' actions so far. Nothing
 // moves a position back.
 func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions int64, err error) {
 	if a.Position <= l.Position {
@@ -367,7 +367,7 @@ type Failure struct {
 	Message  string // in full
 	Position int64  // of the event that was not delivered
 	// Pause is the wait after so many errors in a row, and FailedRetry that of
-	// a pair that has failed; RetryAfter is the least the destination asked for.
+	// a subscription that has failed; RetryAfter is the least the destination asked for.
 	Pause       outbox.Retry
 	FailedRetry time.Duration
 	RetryAfter  time.Duration
@@ -378,8 +378,8 @@ type Failure struct {
 const maxDeliveryError = 16 << 10
 
 // Fail notes that an event could not be delivered. After as many errors in a row
-// as the pair may have it has failed, and is tried again seldom; the position
-// does not move. It returns how the pair stands then.
+// as the subscription may have it has failed, and is tried again seldom; the position
+// does not move. It returns how the subscription stands then.
 func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
 	err := pr.withPublisher(ctx, "note an error of", l.SubscriptionName, func(p *publisherRow, now int64) error {
@@ -412,7 +412,7 @@ func (p *publisherRow) fail(f Failure, now int64) {
 	p.perSecond = 0
 }
 
-// Release gives a pair back, for others to take at once. One that is lost is left
+// Release gives a subscription back, for others to take at once. One that is lost is left
 // alone.
 func (pr *Progress) Release(ctx context.Context, l Lease) error {
 	return pr.withPublisher(ctx, "release", l.SubscriptionName, func(p *publisherRow, _ int64) error {

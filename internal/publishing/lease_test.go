@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-var pairA, pairB, pairC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}
+var subA, subB, subC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}
 
 func definition(name outbox.SubscriptionName) outbox.PublisherDefinition {
 	return outbox.PublisherDefinition{SubscriptionName: name, Destination: "log:", Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
@@ -31,7 +31,7 @@ func (f *fixture) register(names ...outbox.SubscriptionName) {
 	}
 }
 
-func (f *fixture) claimPair(owner string, name outbox.SubscriptionName) publishing.Lease {
+func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
 	f.TB.Helper()
 	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
 	if err != nil || !ok {
@@ -66,29 +66,29 @@ func delivered(position int64) publishing.Advance {
 	return publishing.Advance{Position: position, LastDelivered: position, Delivered: 1, Lease: lease}
 }
 
-func TestRegister_keepsWhereAPairStands(t *testing.T) {
+func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 5)
-	atHead := definition(pairB)
+	atHead := definition(subB)
 	atHead.StartAtHead = true
-	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(pairA), atHead}); err != nil {
+	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := f.state(pairA).Position, f.state(pairB).Position; a != 0 || b != 5 {
+	if a, b := f.state(subA).Position, f.state(subB).Position; a != 0 || b != 5 {
 		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
 	}
-	l := f.claimPair("one", pairA)
+	l := f.claimSubscription("one", subA)
 	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
 	f.AppendN("a", 2)
-	changed := definition(pairA)
+	changed := definition(subA)
 	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
 	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := f.state(pairA), f.state(pairB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
+	if a, b := f.state(subA), f.state(subB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
 		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
 	}
 	var destination, selects string
@@ -104,13 +104,13 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	other := f.beside()
-	f.register(pairA)
+	f.register(subA)
 	var won atomic.Int64
 	var all sync.WaitGroup
 	for i := range 8 {
 		from := []*fixture{f, other}[i%2]
 		all.Go(func() {
-			_, ok, err := from.progress.Claim(f.Ctx, fmt.Sprint(i), pairA, lease)
+			_, ok, err := from.progress.Claim(f.Ctx, fmt.Sprint(i), subA, lease)
 			if err != nil {
 				t.Error(err)
 			}
@@ -130,8 +130,8 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 10)
-	f.register(pairA)
-	old := f.claimPair("one", pairA)
+	f.register(subA)
+	old := f.claimSubscription("one", subA)
 	if _, err := f.progress.Advance(f.Ctx, &old, delivered(4)); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 		t.Errorf("backwards: %v, want an error", err)
 	}
 	f.Clock.Advance(lease)
-	heir := f.claimPair("two", pairA)
+	heir := f.claimSubscription("two", subA)
 	if heir.Epoch <= old.Epoch || heir.Position != 6 {
 		t.Fatalf("the heir has epoch %d at %d", heir.Epoch, heir.Position)
 	}
@@ -167,13 +167,13 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	if _, err := f.progress.Fail(f.Ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.SubscriptionName{pairA}) {
+	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.SubscriptionName{subA}) {
 		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
 	}
-	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(pairA).Epoch != heir.Epoch {
+	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(subA).Epoch != heir.Epoch {
 		t.Errorf("the old holder gave the pair away: %v", err)
 	}
-	if s := f.state(pairA); s.Position != 6 {
+	if s := f.state(subA); s.Position != 6 {
 		t.Errorf("it stands at %d, want 6", s.Position)
 	}
 }
@@ -182,8 +182,8 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 10)
-	f.register(pairA)
-	l := f.claimPair("one", pairA)
+	f.register(subA)
+	l := f.claimSubscription("one", subA)
 	failure := publishing.Failure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
 	for i, want := range []struct {
 		status outbox.PublisherStatus
@@ -200,13 +200,13 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	if _, err := f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
 		t.Fatal(err)
 	}
-	if s := f.state(pairA); s.Status != outbox.PublisherFailed {
+	if s := f.state(subA); s.Status != outbox.PublisherFailed {
 		t.Errorf("moving over events of other topics made it %s", s.Status)
 	}
 	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
 		t.Fatal(err)
 	}
-	if s := f.state(pairA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
+	if s := f.state(subA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
 	failure.Gone = true
@@ -217,7 +217,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	if err := f.progress.Release(f.Ctx, l); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("two", pairA)[pairA]; got != publishing.ProspectLeave {
+	if got := f.prospects("two", subA)[subA]; got != publishing.ProspectLeave {
 		t.Errorf("a pair that is stopped may be claimed: %v", got)
 	}
 }
@@ -225,33 +225,33 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 func TestStates_leasesSpread(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.register(pairA, pairB, pairC)
-	names := []outbox.SubscriptionName{pairA, pairB, pairC}
-	a := f.claimPair("one", pairA)
-	f.claimPair("one", pairB)
-	if got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{pairA: publishing.ProspectHold, pairB: publishing.ProspectHold, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
+	f.register(subA, subB, subC)
+	names := []outbox.SubscriptionName{subA, subB, subC}
+	a := f.claimSubscription("one", subA)
+	f.claimSubscription("one", subB)
+	if got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("the holder may %v, want %v", got, want)
 	}
-	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{pairA: publishing.ProspectAsk, pairB: publishing.ProspectLeave, pairC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
+	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
-	if err := f.progress.AskFor(f.Ctx, "two", pairA); err != nil {
+	if err := f.progress.AskFor(f.Ctx, "two", subA); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("one", names...)[pairA]; got != publishing.ProspectYield {
+	if got := f.prospects("one", names...)[subA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
 	if err := f.progress.Release(f.Ctx, a); err != nil {
 		t.Fatal(err)
 	}
-	if one, two := f.prospects("one", pairA)[pairA], f.prospects("two", pairA)[pairA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
+	if one, two := f.prospects("one", subA)[subA], f.prospects("two", subA)[subA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
 		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
 	}
 	f.Clock.Advance(time.Minute)
-	if got := f.prospects("one", pairA)[pairA]; got != publishing.ProspectClaim {
+	if got := f.prospects("one", subA)[subA]; got != publishing.ProspectClaim {
 		t.Errorf("a request that nobody followed keeps the pair from others: %v", got)
 	}
-	if got := f.prospects("two", pairC)[pairC]; got != publishing.ProspectClaim {
+	if got := f.prospects("two", subC)[subC]; got != publishing.ProspectClaim {
 		t.Errorf("a free pair: %v", got)
 	}
 }
@@ -268,7 +268,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	}
 	f.register(names...)
 	for _, name := range names {
-		f.claimPair("one", name)
+		f.claimSubscription("one", name)
 	}
 	asked := map[string]int{}
 	for range 5 {
@@ -289,17 +289,17 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// Nobody needs a pair that is paused.
-func TestStates_doesNotAskForAPausedPair(t *testing.T) {
+// Nobody needs a subscription that is paused.
+func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.register(pairA, pairB)
-	f.claimPair("one", pairA)
-	f.claimPair("one", pairB)
-	if _, err := f.progress.Pause(f.Ctx, ana(""), pairA); err != nil {
+	f.register(subA, subB)
+	f.claimSubscription("one", subA)
+	f.claimSubscription("one", subB)
+	if _, err := f.progress.Pause(f.Ctx, ana(""), subA); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.prospects("two", pairA, pairB); got[pairA] != publishing.ProspectLeave {
+	if got := f.prospects("two", subA, subB); got[subA] != publishing.ProspectLeave {
 		t.Errorf("another may %v", got)
 	}
 }

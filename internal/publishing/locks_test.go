@@ -9,20 +9,20 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Processes change several pairs in one transaction. They take them in the same
+// Processes change several subscriptions in one transaction. They take them in the same
 // order, so that none waits for another that waits for it.
 func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.register(pairA, pairB)
-	a, b := f.claimPair("one", pairA), f.claimPair("one", pairB)
+	f.register(subA, subB)
+	a, b := f.claimSubscription("one", subA), f.claimSubscription("one", subB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
 			_, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
 			return err
 		},
 		"registering": func() error {
-			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(pairB), definition(pairA)})
+			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subB), definition(subA)})
 		},
 	} {
 		other := storetest.Connect(t, f.Pair.Journal)

@@ -18,14 +18,14 @@ import (
 // It is safe for concurrent use, by several processes too.
 type Progress struct {
 	core    *store.Store
-	pairs   store.Snapshot[[]outbox.Publisher]
-	sampled atomic.Int64 // the minute for which this process has sampled the pairs
+	subs    store.Snapshot[[]outbox.Publisher]
+	sampled atomic.Int64 // the minute for which this process has sampled the subscriptions
 }
 
 // NewProgress is called once for a store, before it is used.
 func NewProgress(core *store.Store) *Progress {
 	pr := &Progress{core: core}
-	core.OnChange(pr.pairs.Forget)
+	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
 	return pr
 }

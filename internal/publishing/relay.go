@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// RelayConfig says which pairs a process delivers for, and how. Progress, Metrics
+// RelayConfig says which subscriptions a process delivers for, and how. Progress, Metrics
 // and ID are required; other zero values are the defaults.
 type RelayConfig struct {
 	Progress     *Progress
@@ -23,7 +23,7 @@ type RelayConfig struct {
 	ID           string              // of the process, in leases
 	Options      destination.Options // what destinations are opened with, but for the journal's id; without a Logger it is the relay's
 	Source       string              // of the events, for receivers; empty means one made of the journal's id
-	PollInterval time.Duration       // how often the process looks which pairs it may take; 0 means outbox.DefaultPoll
+	PollInterval time.Duration       // how often the process looks which subscriptions it may take; 0 means outbox.DefaultPoll
 	Lease        time.Duration       // 0 means outbox.DefaultLease
 	Clock        Clock
 	// Open opens a destination; nil means destination.Subscription.Open.
@@ -42,14 +42,14 @@ func realAfter(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Relay delivers the journal's events to other systems: each pair that the
+// Relay delivers the journal's events to other systems: each subscription that the
 // process holds in a goroutine of its own, so that none waits for another.
-// Several processes may run one; leases spread the pairs over them.
+// Several processes may run one; leases spread the subscriptions over them.
 type Relay struct {
 	RelayConfig
 	feed  *feed
 	names []outbox.SubscriptionName
-	pairs map[outbox.SubscriptionName]destination.Subscription
+	subs  map[outbox.SubscriptionName]destination.Subscription
 	wake  loop.Signal
 	head  int64 // of the journal, at the last look
 
@@ -78,16 +78,16 @@ func NewRelay(c RelayConfig) *Relay {
 	if c.Open == nil {
 		c.Open = destination.Subscription.Open
 	}
-	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.SubscriptionName]*delivery{}, pairs: map[outbox.SubscriptionName]destination.Subscription{}}
-	for _, pair := range c.Pairs {
-		r.names = append(r.names, pair.SubscriptionName)
-		r.pairs[pair.SubscriptionName] = pair
+	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.SubscriptionName]*delivery{}, subs: map[outbox.SubscriptionName]destination.Subscription{}}
+	for _, sub := range c.Pairs {
+		r.names = append(r.names, sub.SubscriptionName)
+		r.subs[sub.SubscriptionName] = sub
 	}
 	r.feed = newFeed(c.Progress.core.EventsFrom, c.Metrics.PublisherReads.Inc)
 	return r
 }
 
-// Wake makes every pair look for events now, and the process for operators'
+// Wake makes every subscription look for events now, and the process for operators'
 // acts. It never blocks.
 func (r *Relay) Wake() {
 	r.wake.Raise()
@@ -102,12 +102,12 @@ func (r *Relay) wakeSubscriptions() {
 	}
 }
 
-// tendPause is the least time between two looks at the pairs, however often
+// tendPause is the least time between two looks at the subscriptions, however often
 // the process is woken.
 const tendPause = 50 * time.Millisecond
 
 // Run delivers until ctx ends; then it lets the batches in flight end, gives
-// the pairs back and returns nil. Faults of the database and of destinations
+// the subscriptions back and returns nil. Faults of the database and of destinations
 // are logged and tried again; they do not end it.
 func (r *Relay) Run(ctx context.Context) error {
 	if len(r.Pairs) == 0 {
@@ -140,7 +140,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// start makes the pairs known and learns which journal this is. A database
+// start makes the subscriptions known and learns which journal this is. A database
 // that is away is waited for; false means that ctx ended.
 func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
 	options = r.Options
@@ -148,8 +148,8 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 		options.Logger = r.Logger
 	}
 	var definitions []outbox.PublisherDefinition
-	for _, pair := range r.Pairs {
-		definitions = append(definitions, pair.Definition())
+	for _, sub := range r.Pairs {
+		definitions = append(definitions, sub.Definition())
 	}
 	for ctx.Err() == nil {
 		err := r.Progress.Register(ctx, definitions)
@@ -173,7 +173,7 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 	return options, false
 }
 
-// manageLeases takes, asks for and gives back pairs, renews their leases, and tells
+// manageLeases takes, asks for and gives back subscriptions, renews their leases, and tells
 // deliveries what operators did.
 func (r *Relay) manageLeases(ctx context.Context, options destination.Options) error {
 	r.removeEnded()
@@ -207,7 +207,7 @@ func (r *Relay) removeEnded() {
 	}
 }
 
-// settle does what is to be done about one pair.
+// settle does what is to be done about one subscription.
 func (r *Relay) settle(ctx context.Context, state State, options destination.Options) error {
 	d := r.delivery(state.SubscriptionName)
 	if d != nil && d.update(state) {
@@ -238,24 +238,24 @@ func (r *Relay) delivery(name outbox.SubscriptionName) *delivery {
 	return r.held[name]
 }
 
-// claim takes a pair and starts delivering.
+// claim takes a subscription and starts delivering.
 func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
 	began := time.Now()
 	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.SubscriptionName, r.Lease)
 	if err != nil || !ok {
 		return err
 	}
-	pair := r.pairs[state.SubscriptionName]
-	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(pair, options) }}
+	sub := r.subs[state.SubscriptionName]
+	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(sub, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
-	d := &delivery{Relay: r, pair: pair, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
-		log:  r.Logger.With("topic", pair.Topic, "publisher", pair.Publisher),
+	d := &delivery{Relay: r, sub: sub, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
+		log:  r.Logger.With("topic", sub.Topic, "publisher", sub.Publisher),
 		wake: loop.NewSignal(1), steered: loop.NewSignal(1), yield: make(chan struct{}), ended: make(chan struct{})}
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
 	d.extend(began)
 	r.mu.Lock()
-	r.held[pair.SubscriptionName] = d
+	r.held[sub.SubscriptionName] = d
 	r.mu.Unlock()
 	go func() {
 		defer lost(nil)
@@ -293,7 +293,7 @@ func (d *lazyPublisher) Close() error {
 	return d.Publisher.Close()
 }
 
-// update tells a delivery how its pair stands, and reports whether it was right
+// update tells a delivery how its subscription stands, and reports whether it was right
 // to go on.
 func (d *delivery) update(state State) bool {
 	lease := d.beat().Lease
@@ -315,7 +315,7 @@ func (d *delivery) update(state State) bool {
 	return true
 }
 
-// renew lengthens the leases of all pairs that are held, when it is time.
+// renew lengthens the leases of all subscriptions that are held, when it is time.
 func (r *Relay) renew(ctx context.Context) error {
 	r.mu.Lock()
 	began := time.Now()
@@ -345,7 +345,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	return nil
 }
 
-// end gives all pairs back.
+// end gives all subscriptions back.
 func (r *Relay) end() {
 	r.mu.Lock()
 	deliveries := make([]*delivery, 0, len(r.held))

@@ -22,21 +22,21 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	f := open(t, live)
 	elsewhere := f.beside(live)
 	f.appendAll(notes("c-1", 50)...)
-	pair := pairOf("everything", "one", everyEvent)
-	pair.BatchSize = 10
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.BatchSize = 10
 	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
-			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), pair.SubscriptionName); err != nil {
+			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), sub.SubscriptionName); err != nil {
 				t.Error(err)
 			}
 		}
 		return len(events), nil
 	}}}
-	c := r.config(f, "one", pair)
+	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
 	storetest.Eventually(t, "the pair is given back", func() bool {
-		status, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
+		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return status == "paused" && owner == ""
 	})
 	if got := r["one"].got(); !slices.Equal(got, upTo(20)) {
@@ -50,22 +50,22 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	elsewhere := f.beside(live)
-	pair := pairOf("everything", "one", everyEvent)
+	sub := subscriptionOf("everything", "one", everyEvent)
 	r := receivers{"one": {}}
-	c := r.config(f, "one", pair)
+	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	f.appendAll(noted("c-1"))
 	deliver(t, f, c)
 	storetest.Eventually(t, "the first event is delivered", func() bool {
-		_, position, _, _, _ := f.pairState(t, pair.SubscriptionName)
+		_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
 		return position == 1
 	})
-	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), pair.SubscriptionName); err != nil {
+	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName); err != nil {
 		t.Fatal(err)
 	}
 	f.appendAll(noted("c-1"))
 	storetest.Eventually(t, "the pair is given back", func() bool {
-		_, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
+		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return owner == ""
 	})
 	if got := r["one"].got(); !slices.Equal(got, upTo(1)) {
@@ -86,8 +86,8 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
-	c := r.config(f, "one", pair)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	c := r.config(f, "one", sub)
 	c.Lease = 2 * storetest.Patience // whose end would cut the call off too
 	stop := deliver(t, f, c)
 	<-called
@@ -96,7 +96,7 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	if took := time.Since(began); took > storetest.Patience {
 		t.Errorf("it took %s to stop", took)
 	}
-	if status, position, _, count, owner := f.pairState(t, pair.SubscriptionName); status != "active" || position != 0 || count != 0 || owner != "" {
+	if status, position, _, count, owner := f.subscriptionState(t, sub.SubscriptionName); status != "active" || position != 0 || count != 0 || owner != "" {
 		t.Errorf("the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
 	}
 }
@@ -107,10 +107,10 @@ func TestRelay_takingNothingIsAnError(t *testing.T) {
 	f := open(t, live)
 	f.appendAll(noted("c-1"))
 	r := receivers{"one": {answer: func(context.Context, []*destination.Event) (int, error) { return 0, nil }}}
-	pair := pairOf("everything", "one", everyEvent)
-	deliver(t, f, r.config(f, "one", pair))
+	sub := subscriptionOf("everything", "one", everyEvent)
+	deliver(t, f, r.config(f, "one", sub))
 	storetest.Eventually(t, "it is noted", func() bool {
-		_, _, _, count, _ := f.pairState(t, pair.SubscriptionName)
+		_, _, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
 		return count > 0
 	})
 }
@@ -127,8 +127,8 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 		once.Do(func() { close(away) })
 		return len(events), nil
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
-	c := r.config(f, "one", pair)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	c := r.config(f, "one", sub)
 	c.Lease = 2 * storetest.Patience // whose end would end the tries too
 	stop := deliver(t, f, c)
 	<-away
@@ -138,12 +138,12 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 		t.Errorf("it took %s to stop", took)
 	}
 	f.Exec(`alter table away rename to publisher_progress`)
-	if _, position, _, _, _ := f.pairState(t, pair.SubscriptionName); position != 0 {
+	if _, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName); position != 0 {
 		t.Errorf("the pair stands at %d", position)
 	}
 }
 
-// failing makes a pair that waits an hour until it is tried again, and whose
+// failing makes a subscription that waits an hour until it is tried again, and whose
 // destination takes everything after its first error.
 func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
 	t.Helper()
@@ -155,58 +155,58 @@ func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, pub
 		}
 		return len(events), nil
 	}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.MaxErrors, pair.FailedRetry = 1, time.Hour
-	c := receivers{"one": r}.config(f, "one", pair)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.MaxErrors, sub.FailedRetry = 1, time.Hour
+	c := receivers{"one": r}.config(f, "one", sub)
 	c.Lease = time.Hour // so that nothing is noticed by renewing it
-	return pair, r, c
+	return sub, r, c
 }
 
-func mustHaveFailed(t *testing.T, f *fixture, pair destination.Subscription) {
+func mustHaveFailed(t *testing.T, f *fixture, sub destination.Subscription) {
 	t.Helper()
 	storetest.Eventually(t, "the pair has failed", func() bool {
-		status, _, _, _, _ := f.pairState(t, pair.SubscriptionName)
+		status, _, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
 		return status == "failed"
 	})
 }
 
-// Acts of other processes are noticed at the next look, also by a pair that
+// Actions of other processes are noticed at the next look, also by a subscription that
 // waits.
-func TestRelay_aPairThatWaitsIsResumedElsewhere(t *testing.T) {
+func TestRelay_aSubscriptionThatWaitsIsResumedElsewhere(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	pair, r, c := failing(t, f)
+	sub, r, c := failing(t, f)
 	deliver(t, f, c)
-	mustHaveFailed(t, f, pair)
-	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), pair.SubscriptionName); err != nil {
+	mustHaveFailed(t, f, sub)
+	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName); err != nil {
 		t.Fatal(err)
 	}
-	f.mustStandAt(t, pair.SubscriptionName, 3)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
 	}
 }
 
-func TestRelay_aPairThatWaitsIsMovedElsewhere(t *testing.T) {
+func TestRelay_aSubscriptionThatWaitsIsMovedElsewhere(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	pair, r, c := failing(t, f)
+	sub, r, c := failing(t, f)
 	deliver(t, f, c)
-	mustHaveFailed(t, f, pair)
+	mustHaveFailed(t, f, sub)
 	order, two := outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	if _, err := f.beside(live).progress.Seek(t.Context(), order, pair.SubscriptionName, outbox.SeekTarget{Position: &two}, nil); err != nil {
+	if _, err := f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil); err != nil {
 		t.Fatal(err)
 	}
-	f.mustStandAt(t, pair.SubscriptionName, 3)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, []int64{3}) {
 		t.Errorf("it got %v, want what comes after the position", got)
 	}
 }
 
-// A pair that has nothing to do is held on to. A process that stands still for
+// A subscription that has nothing to do is held on to. A process that stands still for
 // longer than its lease loses it; where that happens to this one, the lease
 // becomes longer than that.
-func TestRelay_renewsTheLeaseOfAnIdlePair(t *testing.T) {
+func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	t.Parallel()
 	for lease := 3 * time.Second; ; lease *= 3 {
 		times := timesTaken(t, lease)
@@ -219,14 +219,14 @@ func TestRelay_renewsTheLeaseOfAnIdlePair(t *testing.T) {
 	}
 }
 
-// timesTaken is how often an idle pair is taken until its lease has been
+// timesTaken is how often an idle subscription is taken until its lease has been
 // renewed past its first end.
 func timesTaken(t *testing.T, long time.Duration) int64 {
 	t.Helper()
 	f := open(t, live)
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Hour
-	c := receivers{"one": {}}.config(f, "one", pair)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
+	c := receivers{"one": {}}.config(f, "one", sub)
 	c.Lease = long
 	stop := deliver(t, f, c)
 	lease := func() (expires, epoch int64) {

@@ -26,9 +26,9 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	r := receivers{"tight": {}}
-	pair := pairOf("everything", "tight", everyEvent)
-	pair.PollInterval = time.Millisecond
-	deliver(t, f, r.config(f, "one", pair))
+	sub := subscriptionOf("everything", "tight", everyEvent)
+	sub.PollInterval = time.Millisecond
+	deliver(t, f, r.config(f, "one", sub))
 	each := *published / 8
 	switch {
 	case each > 0:
@@ -67,7 +67,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	if len(want) < 8*each {
 		t.Fatalf("only %d events were appended", len(want))
 	}
-	f.mustStandAt(t, pair.SubscriptionName, want[len(want)-1])
+	f.mustStandAt(t, sub.SubscriptionName, want[len(want)-1])
 	got := r["tight"].got()
 	if !slices.Equal(got, want) {
 		t.Errorf("%d events were delivered of %d, or not in order: %s", len(got), len(want), cmp.Diff(want, got))

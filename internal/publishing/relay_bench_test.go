@@ -44,21 +44,21 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 			b.Fatal(err)
 		}
-		pairs, err := destination.Parse(node.Content[0], os.LookupEnv)
+		subs, err := destination.Parse(node.Content[0], os.LookupEnv)
 		if err != nil {
 			b.Fatal(err)
 		}
-		c := publishing.RelayConfig{Progress: journal.progress, Pairs: pairs, Metrics: metrics.New(journal.Summary), ID: "bench"}
+		c := publishing.RelayConfig{Progress: journal.progress, Pairs: subs, Metrics: metrics.New(journal.Summary), ID: "bench"}
 		relay := publishing.NewRelay(c)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() { ended <- relay.Run(ctx) }()
 		slowest := 0.0
-		for _, pair := range pairs {
+		for _, sub := range subs {
 			storetest.Eventually(b, "all is delivered", func() bool {
 				var position int64
-				err := journal.JournalDB.QueryRow(`select position from publisher_progress where publisher = $1`, pair.Publisher).Scan(&position)
+				err := journal.JournalDB.QueryRow(`select position from publisher_progress where publisher = $1`, sub.Publisher).Scan(&position)
 				return err == nil && position == int64(len(events))
 			})
 			slowest = time.Since(began).Seconds()

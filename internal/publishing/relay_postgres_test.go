@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// The answer to a save may be lost when the save is not. The pair goes on at
+// The answer to a save may be lost when the save is not. The subscription goes on at
 // once from where it stands, and nothing is delivered again.
 func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
 	t.Parallel()
@@ -25,12 +25,12 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 		once.Do(s.Arm)
 		return len(events), nil
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.BatchSize = 10
-	c := r.config(f, "one", pair)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.BatchSize = 10
+	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
-	f.mustStandAt(t, pair.SubscriptionName, 30)
+	f.mustStandAt(t, sub.SubscriptionName, 30)
 	if n := s.Severed(); n != 1 {
 		t.Errorf("%d commits were left without an answer, want 1", n)
 	}

@@ -24,20 +24,20 @@ var (
 	publishingSteps = flag.Int("publishing-steps", 150, "the length of the random history of publishers")
 )
 
-// stream judges what the receiver of a pair gets, event by event.
+// stream judges what the receiver of a subscription gets, event by event.
 type stream struct {
-	pair     destination.Subscription
+	sub      destination.Subscription
 	opened   func(position int64) bool // whether the event there is of that type
 	mu       sync.Mutex
 	dice     *rand.Rand
 	clumsy   bool  // it fails now and then
-	floor    int64 // all that the pair selects up to here has come, or was skipped by an operator
+	floor    int64 // all that the subscription selects up to here has come, or was skipped by an operator
 	wrong    []string
 	received int
 }
 
 func (s *stream) selects(position int64) bool {
-	return s.pair.Match.EventTypes[0] == "*" || s.opened(position)
+	return s.sub.Match.EventTypes[0] == "*" || s.opened(position)
 }
 
 // take is what the receiver answers.
@@ -67,17 +67,17 @@ func (s *stream) take(events []*destination.Event) (int, error) {
 	}
 }
 
-// expect notes that what the pair selects before a position has not come.
+// expect notes that what the subscription selects before a position has not come.
 func (s *stream) expect(position int64) {
 	for p := s.floor + 1; p < position; p++ {
 		if s.selects(p) {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s: %d is missing between %d and %d", s.pair.SubscriptionName, p, s.floor, position))
+			s.wrong = append(s.wrong, fmt.Sprintf("%s: %d is missing between %d and %d", s.sub.SubscriptionName, p, s.floor, position))
 			return
 		}
 	}
 }
 
-// skipped is called before an operator has the pair go on after a position.
+// skipped is called before an operator has the subscription go on after a position.
 func (s *stream) skipped(position int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ type history struct {
 	mu        sync.Mutex
 	types     []bool // by position, from 1 on: whether it is opened
 	streams   map[outbox.SubscriptionName]*stream
-	pairs     []destination.Subscription
+	subs      []destination.Subscription
 	processes []*process
 	started   int
 	came      chan struct{} // something has arrived
@@ -136,12 +136,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h.stores = []*fixture{first, first.beside(clock)}
 	var definitions []outbox.PublisherDefinition
 	for name, match := range map[string]outbox.Match{"all": everyEvent, "clumsy": everyEvent, "some": {EventTypes: []string{"opened"}}} {
-		pair := pairOf("t", name, match)
-		pair.PollInterval, pair.BatchSize, pair.MaxErrors = time.Millisecond, 7, 3
-		pair.Pause, pair.FailedRetry = outbox.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
-		h.pairs = append(h.pairs, pair)
-		h.streams[pair.SubscriptionName] = &stream{pair: pair, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
-		definitions = append(definitions, pair.Definition())
+		sub := subscriptionOf("t", name, match)
+		sub.PollInterval, sub.BatchSize, sub.MaxErrors = time.Millisecond, 7, 3
+		sub.Pause, sub.FailedRetry = outbox.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
+		h.subs = append(h.subs, sub)
+		h.streams[sub.SubscriptionName] = &stream{sub: sub, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
+		definitions = append(definitions, sub.Definition())
 	}
 	if err := first.progress.Register(t.Context(), definitions); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 
 func (h *history) some() *fixture { return h.stores[h.dice.IntN(len(h.stores))] }
 
-func (h *history) pair() *stream { return h.streams[h.pairs[h.dice.IntN(len(h.pairs))].SubscriptionName] }
+func (h *history) sub() *stream { return h.streams[h.subs[h.dice.IntN(len(h.subs))].SubscriptionName] }
 
 func (h *history) append() {
 	var events []outbox.Event
@@ -175,10 +175,10 @@ func (h *history) start() {
 	}
 	h.started++
 	f := h.some()
-	relay := publishing.NewRelay(publishing.RelayConfig{Progress: f.progress, Pairs: h.pairs, Metrics: metrics.New(f.Summary), ID: fmt.Sprint("process-", h.started),
+	relay := publishing.NewRelay(publishing.RelayConfig{Progress: f.progress, Pairs: h.subs, Metrics: metrics.New(f.Summary), ID: fmt.Sprint("process-", h.started),
 		PollInterval: 5 * time.Millisecond, Lease: lease, Logger: slog.New(slog.DiscardHandler), Clock: publishing.Clock{Now: h.now},
-		Open: func(pair destination.Subscription, _ destination.Options) (destination.Publisher, error) {
-			s := h.streams[pair.SubscriptionName]
+		Open: func(sub destination.Subscription, _ destination.Options) (destination.Publisher, error) {
+			s := h.streams[sub.SubscriptionName]
 			return &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
 				defer h.arrived()
 				return s.take(events)
@@ -218,7 +218,7 @@ func (h *history) end(kill bool) {
 func (h *history) act(do func(f *fixture, o outbox.Command, s *stream) error) {
 	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
 	var refusal *outbox.Refusal
-	if err := do(h.some(), o, h.pair()); err != nil && !errors.As(err, &refusal) {
+	if err := do(h.some(), o, h.sub()); err != nil && !errors.As(err, &refusal) {
 		h.Error(err)
 	}
 }
@@ -227,12 +227,12 @@ func (h *history) seek(f *fixture, o outbox.Command, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
-	_, err := f.progress.Seek(h.Context(), o, s.pair.SubscriptionName, outbox.SeekTarget{Position: &to}, nil)
+	_, err := f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }
 
 func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
-	v, err := f.progress.Publisher(h.Context(), s.pair.SubscriptionName)
+	v, err := f.progress.Publisher(h.Context(), s.sub.SubscriptionName)
 	if err != nil || v.ErrorPosition == 0 {
 		return err
 	}
@@ -240,7 +240,7 @@ func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
 	s.expect(v.ErrorPosition)
 	s.mu.Unlock()
 	s.skipped(v.ErrorPosition)
-	_, err = f.progress.SkipEvent(h.Context(), o, s.pair.SubscriptionName, v.ErrorPosition)
+	_, err = f.progress.SkipEvent(h.Context(), o, s.sub.SubscriptionName, v.ErrorPosition)
 	return err
 }
 
@@ -258,12 +258,12 @@ func (h *history) step() {
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
 		h.act(func(f *fixture, o outbox.Command, s *stream) error {
-			_, err := f.progress.Pause(h.Context(), o, s.pair.SubscriptionName)
+			_, err := f.progress.Pause(h.Context(), o, s.sub.SubscriptionName)
 			return err
 		})
 	case 10, 11:
 		h.act(func(f *fixture, o outbox.Command, s *stream) error {
-			_, err := f.progress.Resume(h.Context(), o, s.pair.SubscriptionName)
+			_, err := f.progress.Resume(h.Context(), o, s.sub.SubscriptionName)
 			return err
 		})
 	case 12:
@@ -277,7 +277,7 @@ func (h *history) step() {
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
-		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.pair.SubscriptionName)
+		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.sub.SubscriptionName)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			h.Fatal(err)
 		}
@@ -285,15 +285,15 @@ func (h *history) settle() {
 	h.start()
 	h.append()
 	h.ahead.Add((lease + time.Second).Microseconds())
-	for _, pair := range h.pairs {
-		h.stores[0].mustStandAt(h, pair.SubscriptionName, int64(len(h.types)))
+	for _, sub := range h.subs {
+		h.stores[0].mustStandAt(h, sub.SubscriptionName, int64(len(h.types)))
 	}
 	for len(h.processes) > 0 {
 		h.end(false)
 	}
 }
 
-// Whatever happens to processes, destinations and pairs: what a receiver gets is
+// Whatever happens to processes, destinations and subscriptions: what a receiver gets is
 // the journal's order, of which some may be sent again and nothing is missing.
 func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 	t.Parallel()
@@ -319,11 +319,11 @@ func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 		wrong, floor, received := s.verdict()
 		for p := floor + 1; p <= int64(len(h.types)); p++ {
 			if s.selects(p) {
-				wrong = append(wrong, fmt.Sprintf("%s: %d never came", s.pair.SubscriptionName, p))
+				wrong = append(wrong, fmt.Sprintf("%s: %d never came", s.sub.SubscriptionName, p))
 			}
 		}
 		if len(wrong) > 0 || received == 0 {
-			t.Errorf("%s got %d events, %v; try -publishing-seed %d", s.pair.SubscriptionName, received, wrong, seed)
+			t.Errorf("%s got %d events, %v; try -publishing-seed %d", s.sub.SubscriptionName, received, wrong, seed)
 		}
 	}
 }

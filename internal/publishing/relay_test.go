@@ -80,7 +80,7 @@ func (r *receiver) called() int {
 
 var everyEvent = outbox.Match{EventTypes: []string{"*"}}
 
-func pairOf(topic, publisher string, match outbox.Match) destination.Subscription {
+func subscriptionOf(topic, publisher string, match outbox.Match) destination.Subscription {
 	return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
 		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
 }
@@ -88,8 +88,8 @@ func pairOf(topic, publisher string, match outbox.Match) destination.Subscriptio
 // receivers are destinations by the name of the publisher.
 type receivers map[string]*receiver
 
-func (r receivers) config(f *fixture, id string, pairs ...destination.Subscription) publishing.RelayConfig {
-	return publishing.RelayConfig{Progress: f.progress, Pairs: pairs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
+func (r receivers) config(f *fixture, id string, subs ...destination.Subscription) publishing.RelayConfig {
+	return publishing.RelayConfig{Progress: f.progress, Pairs: subs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
 		Logger: slog.New(slog.DiscardHandler),
 		Open: func(p destination.Subscription, _ destination.Options) (destination.Publisher, error) {
 			to := r[p.Publisher]
@@ -104,11 +104,11 @@ func (r receivers) config(f *fixture, id string, pairs ...destination.Subscripti
 // happens in the store.
 func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...func(*publishing.Relay)) (stop func()) {
 	tb.Helper()
-	var pairs []outbox.PublisherDefinition
+	var subs []outbox.PublisherDefinition
 	for _, p := range c.Pairs {
-		pairs = append(pairs, p.Definition())
+		subs = append(subs, p.Definition())
 	}
-	if err := f.progress.Register(tb.Context(), pairs); err != nil { // so that the test finds them
+	if err := f.progress.Register(tb.Context(), subs); err != nil { // so that the test finds them
 		tb.Fatal(err)
 	}
 	relay := publishing.NewRelay(c)
@@ -139,7 +139,7 @@ func upTo(n int) []int64 {
 	return all
 }
 
-func (f *fixture) pairState(tb testing.TB, name outbox.SubscriptionName) (status string, position, delivered int64, errors int, owner string) {
+func (f *fixture) subscriptionState(tb testing.TB, name outbox.SubscriptionName) (status string, position, delivered int64, errors int, owner string) {
 	tb.Helper()
 	err := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
@@ -149,11 +149,11 @@ func (f *fixture) pairState(tb testing.TB, name outbox.SubscriptionName) (status
 	return status, position, delivered, errors, owner
 }
 
-// mustStandAt waits until a pair has come to a position.
+// mustStandAt waits until a subscription has come to a position.
 func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
 	tb.Helper()
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
-		_, at, _, _, _ := f.pairState(tb, name)
+		_, at, _, _, _ := f.subscriptionState(tb, name)
 		return at == position
 	})
 }
@@ -164,8 +164,8 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	f.appendAll(notes("c-1", 250)...)
 	f.appendAll(opened("c-2"), opened("c-1"))
 	r := receivers{"all": {}, "some": {}, "none": {}}
-	all, some, none := pairOf("everything", "all", everyEvent), pairOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
-		pairOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
+	all, some, none := subscriptionOf("everything", "all", everyEvent), subscriptionOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
+		subscriptionOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
 	stop := deliver(t, f, r.config(f, "one", all, some, none))
 	f.mustStandAt(t, all.SubscriptionName, 252)
 	f.appendAll(noted("c-3"))
@@ -182,7 +182,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	if got := r["none"].got(); len(got) > 0 {
 		t.Errorf("nothing: got %v", got)
 	}
-	_, _, delivered, _, owner := f.pairState(t, all.SubscriptionName)
+	_, _, delivered, _, owner := f.subscriptionState(t, all.SubscriptionName)
 	if delivered != 253 || owner != "" {
 		t.Errorf("after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
 	}
@@ -206,11 +206,11 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 		"refusing": {answer: func(_ context.Context, events []*destination.Event) (int, error) { return refuse(events, 7) }},
 	}
 	defer close(hang)
-	var pairs []destination.Subscription
+	var subs []destination.Subscription
 	for name := range r {
-		pairs = append(pairs, pairOf("everything", name, everyEvent))
+		subs = append(subs, subscriptionOf("everything", name, everyEvent))
 	}
-	deliver(t, f, r.config(f, "one", pairs...))
+	deliver(t, f, r.config(f, "one", subs...))
 	for range 10 {
 		f.appendAll(notes("c-1", 50)...)
 	}
@@ -298,9 +298,9 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	f := open(t)
 	s := newSteps(f.Clock)
 	r := receivers{"one": {}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Second
-	deliver(t, f, s.on(r.config(f, "one", pair)))
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Second
+	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
 	for i, want := range []time.Duration{second, second, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second} {
 		w := s.next(t)
@@ -337,16 +337,16 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		}
 		return len(events), nil
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
+	sub := subscriptionOf("everything", "one", everyEvent)
 	f.appendAll(notes("c-1", 3)...)
-	deliver(t, f, s.on(r.config(f, "one", pair)))
+	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
 	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
 		w := s.next(t)
 		if w.long != want {
 			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
 		}
-		status, position, _, count, _ := f.pairState(t, pair.SubscriptionName)
+		status, position, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
 		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
 			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
 		}
@@ -359,8 +359,8 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		}
 		s.pass(w)
 	}
-	f.mustStandAt(t, pair.SubscriptionName, 14)
-	status, _, _, count, _ := f.pairState(t, pair.SubscriptionName)
+	f.mustStandAt(t, sub.SubscriptionName, 14)
+	status, _, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
 	if got := r["one"].got(); status != "active" || count != 0 || !slices.Equal(got, upTo(14)) {
 		t.Errorf("once it is repaired it is %s with %d errors and got %v", status, count, got)
 	}
@@ -382,16 +382,16 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 		answers = answers[1:]
 		return 0, next
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
+	sub := subscriptionOf("everything", "one", everyEvent)
 	f.appendAll(noted("c-1"))
-	deliver(t, f, s.on(r.config(f, "one", pair)))
+	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
 	if w.long != 90*time.Second {
 		t.Fatalf("the destination asked for 90 s, the wait is %s", w.long)
 	}
 	s.pass(w)
 	storetest.Eventually(t, "the pair is given up", func() bool {
-		status, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
+		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return status == "failed" && owner == ""
 	})
 	f.appendAll(noted("c-1"))
@@ -406,16 +406,16 @@ func TestRelay_sharesReads(t *testing.T) {
 	const events = 10_000
 	f.appendAll(notes("c-1", events)...)
 	r := receivers{}
-	var pairs []destination.Subscription
+	var subs []destination.Subscription
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		r[name] = &receiver{}
-		pair := pairOf("everything", name, everyEvent)
-		pair.PollInterval = time.Hour
-		pairs = append(pairs, pair)
+		sub := subscriptionOf("everything", name, everyEvent)
+		sub.PollInterval = time.Hour
+		subs = append(subs, sub)
 	}
-	c := r.config(f, "one", pairs...)
+	c := r.config(f, "one", subs...)
 	deliver(t, f, c)
-	for _, p := range pairs {
+	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, events)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(events)) {
 			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
@@ -432,16 +432,16 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	r := receivers{"one": {}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Hour
-	deliver(t, f, r.config(f, "one", pair))
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
+	deliver(t, f, r.config(f, "one", sub))
 	storetest.Eventually(t, "the pair is held", func() bool {
-		_, _, _, _, owner := f.pairState(t, pair.SubscriptionName)
+		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return owner == "one"
 	})
 	f.OnWork(func() {})
 	f.beside(live).appendAll(notes("c-1", 3)...)
-	f.mustStandAt(t, pair.SubscriptionName, 3)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("got %v", got)
 	}
@@ -451,19 +451,19 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	f.appendAll(notes("c-1", 10)...)
-	pair := pairOf("everything", "one", everyEvent)
-	if err := f.progress.Register(t.Context(), []outbox.PublisherDefinition{pair.Definition()}); err != nil {
+	sub := subscriptionOf("everything", "one", everyEvent)
+	if err := f.progress.Register(t.Context(), []outbox.PublisherDefinition{sub.Definition()}); err != nil {
 		t.Fatal(err)
 	}
 	const short = 300 * time.Millisecond
 	began := time.Now()
-	dead, ok, err := f.progress.Claim(t.Context(), "dead", pair.SubscriptionName, short)
+	dead, ok, err := f.progress.Claim(t.Context(), "dead", sub.SubscriptionName, short)
 	if err != nil || !ok {
 		t.Fatalf("claim: %v %v", ok, err)
 	}
 	r := receivers{"one": {}}
-	deliver(t, f, r.config(f, "heir", pair))
-	f.mustStandAt(t, pair.SubscriptionName, 10)
+	deliver(t, f, r.config(f, "heir", sub))
+	f.mustStandAt(t, sub.SubscriptionName, 10)
 	if took := time.Since(began); took < short/2 {
 		t.Errorf("it was taken over after %s, before the lease ended", took)
 	}
@@ -472,33 +472,33 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	}
 }
 
-func TestRelay_pairsSpread(t *testing.T) {
+func TestRelay_subscriptionsSpread(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	other := f.beside(live)
 	r := receivers{}
-	var pairs []destination.Subscription
+	var subs []destination.Subscription
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)
 		r[name] = &receiver{}
-		pairs = append(pairs, pairOf("everything", name, everyEvent))
+		subs = append(subs, subscriptionOf("everything", name, everyEvent))
 	}
 	holdings := func() map[string]int {
 		counts := map[string]int{}
-		for _, p := range pairs {
-			_, _, _, _, owner := f.pairState(t, p.SubscriptionName)
+		for _, p := range subs {
+			_, _, _, _, owner := f.subscriptionState(t, p.SubscriptionName)
 			counts[owner]++
 		}
 		return counts
 	}
-	stop := deliver(t, f, r.config(f, "one", pairs...))
+	stop := deliver(t, f, r.config(f, "one", subs...))
 	storetest.Eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
-	deliver(t, other, r.config(other, "two", pairs...))
+	deliver(t, other, r.config(other, "two", subs...))
 	storetest.Eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
 	stop()
 	storetest.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
 	f.appendAll(notes("c-1", 20)...)
-	for _, p := range pairs {
+	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, 20)
 		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(20)) {
 			t.Errorf("%s got %v", p.Publisher, got)

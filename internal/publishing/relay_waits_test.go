@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// A pair that had failed may find that its topic selects the event no more,
+// A subscription that had failed may find that its topic selects the event no more,
 // since somebody has changed the configuration.
 func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	t.Parallel()
@@ -21,19 +21,19 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	s := newSteps(f.Clock)
 	f.appendAll(notes("c-1", 3)...)
 	r := receivers{"one": {}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Second
-	mustFail(t, f, pair.Definition(), 1)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Second
+	mustFail(t, f, sub.Definition(), 1)
 	s.Advance(time.Hour) // it may be tried again
-	pair.Match = outbox.Match{EventTypes: []string{"never"}}
-	deliver(t, f, s.on(r.config(f, "one", pair)))
-	if w := s.next(t); w.long != pair.PollInterval {
-		t.Fatalf("it waits %s, want %s", w.long, pair.PollInterval)
+	sub.Match = outbox.Match{EventTypes: []string{"never"}}
+	deliver(t, f, s.on(r.config(f, "one", sub)))
+	if w := s.next(t); w.long != sub.PollInterval {
+		t.Fatalf("it waits %s, want %s", w.long, sub.PollInterval)
 	}
-	f.mustStandAt(t, pair.SubscriptionName, 3)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
 }
 
-// mustFail makes a pair that could not deliver the event at a position.
+// mustFail makes a subscription that could not deliver the event at a position.
 func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
 	tb.Helper()
 	if err := f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}); err != nil {
@@ -50,7 +50,7 @@ func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position 
 	}
 }
 
-// A pair whose topic selects little waits in two parts, since its position is
+// A subscription whose topic selects little waits in two parts, since its position is
 // saved in between.
 func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	t.Parallel()
@@ -58,11 +58,11 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	s := newSteps(f.Clock)
 	f.appendAll(noted("c-1"))
 	r := receivers{"one": {}}
-	pair := pairOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
-	pair.PollInterval = time.Hour
-	deliver(t, f, s.on(r.config(f, "one", pair)))
-	if w := s.next(t); w.long != pair.PollInterval {
-		t.Fatalf("after the first poll, which saves the position, it waits %s, want %s", w.long, pair.PollInterval)
+	sub := subscriptionOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
+	sub.PollInterval = time.Hour
+	deliver(t, f, s.on(r.config(f, "one", sub)))
+	if w := s.next(t); w.long != sub.PollInterval {
+		t.Fatalf("after the first poll, which saves the position, it waits %s, want %s", w.long, sub.PollInterval)
 	}
 	f.appendAll(noted("c-1"))
 	if w := s.next(t); w.long > time.Second {
@@ -79,11 +79,11 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	r := receivers{"one": {}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Hour
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
 	f.appendAll(noted("c-1"))
 	failures := 1
-	deliver(t, f, r.config(f, "one", pair), func(p *publishing.Relay) {
+	deliver(t, f, r.config(f, "one", sub), func(p *publishing.Relay) {
 		p.BeforeReads(func() error {
 			if failures--; failures >= 0 {
 				return outbox.ErrBusy
@@ -91,7 +91,7 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 			return nil
 		})
 	})
-	f.mustStandAt(t, pair.SubscriptionName, 1)
+	f.mustStandAt(t, sub.SubscriptionName, 1)
 }
 
 // A position that cannot be saved is saved later, without its batch being
@@ -105,9 +105,9 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 		f.Exec(`alter table publisher_progress rename to away`)
 		return len(events), nil
 	}}}
-	pair := pairOf("everything", "one", everyEvent)
-	pair.PollInterval = time.Hour
-	deliver(t, f, s.on(r.config(f, "one", pair)))
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
+	deliver(t, f, s.on(r.config(f, "one", sub)))
 	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
 		w := s.next(t)
 		if want *= time.Millisecond; w.long != want {
@@ -118,7 +118,7 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 		}
 		s.pass(w)
 	}
-	f.mustStandAt(t, pair.SubscriptionName, 3)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
 	}

@@ -33,7 +33,7 @@ type publisherRow struct {
 	pausedAt         sql.NullInt64
 	pausedBy         string
 	pausedReason     string
-	actions             int64 // changes by operators
+	actions          int64 // changes by operators
 	owner            string
 	epoch            int64
 	expires          int64
@@ -88,7 +88,7 @@ where topic = $1
   and publisher = $2`
 )
 
-// publisher reads a pair, locked for a change in this transaction. A missing
+// publisher reads a subscription, locked for a change in this transaction. A missing
 // one is outbox.ErrNotFound.
 func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
@@ -104,7 +104,7 @@ func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error
 	return p, nil
 }
 
-// publishers reads all pairs in the order of their names.
+// publishers reads all subscriptions in the order of their names.
 func (t *tx) publishers() ([]*publisherRow, error) {
 	all, err := sqldb.All(t, scanPublisherRow, selectPublishers)
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *tx) publishers() ([]*publisherRow, error) {
 	return all, nil
 }
 
-// save writes the row of a pair that this transaction has locked.
+// save writes the row of a subscription that this transaction has locked.
 func (t *tx) save(p *publisherRow, now int64) error {
 	selects, err := json.Marshal(p.match)
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	return nil
 }
 
-// clearErrors forgets what went wrong, so that the pair is tried at once. One
+// clearErrors forgets what went wrong, so that the subscription is tried at once. One
 // that had failed is active again.
 func (p *publisherRow) clearErrors() {
 	p.errors, p.errorKind, p.lastError, p.errorPosition, p.stopped = 0, "", "", 0, false
@@ -147,10 +147,10 @@ func (p *publisherRow) revoke() {
 	p.epoch++
 }
 
-// leased reports whether a process has the pair, as far as leases tell.
+// leased reports whether a process has the subscription, as far as leases tell.
 func (p *publisherRow) leased(now int64) bool { return p.owner != "" && p.expires > now }
 
-// view is the pair as callers see it, but for its lag.
+// view is the subscription as callers see it, but for its lag.
 func (p *publisherRow) view(now int64) outbox.Publisher {
 	v := outbox.Publisher{
 		SubscriptionName: p.SubscriptionName, Destination: p.destination, Match: p.match, Status: p.status,

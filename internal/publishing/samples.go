@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// publisherSample is a sample of a pair but for its name and time. A negative
+// publisherSample is a sample of a subscription but for its name and time. A negative
 // lag means at least so many events less one: -1 is a lag that is not known.
 type publisherSample struct {
 	delivered int64
@@ -66,7 +66,7 @@ where topic = $1
 order by minute`
 )
 
-// sample writes how those pairs stand that are not as at their last sample, once
+// sample writes how those subscriptions stand that are not as at their last sample, once
 // a minute.
 func (pr *Progress) sample(ctx context.Context, minute int64) error {
 	if pr.sampled.Swap(minute) == minute {
@@ -96,13 +96,13 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.SubscriptionName]publisherSample, error) {
 	changed := map[outbox.SubscriptionName]publisherSample{}
 	err := pr.read(ctx, func(t *tx) error {
-		pairs, err := t.subscriptionStates()
+		subs, err := t.subscriptionStates()
 		if err != nil {
 			return err
 		}
-		for i := range pairs {
+		for i := range subs {
 			var last publisherSample
-			p, x := &pairs[i], pairs[i].sample()
+			p, x := &subs[i], subs[i].sample()
 			found, err := t.One([]any{&last.delivered, &last.lag, &last.oldest, &last.errors}, selectPublisherSample, p.Topic, p.Publisher, minute)
 			if err != nil {
 				return err
@@ -116,8 +116,8 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 	return changed, err
 }
 
-// History is how a pair stood and went over a span that ends now, as
-// outbox.PublisherSeries has it. A missing pair is outbox.ErrNotFound.
+// History is how a subscription stood and went over a span that ends now, as
+// outbox.PublisherSeries has it. A missing subscription is outbox.ErrNotFound.
 func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, span outbox.Span) ([]outbox.PublisherPoint, error) {
 	end := sqldb.At(pr.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())

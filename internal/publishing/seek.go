@@ -14,14 +14,14 @@ import (
 // repeats or skips.
 const seekLooks = 100_000
 
-// Seek lets a pair go on elsewhere in the journal, whatever its status, which
+// Seek lets a subscription go on elsewhere in the journal, whatever its status, which
 // stays; what its holder has in flight moves the position no more, though it may
 // still be delivered. What went wrong with the event that was next is forgotten.
 // seen is what the operator was shown; where much more would be repeated or
 // skipped that is outbox.ErrConflict, nil skips the comparison.
 //
 // A seek that skips events needs a reason and is confirmed. A position beyond the head is outbox.ErrInvalid, one where
-// the pair stands already outbox.ErrConflict, a missing pair outbox.ErrNotFound.
+// the subscription stands already outbox.ErrConflict, a missing subscription outbox.ErrNotFound.
 // On PostgreSQL appends under way are waited for, so that none of their events
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
 func (pr *Progress) Seek(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
@@ -98,7 +98,7 @@ func (pr *Progress) requireSeek(t *tx, o outbox.Command, seek outbox.Seek, seen 
 	return outbox.ActionPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
 }
 
-// seek is what going on at the target would do to a pair. Up to head no event
+// seek is what going on at the target would do to a subscription. Up to head no event
 // may appear any more.
 func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox.Seek, error) {
 	to, err := t.targetPosition(target, head)
@@ -120,7 +120,7 @@ func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox
 	return seek, nil
 }
 
-// targetPosition is the position after which a pair goes on.
+// targetPosition is the position after which a subscription goes on.
 func (t *tx) targetPosition(target outbox.SeekTarget, head int64) (int64, error) {
 	switch position := target.Position; {
 	case target.Head:

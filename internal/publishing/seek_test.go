@@ -14,11 +14,11 @@ import (
 
 func toPosition(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
 
-// sixScenes is a pair at position 3 of a journal with six events of which 1, 3, 4 and
+// sixScenes is a subscription at position 3 of a journal with six events of which 1, 3, 4 and
 // 6 are of its topic, recorded at 0 to 5 s.
 func sixScenes(f *fixture) {
 	f.types("c", "scene.a", "x", "scene.b", "scene.c", "x", "scene.d")
-	f.newPair(archive, scenes, 3)
+	f.newSubscription(archive, scenes, 3)
 }
 
 func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
@@ -86,7 +86,7 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 		t.Errorf("a pair that has gone on since the head was read goes back: %+v, %v", seek, err)
 	}
 	empty := open(t)
-	empty.newPair(archive, scenes, 0)
+	empty.newSubscription(archive, scenes, 0)
 	if seek, err := empty.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
 		t.Errorf("in an empty journal: %+v, %v", seek, err)
 	}
@@ -183,8 +183,8 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.journalOf(100_010, 50_000)
-	f.newPair(archive, scenes, 0)
-	other := f.newPair(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
+	f.newSubscription(archive, scenes, 0)
+	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
 	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)

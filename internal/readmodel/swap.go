@@ -29,7 +29,7 @@ type SwapProjection struct {
 	// Seq is where the projection stands afterwards. One that is live stands at
 	// the watermark.
 	Seq    int64
-	State  string // one of the outbox.Cursor… states
+	State  string    // one of the outbox.Cursor… states
 	Expect *Position // where it stood as planned; nil where that does not matter
 	// Failure is of event Seq+1, where that set the projection aside; nil when
 	// nothing did.

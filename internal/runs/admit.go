@@ -61,8 +61,8 @@ func auditTarget(order outbox.RunRequest) map[string]any {
 	return asked
 }
 
-// admitRun puts a run into the queue, within an act. Whoever calls it tells
-// workers of the run once the act is committed.
+// admitRun puts a run into the queue, within an action. Whoever calls it tells
+// workers of the run once the action is committed.
 func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
@@ -402,7 +402,7 @@ func (r *runRow) count(outcome string, n int64) {
 	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
 }
 
-// changeRun is an act on one run.
+// changeRun is an action on one run.
 func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := rs.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn

@@ -89,7 +89,7 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "no projection is loaded")
 }
 
-func TestStartRun_needsAReasonWhereActsDo(t *testing.T) {
+func TestStartRun_needsAReasonWhereActionsDo(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)

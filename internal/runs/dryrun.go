@@ -34,7 +34,7 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	}
 	defer f.Close()
 	until := min(seq+next, c.HighWaterSeq)
-	t := &trial{replayer: f, campaign: campaign}
+	t := &dryRun{replayer: f, campaign: campaign}
 	if err := t.run(ctx, seq, until); err != nil {
 		return outbox.DryRun{}, err
 	}
@@ -46,17 +46,17 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	return t.compare(ctx)
 }
 
-// trial is a dry run under way.
-type trial struct {
-	replayer   *Replayer
+// dryRun is a dry run under way.
+type dryRun struct {
+	replayer *Replayer
 	campaign string
-	expected     *Expected
+	expected *Expected
 	from     int64 // the seq of the watermark
 	failed   *outbox.DryRunFailure
 }
 
 // run loads the live rows and replays the events onto them.
-func (t *trial) run(ctx context.Context, seq, until int64) error {
+func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 	f := t.replayer
 	var err error
 	if t.expected, err = f.Begin(ctx, t.campaign, nil); err != nil {
@@ -85,7 +85,7 @@ func (t *trial) run(ctx context.Context, seq, until int64) error {
 
 // endsAt is the seq of the event at which the campaign would be held up, if it
 // would, and notes why.
-func (t *trial) endsAt() (int64, bool) {
+func (t *dryRun) endsAt() (int64, bool) {
 	ends := false
 	for _, p := range t.replayer.set.Projections() {
 		failed, ok := t.expected.Failed[p.Name]
@@ -106,7 +106,7 @@ func seqOf(f *outbox.DryRunFailure) int64 {
 }
 
 // compare compares what was replayed with the live rows.
-func (t *trial) compare(ctx context.Context) (outbox.DryRun, error) {
+func (t *dryRun) compare(ctx context.Context) (outbox.DryRun, error) {
 	f := t.replayer
 	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.expected.Seq, Applied: t.expected.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}, OtherTables: []string{}}
 	others, err := f.scratch.MadeOtherwise(ctx, f.tables(t.expected.names))

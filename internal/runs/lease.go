@@ -44,11 +44,11 @@ func (t *tx) claimable(now int64) ([]*runRow, error) {
 	return sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, claimableRuns)
 }
 
-// prospect is what is to be done about a run that nobody holds.
-type prospect int
+// nextStep is what is to be done about a run that nobody holds.
+type nextStep int
 
 const (
-	runWaits prospect = iota // another process may have its projections
+	runWaits nextStep = iota // another process may have its projections
 	runGoesOn
 	runEnds
 )
@@ -56,7 +56,7 @@ const (
 // nextStep says what is to be done about a run that nobody holds by a process
 // that has projections in versions, and if it ends how and why. One that works
 // in shadow leaves what would change rows to others.
-func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int64) (prospect, outbox.RunStatus, string) {
+func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int64) (nextStep, outbox.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
 		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""

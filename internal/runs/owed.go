@@ -224,7 +224,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
 
 // recordReplay leaves the audit record of a replay that started by itself. It has
-// no key and no request: those are of the act that it follows from.
+// no key and no request: those are of the action that it follows from.
 func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
 	a := &store.Change{Order: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
 	started(a, run)

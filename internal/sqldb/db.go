@@ -165,7 +165,7 @@ const (
 	BeginSettled                  // likewise, and busy soon where the lock is not had, since appends queue behind it
 	BeginApply                    // sharing the lock of those who apply events, with the limits of an event
 	BeginPause                    // with that lock alone, to pause a projection for all campaigns or to resume it
-	BeginReplay                     // of a Private, with the limits of an event
+	BeginReplay                   // of a Private, with the limits of an event
 	BeginCopy                     // of a Private, with one snapshot of the live rows, and time
 	BeginSwap                     // of a Private, like BeginApply, and with time
 	BeginPlain                    // of a Private

@@ -324,7 +324,7 @@ func (d *DB) setTransactions() (writer, reader string) {
 		BeginSettled:     write + script("set local", []setting{{"lock_timeout", settleLimit}}) + alone + d.positionLock() + ")",
 		BeginApply:       write + script("set local", eventLimits) + shared + d.pauseLock() + ")",
 		BeginPause:       write + alone + d.pauseLock() + ")",
-		BeginReplay:        "begin" + script("set local", []setting{{"statement_timeout", d.config.EventTimeout}}),
+		BeginReplay:      "begin" + script("set local", []setting{{"statement_timeout", d.config.EventTimeout}}),
 		BeginCopy:        "begin isolation level repeatable read" + script("set local", []setting{{"statement_timeout", readLimit}}),
 		BeginSwap:        swap + shared + d.pauseLock() + ")",
 		BeginPlain:       "begin",

@@ -113,7 +113,7 @@ func (s *Store) allOverdrawn() []overdrawn {
 			`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
 		// The settings of a publisher, and what its destination asked for, are in
 		// how long it was to wait from its error on. Whoever holds it looks again
-		// when its acts have changed.
+		// when its actions have changed.
 		{`select topic from publisher_progress where retry_at is not null and last_error_at > $1 limit 1`,
 			`update publisher_progress set retry_at = $2 + (retry_at - last_error_at), last_error_at = $2, acts = acts + 1 where retry_at is not null and last_error_at > $1`, 0},
 	}

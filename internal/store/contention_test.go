@@ -65,7 +65,7 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 	f.Sound()
 }
 
-func TestAct_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
+func TestAction_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.OfTwoAtOnceIsDoneOnce)
 }

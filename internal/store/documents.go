@@ -41,7 +41,7 @@ func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 		err = t.readSkips(one)
 		e = one[0]
 		if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= limit {
-			tellAltered(&e, sizes)
+			checkContentHash(&e, sizes)
 		}
 	}
 	return e, sizes, found, err

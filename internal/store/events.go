@@ -89,7 +89,7 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 		return err
 	})
 	if err == nil {
-		tellAltered(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
+		checkContentHash(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
 	}
 	return e, err
 }
@@ -99,7 +99,7 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 // verify and check tell.
 const hashedWithin = 64 << 10
 
-func tellAltered(e *outbox.Event, sizes outbox.Sizes) {
+func checkContentHash(e *outbox.Event, sizes outbox.Sizes) {
 	if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= hashedWithin {
 		e.Altered = e.ContentHash() != e.EventHash
 	}

@@ -101,7 +101,7 @@ func (f *fixture) useTokens(must func(...error)) {
 	must(err)
 }
 
-// usePublishers delivers for publishers, acts on them and asks for them.
+// usePublishers delivers for publishers, actions on them and asks for them.
 func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...error)) {
 	scenes, all := outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, outbox.SubscriptionName{Topic: "all", Publisher: "a"}
 	definitions := []outbox.PublisherDefinition{{SubscriptionName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},

@@ -102,7 +102,7 @@ func (s *Store) Proxied() (journal, projections bool) {
 // LockWaitLimit is how long a call waits for a connection or a lock.
 const LockWaitLimit = sqldb.LockWait
 
-// HeldWait is how long an act waits for a campaign that is being worked on.
+// HeldWait is how long an action waits for a campaign that is being worked on.
 const HeldWait = heldWait
 
 // HintPause is the least time between two hints to other processes.

@@ -66,8 +66,8 @@ func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
 	return err
 }
 
-// actsTold is how many acts a history tells of.
-const actsTold = 50
+// actsTold is how many actions a history tells of.
+const activityTold = 50
 
 const selectTouched = `
 select entry_id, at
@@ -78,17 +78,17 @@ order by entry_id desc
 limit $3`
 
 func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
-	acts, err := auditList(outbox.AuditFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.AuditDone}).Read(t, sqldb.Place{}, actsTold)
+	acts, err := auditList(outbox.AuditFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.AuditDone}).Read(t, sqldb.Place{}, activityTold)
 	if err != nil {
 		return err
 	}
-	touched := map[int64]int64{} // an act on many reached the event later than it began
+	touched := map[int64]int64{} // an action on many reached the event later than it began
 	err = t.Each(func(row sqldb.Row) error {
 		var act, when int64
 		err := row.Scan(&act, &when)
 		touched[act] = when
 		return err
-	}, selectTouched, c.ID, h.Seq, actsTold)
+	}, selectTouched, c.ID, h.Seq, activityTold)
 	h.Partial = h.Partial || acts.Ending != sqldb.AtEnd
 	for i := range acts.Items {
 		a := &acts.Items[i]

@@ -162,7 +162,7 @@ func TestPages_ofCampaignsLeadBackAsTheyLedThere(t *testing.T) {
 	}
 }
 
-func TestPages_ofActsLeadBackAsTheyLedThere(t *testing.T) {
+func TestPages_ofActionsLeadBackAsTheyLedThere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	var times []time.Time

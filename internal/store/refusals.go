@@ -21,15 +21,15 @@ insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before,
 values ($1, $2, $3, $4, $5, $6, $7, $8, $15, $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
 returning id`
 
-// RecordRefusal leaves an audit record of an act that was refused before a
+// RecordRefusal leaves an audit record of an action that was refused before a
 // store method was asked for it. Its idempotency key stays free. It returns the
 // record's id; a store that is read-only writes none, and returns 0.
 func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.RefusedAction) (int64, error) {
 	return s.recordRefusal(ctx, &Change{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
-// Refused leaves an audit record of an act that err refused, unless it has one,
-// in a transaction of its own: the act's was rolled back. It returns err, whose
+// Refused leaves an audit record of an action that err refused, unless it has one,
+// in a transaction of its own: the action's was rolled back. It returns err, whose
 // Refusal then names the record. A record that cannot be written changes nothing
 // about the refusal.
 func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
@@ -43,7 +43,7 @@ func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 	return err
 }
 
-// isRefusal reports whether err says that the act was wrong, and not that the
+// isRefusal reports whether err says that the action was wrong, and not that the
 // database was not there to do it.
 func isRefusal(err error) bool {
 	for _, kind := range []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge} {
@@ -55,7 +55,7 @@ func isRefusal(err error) bool {
 }
 
 // recordRefusal writes the record, or counts the refusal where enough like it
-// have one: then it returns the last of those. What the act changed has been
+// have one: then it returns the last of those. What the action changed has been
 // undone, so the record has the request or the state before it, and nothing of
 // the state after.
 func (s *Store) recordRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {

@@ -31,17 +31,17 @@ func anaAs(role outbox.Role, reason string) outbox.Command {
 	return o
 }
 
-func TestAct_thatIsRefusedLeavesOneRecord(t *testing.T) {
+func TestAction_thatIsRefusedLeavesOneRecord(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.RefusedLeavesOneRecord)
 }
 
-func TestAct_isRefusedAlsoWhereThatCannotBeRecorded(t *testing.T) {
+func TestAction_isRefusedAlsoWhereThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.IsRefusedUnrecorded)
 }
 
-func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
+func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 	t.Parallel()
 	for action, of := range map[outbox.Action]struct {
 		scene func(*fixture)
@@ -69,7 +69,7 @@ func TestAct_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 	}
 }
 
-func TestAct_thatFailsIsNotRefused(t *testing.T) {
+func TestAction_thatFailsIsNotRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
@@ -123,7 +123,7 @@ func TestRecordRefusal_writesNothingWhereNothingIsWritten(t *testing.T) {
 	}
 }
 
-func TestRefusal_saysOnlyOfActsThatWereDoneThatTheyWere(t *testing.T) {
+func TestRefusal_saysOnlyOfActionsThatWereDoneThatTheyWere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()

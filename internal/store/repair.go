@@ -61,13 +61,13 @@ func (c *CampaignRow) free(now int64) error {
 	return refusal
 }
 
-// How long, and how often, an act asks for a campaign that is being worked on.
+// How long, and how often, an action asks for a campaign that is being worked on.
 const (
 	heldWait = 2 * time.Second
 	heldPoll = 10 * time.Millisecond
 )
 
-// WhenFree tries an act until the campaign's lease is free, for at most
+// WhenFree tries an action until the campaign's lease is free, for at most
 // heldWait.
 func WhenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 	deadline := time.NewTimer(heldWait)

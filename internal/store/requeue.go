@@ -54,7 +54,7 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign strin
 	})
 }
 
-// changeRow is an act on one row that is as the operator expects it. The audit
+// changeRow is an action on one row that is as the operator expects it. The audit
 // record tells the row's state before and after.
 func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
@@ -320,7 +320,7 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string)
 	})
 }
 
-// setPaused is an act that stops a campaign that is as the operator expects it,
+// setPaused is an action that stops a campaign that is as the operator expects it,
 // or lets it go on.
 func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {

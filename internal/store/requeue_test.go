@@ -109,7 +109,7 @@ func TestRequeueDead_refusesWhatItCannotBound(t *testing.T) {
 	})
 }
 
-func TestActs_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
+func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1), func(o *store.Options) { o.ReasonFrom = 3 })
 	f.AppendN("few", 3)
@@ -193,7 +193,7 @@ func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
 	}
 }
 
-// Events keep coming while somebody types: a few more are no other act.
+// Events keep coming while somebody types: a few more are no other action.
 func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -217,7 +217,7 @@ func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
 
 // A retry only brings forward what happens anyway, and a skip has a phrase of
 // its own.
-func TestPageActs_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
+func TestPageActions_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(2), func(o *store.Options) { o.ReasonFrom = 1000 })
 	f.AppendN("a", 1002)

@@ -44,7 +44,7 @@ func describeHead(r *outbox.Row, c *CampaignRow) {
 	}
 }
 
-// Row reads one row with its event, its failed attempts, the acts on it and its
+// Row reads one row with its event, its failed attempts, the actions on it and its
 // neighbours. A missing one is outbox.ErrNotFound, whose sentence tells whether
 // the event was applied.
 func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {

@@ -267,7 +267,7 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 // When the watermark is on the event it is set back by one, and with that the
 // event's mark goes, before the journal says so. Should the process die between
 // the two, the projections owe an event that is still skipped: reconcile gives
-// it its row back, the worker passes over it once more, and nothing of the act
+// it its row back, the worker passes over it once more, and nothing of the action
 // has happened. The other way round the watermark would stand on an event that
 // is not skipped and was never applied.
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {

@@ -1,5 +1,5 @@
 // Package store is the core on the journal database: the journal, the outbox, leases,
-// acts with their audit records, and how all of it stands. It opens the projections
+// actions with their audit records, and how all of it stands. It opens the projections
 // database as well, which package readmodel works on. A method that appends, claims,
 // settles or acts is one use case in one transaction per database; nothing relies on
 // a transaction across the two. What needs more than this core are packages of their
@@ -33,8 +33,8 @@ type Options struct {
 	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
-	// ReasonFrom is the number of released rows from which an act needs a
-	// reason: 1 asks every act for one, 0 none.
+	// ReasonFrom is the number of released rows from which an action needs a
+	// reason: 1 asks every action for one, 0 none.
 	ReasonFrom int64
 	MaxPayload int              // bytes; 0 means outbox.DefaultMaxPayload
 	Now        func() time.Time // nil means time.Now
@@ -218,7 +218,7 @@ func (s *Store) ReadModel() *readmodel.Database { return s.readmodel }
 // Journal is the journal database.
 func (s *Store) Journal() *Database { return s.journal }
 
-// OnChange registers what is called after every act, so that a page shows what it
+// OnChange registers what is called after every action, so that a page shows what it
 // did. It must not be called once the store is in use.
 func (s *Store) OnChange(forget func()) { s.onChange = append(s.onChange, forget) }
 
@@ -280,7 +280,7 @@ func (s *Store) ReconcileBesides(ctx context.Context) error {
 }
 
 // Changed makes whoever keeps a view of what the databases have take a new one:
-// after every act, whichever way it came in.
+// after every action, whichever way it came in.
 func (s *Store) Changed() {
 	s.summary.Forget()
 	s.groups.Forget()

@@ -21,12 +21,12 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from tokens where revoked_at is null`) == 1 }},
 }}
 
-func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
 }
 
-func TestActs_areAllThatLeaveARecord(t *testing.T) {
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "token_") })
 }

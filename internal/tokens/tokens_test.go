@@ -157,7 +157,7 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	mustNote()
 }
 
-func TestTokens_areNoActsOnACampaign(t *testing.T) {
+func TestTokens_areNoActionsOnACampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)

@@ -19,10 +19,10 @@ import (
 // not, for the worker to be stalled.
 const stalledAfter = 10 * time.Second
 
-// troubles is what keeps a worker from applying: campaigns that the database
+// healthState is what keeps a worker from applying: campaigns that the database
 // fails for, which are left alone for a while, and faults that concern everything.
 // The zero value is ready for use.
-type troubles struct {
+type healthState struct {
 	mu       sync.Mutex
 	failing  time.Time // when applying began to fail; zero when it does not
 	cause    string    // the latest error
@@ -38,7 +38,7 @@ type exclusion struct {
 }
 
 // record takes down how a pass ended.
-func (t *troubles) record(err error) {
+func (t *healthState) record(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -53,7 +53,7 @@ func (t *troubles) record(err error) {
 }
 
 // exclude has a campaign left alone until its next attempt.
-func (t *troubles) exclude(id string, cause error, retry outbox.Retry) {
+func (t *healthState) exclude(id string, cause error, retry outbox.Retry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.excluded == nil {
@@ -64,7 +64,7 @@ func (t *troubles) exclude(id string, cause error, retry outbox.Retry) {
 }
 
 // damaged takes down what part of a database could not be read; nil is none.
-func (t *troubles) damaged(err error) {
+func (t *healthState) damaged(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.damage = ""
@@ -74,7 +74,7 @@ func (t *troubles) damaged(err error) {
 }
 
 // include forgets that the database failed for campaigns.
-func (t *troubles) include(claims []store.Claim) {
+func (t *healthState) include(claims []store.Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.excluded) == 0 {
@@ -86,7 +86,7 @@ func (t *troubles) include(claims []store.Claim) {
 }
 
 // except are the campaigns to be left alone now; nil when there are none.
-func (t *troubles) except() map[string]bool {
+func (t *healthState) except() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var ids map[string]bool
@@ -103,7 +103,7 @@ func (t *troubles) except() map[string]bool {
 
 // sentence says what is wrong; empty when nothing is. stalled is true when
 // nothing at all is applied.
-func (t *troubles) sentence() (text string, stalled bool) {
+func (t *healthState) sentence() (text string, stalled bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.failing.IsZero() && time.Since(t.failing) >= stalledAfter {

@@ -251,15 +251,15 @@ func (s *honest) told(id string) []string {
 
 // campaignTold is what the API says of a campaign.
 type campaignTold struct {
-	HighWaterSeq int           `json:"high_water_seq"`
-	AppliedSeq   int           `json:"applied_seq"`
-	LagEvents    int           `json:"lag_events"`
-	State        outbox.State  `json:"state"`
-	Hold         outbox.Blocker   `json:"blocker"`
-	Why          string        `json:"why"`
-	Counts       outbox.Counts `json:"counts"`
-	Paused       any           `json:"paused"`
-	HeadStatus   outbox.Status `json:"head_status"`
+	HighWaterSeq int            `json:"high_water_seq"`
+	AppliedSeq   int            `json:"applied_seq"`
+	LagEvents    int            `json:"lag_events"`
+	State        outbox.State   `json:"state"`
+	Hold         outbox.Blocker `json:"blocker"`
+	Why          string         `json:"why"`
+	Counts       outbox.Counts  `json:"counts"`
+	Paused       any            `json:"paused"`
+	HeadStatus   outbox.Status  `json:"head_status"`
 }
 
 // everyStep is what holds after each step: nothing is swallowed, no innocent has

@@ -54,7 +54,7 @@ type Worker struct {
 	who         store.Worker
 	wake        loop.Signal
 
-	troubles    troubles
+	troubles    healthState
 	quiet       quiet
 	nextSuspect atomic.Int64 // when suspects are looked for again, in nanoseconds since 1970
 

@@ -72,7 +72,7 @@ func actorFacts(a outbox.AuditEntry) string {
 	return strings.Join(facts, " · ")
 }
 
-// targetURL is the page of what an act was about besides a campaign; empty where
+// targetURL is the page of what an action was about besides a campaign; empty where
 // there is none that the reader may see, or the text is cut off.
 func (p Page) targetURL(t outbox.Target) URL {
 	l := p.Links
@@ -88,8 +88,8 @@ func (p Page) targetURL(t outbox.Target) URL {
 	case kind == "projection" && name != "":
 		return l.Projection(name)
 	case kind == "publisher":
-		if pair, err := outbox.ParseSubscriptionName(name); err == nil {
-			return l.Publisher(pair)
+		if sub, err := outbox.ParseSubscriptionName(name); err == nil {
+			return l.Publisher(sub)
 		}
 	}
 	return ""

@@ -502,8 +502,8 @@ func acts(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Componen
 	})
 }
 
-// actsSection is the part of a page about the acts on what it shows.
-func actsSection(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Component {
+// activitySection is the part of a page about the acts on what it shows.
+func activitySection(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

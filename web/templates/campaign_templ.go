@@ -93,7 +93,7 @@ func CampaignPage(p Page, v CampaignView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -192,7 +192,7 @@ func CampaignLive(p Page, v CampaignView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = campaignActs(p, v.Campaign).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = campaignActions(p, v.Campaign).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -212,7 +212,7 @@ func CampaignLive(p Page, v CampaignView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Campaign.CampaignID}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Campaign.CampaignID}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -685,7 +685,7 @@ func lease(p Page, l *outbox.Lease) templ.Component {
 	})
 }
 
-func campaignActs(p Page, c outbox.Campaign) templ.Component {
+func campaignActions(p Page, c outbox.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -726,7 +726,7 @@ func campaignActs(p Page, c outbox.Campaign) templ.Component {
 		}
 		for _, a := range c.Offered() {
 			if p.Offers(a.Action) {
-				templ_7745c5c3_Err = campaignAct(p, c, a).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = campaignAction(p, c, a).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -750,7 +750,7 @@ func campaignActs(p Page, c outbox.Campaign) templ.Component {
 	})
 }
 
-func campaignAct(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Component {
+func campaignAction(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1577,7 +1577,7 @@ func EventPage(p Page, v EventView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = revealAct(p, v.Event).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = revealAction(p, v.Event).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1680,7 +1680,7 @@ func EventPage(p Page, v EventView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -138,7 +138,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

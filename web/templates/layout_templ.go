@@ -511,7 +511,7 @@ func title(p Page, text string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -523,8 +523,8 @@ func title(p Page, text string) templ.Component {
 	})
 }
 
-// looked says how old the page's content is; the script keeps it true.
-func looked(p Page) templ.Component {
+// updatedAt says how old the page's content is; the script keeps it true.
+func updatedAt(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

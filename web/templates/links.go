@@ -54,7 +54,7 @@ func (l Links) at(query url.Values, parts ...string) URL {
 	return URL(b.String())
 }
 
-// AuditEntry is where POST does an act. About is what its path names in braces, in
+// AuditEntry is where POST does an action. About is what its path names in braces, in
 // that order.
 func (l Links) AuditEntry(a outbox.Action, about ...string) URL {
 	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
@@ -219,10 +219,10 @@ func (l Links) Payload(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "payload")
 }
 
-// Audit is the list of acts that match f, from its cursor.
+// Audit is the list of actions that match f, from its cursor.
 func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(actionValues(f), "audit") }
 
-// WithAction adds the id of an act whose outcome the page shall show.
+// WithAction adds the id of an action whose outcome the page shall show.
 func WithAction(u URL, act int64) URL {
 	if act <= 0 {
 		return u

@@ -53,7 +53,7 @@ func (l Links) ExportCampaigns(f outbox.CampaignFilter, format string) URL {
 	return l.exportOf("campaigns", format, campaignValues(f))
 }
 
-// ExportAudit is the file of all acts that match f.
+// ExportAudit is the file of all actions that match f.
 func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
 	return l.exportOf("audit", format, actionValues(f))
 }
@@ -196,7 +196,7 @@ func auditPager(p Page, v AuditView) pagerView {
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
-// auditHeadings are the heads of the columns of acts; a filter makes the first
+// auditHeadings are the heads of the columns of actions; a filter makes the first
 // one sortable.
 func auditHeadings(p Page, f *outbox.AuditFilter) []heading {
 	when := heading{Name: "When"}

@@ -250,7 +250,7 @@ func operationTwins(p Page, o outbox.Operation) Twins {
 	return Twins{Curl: p.curlAction(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
 }
 
-// operationSentence says what an act on an operation did, from its audit
+// operationSentence says what an action on an operation did, from its audit
 // record.
 func operationSentence(a outbox.AuditEntry) string {
 	var d struct {

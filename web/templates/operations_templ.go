@@ -747,7 +747,7 @@ func OperationLive(p Page, v OperationView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = operationActs(p, v.Operation.Operation).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = operationActions(p, v.Operation.Operation).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -771,7 +771,7 @@ func OperationLive(p Page, v OperationView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{Target: outbox.OperationTarget(v.Operation.ID)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.OperationTarget(v.Operation.ID)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1168,7 +1168,7 @@ func selection(f *outbox.RequeueFilter) templ.Component {
 	})
 }
 
-func operationActs(p Page, o outbox.Operation) templ.Component {
+func operationActions(p Page, o outbox.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

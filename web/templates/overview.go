@@ -111,7 +111,7 @@ func releases(c outbox.Campaign) string {
 	return "releases " + count(c.BlockedBehind(), "row", "rows")
 }
 
-// needsOwnPage reports whether an act that releases so many rows is not offered in a
+// needsOwnPage reports whether an action that releases so many rows is not offered in a
 // list, but on a page that says what it does.
 func (p Page) needsOwnPage(released int64) bool {
 	return outbox.ActionRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.needsReason(released)
@@ -134,7 +134,7 @@ func workTime(p Page, rows int64) string {
 	return ", at most " + outbox.Age(d) + " of work at the rate of the last day"
 }
 
-// boardForm names the form that acts on the head of a campaign on the board.
+// boardForm names the form that actions on the head of a campaign on the board.
 func boardForm(c outbox.Campaign) string {
 	sum := sha256.Sum256([]byte(c.CampaignID))
 	return "head-" + hex.EncodeToString(sum[:6])

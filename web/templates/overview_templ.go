@@ -188,7 +188,7 @@ func OverviewLive(p Page, v Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = lastActs(p, v).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = lastActions(p, v).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1074,7 +1074,7 @@ func boardRow(p Page, c outbox.Blocked) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if slices.ContainsFunc(c.HeadStatus.HeadActions(), p.Offers) {
-			templ_7745c5c3_Err = headAct(p, c.Campaign).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = requeueHead(p, c.Campaign).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1087,9 +1087,9 @@ func boardRow(p Page, c outbox.Blocked) templ.Component {
 	})
 }
 
-// headAct is what may be done about a campaign's head from a list. An act that
+// headAction is what may be done about a campaign's head from a list. An act that
 // releases many rows, or needs a reason, is shown first.
-func headAct(p Page, c outbox.Campaign) templ.Component {
+func requeueHead(p Page, c outbox.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1645,7 +1645,7 @@ func switchedOff(p Page, v Overview) templ.Component {
 	})
 }
 
-func lastActs(p Page, v Overview) templ.Component {
+func lastActions(p Page, v Overview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

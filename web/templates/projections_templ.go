@@ -223,7 +223,7 @@ func ProjectionsLive(p Page, list []outbox.ProjectionInfo) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = runActs(p, "", i.Name).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = runActions(p, "", i.Name).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1007,7 +1007,7 @@ func ProjectionPage(p Page, v ProjectionView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1102,7 +1102,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = runActs(p, "", v.Name).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = runActions(p, "", v.Name).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1164,7 +1164,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{Target: outbox.ProjectionTarget(v.Name)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.ProjectionTarget(v.Name)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -2159,7 +2159,7 @@ func campaignCursors(p Page, c outbox.Campaign, list []outbox.Cursor) templ.Comp
 					return templ_7745c5c3_Err
 				}
 				if !one.Follows() || one.BuiltByOtherVersion {
-					templ_7745c5c3_Err = runActs(p, c.CampaignID, one.Projection).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = runActions(p, c.CampaignID, one.Projection).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -76,7 +76,7 @@ func PublisherPage(p Page, v PublisherView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -186,7 +186,7 @@ func PublisherLive(p Page, v PublisherView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = publisherActs(p, v).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = publisherActions(p, v).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -208,7 +208,7 @@ func PublisherLive(p Page, v PublisherView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{Target: outbox.PublisherTarget(v.Publisher.SubscriptionName)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.PublisherTarget(v.Publisher.SubscriptionName)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -947,7 +947,7 @@ func publisherHistory(p Page, v PublisherView) templ.Component {
 	})
 }
 
-func publisherActs(p Page, v PublisherView) templ.Component {
+func publisherActions(p Page, v PublisherView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

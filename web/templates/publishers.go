@@ -11,16 +11,16 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// PublisherView is what the page of a pair shows.
+// PublisherView is what the page of a subscription shows.
 type PublisherView struct {
 	outbox.Publisher
 	Span   outbox.Span
 	Points []outbox.PublisherPoint
-	Acts   []outbox.AuditEntry // about the pair, newest first
-	Tests  bool         // whether this server can send a test event
+	Acts   []outbox.AuditEntry // about the subscription, newest first
+	Tests  bool                // whether this server can send a test event
 }
 
-// SeekView is what the page shows that asks where a pair shall go on.
+// SeekView is what the page shows that asks where a subscription shall go on.
 type SeekView struct {
 	outbox.Publisher
 	To       string       `redact:"-"` // head, beginning, position or time; empty before anything was chosen
@@ -28,7 +28,7 @@ type SeekView struct {
 	Time     string       `redact:"-"` // as it was typed
 	Reason   string       `redact:"-"` // as it was typed
 	Preview  *outbox.Seek // nil before anything was chosen
-	Key      string       `redact:"-"` // the act is done once under it
+	Key      string       `redact:"-"` // the action is done once under it
 }
 
 // Links of publishers.
@@ -41,7 +41,7 @@ func publisherPath(n outbox.SubscriptionName, more ...string) []string {
 
 func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.at(nil, publisherPath(n)...) }
 
-// PublisherOver is a pair's page with charts of a span.
+// PublisherOver is a subscription's page with charts of a span.
 func (l Links) PublisherOver(n outbox.SubscriptionName, s outbox.Span) URL {
 	if s == outbox.SpanHour {
 		return l.Publisher(n)
@@ -49,13 +49,13 @@ func (l Links) PublisherOver(n outbox.SubscriptionName, s outbox.Span) URL {
 	return l.at(values("span", string(s)), publisherPath(n)...)
 }
 
-// publisherAnchor is the id of a pair's row in lists.
+// publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
 
-// publishersNamed is how many pairs in trouble the overview names.
+// publishersNamed is how many subscriptions in trouble the overview names.
 const publishersNamed = 5
 
-// publisherGuide is what to do about a pair.
+// publisherGuide is what to do about a subscription.
 func publisherGuide(p outbox.Publisher, now time.Time) Guide {
 	switch p.State(now) {
 	case outbox.PublisherIsActive, outbox.PublisherIsPaused:
@@ -87,7 +87,7 @@ func lagNote(p outbox.Publisher) string {
 	return ""
 }
 
-// causeText says in words whom the last error of a pair blames.
+// causeText says in words whom the last error of a subscription blames.
 func causeText(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
@@ -131,7 +131,7 @@ func selects(m outbox.Match) string {
 	return "Events for which this holds:"
 }
 
-// resumeMeaning says what resuming a pair does.
+// resumeMeaning says what resuming a subscription does.
 func resumeMeaning(p outbox.Publisher) string {
 	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
 		return "continues from its position."
@@ -139,7 +139,7 @@ func resumeMeaning(p outbox.Publisher) string {
 	return "clears its errors and retries at once, from the same event."
 }
 
-// resetMeaning says what resetting a pair does.
+// resetMeaning says what resetting a subscription does.
 func resetMeaning(p outbox.Publisher) string {
 	switch {
 	case p.Status == outbox.PublisherPaused:
@@ -150,10 +150,10 @@ func resetMeaning(p outbox.Publisher) string {
 	return "clears its errors, so it retries at once."
 }
 
-// publisherForms are the forms of a pair's page.
+// publisherForms are the forms of a subscription's page.
 var publisherForms = []string{"pause-form", "resume-form", "reset-form", "skip-form", "test-form"}
 
-// publisherCharts are how fast a pair delivered and how far it was behind.
+// publisherCharts are how fast a subscription delivered and how far it was behind.
 func publisherCharts(p Page, v PublisherView) []chart {
 	h := outbox.History{Span: v.Span}
 	known := map[time.Time]outbox.PublisherPoint{}
@@ -259,7 +259,7 @@ type seekActionBody struct {
 	Confirm  string         `json:"confirm,omitempty"`
 }
 
-// publisherTwins are what can be done about a pair now.
+// publisherTwins are what can be done about a subscription now.
 func publisherTwins(p Page, v outbox.Publisher) Twins {
 	action := v.PauseOrResume()
 	return Twins{
@@ -290,7 +290,7 @@ func seekTwins(p Page, v SeekView) Twins {
 	}
 }
 
-// testOf is the test delivery that an act was; nil for any other act.
+// testOf is the test delivery that an action was; nil for any other action.
 func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
 	var d outbox.TestDelivery
 	if a.Action != outbox.ActionPublisherTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
@@ -325,7 +325,7 @@ func seekButton(s outbox.Seek) string {
 	return "Seek forward"
 }
 
-// wentWrong reports whether an act was done without the result that was hoped
+// wentWrong reports whether an action was done without the result that was hoped
 // for.
 func wentWrong(a outbox.AuditEntry) bool {
 	d := testOf(a)

@@ -87,7 +87,7 @@ func (f RefusedForm) place(doc, form, said *html.Node) {
 
 // find is the form on a page: it is sent to the same address in the same way, and
 // what it is about, which its hidden fields say, is the same. Otherwise it is the
-// one that asks what the act would do, whose button to do it is not shown now. The
+// one that asks what the action would do, whose button to do it is not shown now. The
 // filter of a list is never it: the list would not be what the filter says.
 func (f RefusedForm) find(doc *html.Node) (asks *html.Node) {
 	for n := range doc.Descendants() {

@@ -144,9 +144,9 @@ func alteredNote(p Page, e outbox.Event) templ.Component {
 	})
 }
 
-// revealAct asks to see what is hidden of an event. It stands outside the part
+// revealAction asks to see what is hidden of an event. It stands outside the part
 // of a page that refreshes itself.
-func revealAct(p Page, e outbox.Event) templ.Component {
+func revealAction(p Page, e outbox.Event) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -95,7 +95,7 @@ func RowPage(p Page, d RowView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = revealAct(p, d.Event).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = revealAction(p, d.Event).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -207,7 +207,7 @@ func rowTitle(p Page, campaign string, seq int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -612,7 +612,7 @@ func RowLive(p Page, d RowView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = rowActs(p, d.RowDetail).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = rowActions(p, d.RowDetail).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -628,7 +628,7 @@ func RowLive(p Page, d RowView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, d.Activity, outbox.AuditFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, d.Activity, outbox.AuditFilter{CampaignID: d.Row.CampaignID, Seq: d.Row.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1286,7 +1286,7 @@ func neighbour(p Page, campaign string, seq int64) templ.Component {
 	})
 }
 
-func rowActs(p Page, d outbox.RowDetail) templ.Component {
+func rowActions(p Page, d outbox.RowDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1724,7 +1724,7 @@ func RequeueRowPage(p Page, d outbox.RowDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = rowActs(p, d).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = rowActions(p, d).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1940,7 +1940,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -121,7 +121,7 @@ func RunResultPage(p Page, v RunResultView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = looked(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = updatedAt(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -362,7 +362,7 @@ func RunResultPage(p Page, v RunResultView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = runActs(p, v.Result.CampaignID, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = runActions(p, v.Result.CampaignID, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -773,7 +773,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 			return templ_7745c5c3_Err
 		}
 		if len(v.Result.Projections) > 1 {
-			templ_7745c5c3_Err = runActs(p, v.Result.CampaignID, one.Projection).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = runActions(p, v.Result.CampaignID, one.Projection).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

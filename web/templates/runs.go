@@ -34,7 +34,7 @@ type RunView struct {
 // NewRunView is a run before it is started.
 type NewRunView struct {
 	Order  outbox.RunRequest `redact:"-"`
-	Reason string          `redact:"-"` // as it was typed
+	Reason string            `redact:"-"` // as it was typed
 	Loaded []outbox.ProjectionInfo
 	// Preview is what the run would be about; nil while the order does not say
 	// enough.
@@ -293,7 +293,7 @@ func runTwins(p Page, r outbox.Run) Twins {
 	return Twins{Curl: p.curlAction(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
 }
 
-// runActionSentence says what an act on a run did, from its audit record.
+// runActionSentence says what an action on a run did, from its audit record.
 func runActionSentence(a outbox.AuditEntry) string {
 	var after struct {
 		RunID  int64            `json:"run_id"`

@@ -1078,7 +1078,7 @@ func RunLive(p Page, v RunView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = actsSection(p, v.Acts, outbox.AuditFilter{Target: outbox.RunTarget(v.Run.ID)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = activitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.RunTarget(v.Run.ID)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

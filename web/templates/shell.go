@@ -64,7 +64,7 @@ type actionBody struct {
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
-// curlAction asks for an act; about is as Links.AuditEntry has it.
+// curlAction asks for an action; about is as Links.AuditEntry has it.
 func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
 	return p.curlPost(p.Links.API().AuditEntry(a, about...), actionBody{Reason: "why", Expected: expected})
 }

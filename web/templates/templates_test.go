@@ -22,11 +22,11 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.Overview():       "/ops/",
 		l.API().Summary():  "/ops/api/v1/summary",
 		l.Row("a/b%?#", 3): "/ops/rows/a%2Fb%25%3F%23/3",
-		l.API().AuditEntry(outbox.ActionRequeue, "a b", itoa(3)):            "/ops/api/v1/rows/a%20b/3/requeue",
-		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                      "/ops/rows?q=a%26b%3Dc",
-		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):   "/ops/rows?limit=5&status=dead",
-		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):   "/ops/campaigns",
-		l.CampaignAfter("c", 0):                                   "/ops/campaigns/c?after_seq=0",
+		l.API().AuditEntry(outbox.ActionRequeue, "a b", itoa(3)):     "/ops/api/v1/rows/a%20b/3/requeue",
+		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                         "/ops/rows?q=a%26b%3Dc",
+		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):      "/ops/rows?limit=5&status=dead",
+		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):      "/ops/campaigns",
+		l.CampaignAfter("c", 0):                                      "/ops/campaigns/c?after_seq=0",
 		WithAction(l.Overview(), 7):                                  "/ops/?act=7",
 		WithAction(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",
 		WithAction(l.Overview(), 0):                                  "/ops/",
@@ -87,7 +87,7 @@ func TestText_forPeople(t *testing.T) {
 	}
 }
 
-func TestLinks_ofActsNameWhatTheyAreAbout(t *testing.T) {
+func TestLinks_ofActionsNameWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	for _, action := range outbox.AuditedActions() {
 		path := action.Info().Path

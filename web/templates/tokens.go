@@ -44,7 +44,7 @@ func tokenSentence(a outbox.AuditEntry) string {
 	return "Made " + what + "."
 }
 
-// tokenNote is what the token of an act is for, from its audit record.
+// tokenNote is what the token of an action is for, from its audit record.
 func tokenNote(a outbox.AuditEntry) string {
 	var d struct {
 		Note string `json:"note"`

@@ -28,17 +28,17 @@ type Page struct {
 	Me       outbox.Identity     `redact:"-"` // who reads it
 	ReadOnly bool
 	DryRun   bool // whether what applying a row would do can be tried
-	// ReasonFrom is the number of released rows from which an act needs a
+	// ReasonFrom is the number of released rows from which an action needs a
 	// reason; 0 means that none does.
 	ReasonFrom int64
 	Version    string
 	Running    outbox.Running
 	Now        time.Time
-	AsOf       time.Time   // when the content was read; zero means Now
-	Self       URL         // where the live part is read again; empty for a page that does not refresh
-	Twin       URL         // the same as JSON; empty when there is none
-	Flash      *outbox.AuditEntry // the act that led here, or nil
-	Since      string      // what has become of it, when its outcome does not stand any more
+	AsOf       time.Time          // when the content was read; zero means Now
+	Self       URL                // where the live part is read again; empty for a page that does not refresh
+	Twin       URL                // the same as JSON; empty when there is none
+	Flash      *outbox.AuditEntry // the action that led here, or nil
+	Since      string             // what has become of it, when its outcome does not stand any more
 }
 
 func (p Page) asOf() time.Time {
@@ -146,7 +146,7 @@ func pct(c outbox.Campaign) string {
 
 func itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// actionSentence says what an act did, from its audit record.
+// actionSentence says what an action did, from its audit record.
 func actionSentence(a outbox.AuditEntry) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {

@@ -58,14 +58,14 @@ const (
 )
 
 // Parse reads the value of the configuration's key topics: which events go
-// where. Variables that texts name are looked up with getenv. The pairs come in
+// where. Variables that texts name are looked up with getenv. The subscriptions come in
 // the order of the file. An error is an *outbox.Refusal of kind
 // outbox.ErrInvalid with its line, whose sentence names the key and no secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription, error) {
 	r := &reader{getenv: getenv}
-	var pairs []Subscription
+	var subs []Subscription
 	for _, topic := range r.entries(node, "topics") {
-		pairs = append(pairs, r.topic(topic)...)
+		subs = append(subs, r.topic(topic)...)
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -73,7 +73,7 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription,
 	if r.err != nil {
 		return nil, r.err
 	}
-	return pairs, nil
+	return subs, nil
 }
 
 func (r *reader) topic(topic entry) []Subscription {
@@ -84,16 +84,16 @@ func (r *reader) topic(topic entry) []Subscription {
 	if r.err == nil && len(publishers) == 0 {
 		r.fail(topic.key, topic.path, "the topic has no publishers; add one under publishers, or remove the topic")
 	}
-	var pairs []Subscription
+	var subs []Subscription
 	for _, publisher := range publishers {
 		r.check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.name))
 		p := r.subscription(publisher)
 		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.name, Publisher: publisher.name}
 		p.Match = match
-		pairs = append(pairs, p)
+		subs = append(subs, p)
 		r.sameFile(publisher, p)
 	}
-	return pairs
+	return subs
 }
 
 func (r *reader) match(topic, field entry) outbox.Match {
@@ -203,7 +203,7 @@ func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSetti
 	return "file://" + s.path
 }
 
-// sameFile refuses two pairs that write one file: their lines would mix, and
+// sameFile refuses two subscriptions that write one file: their lines would mix, and
 // each would rotate the other's away.
 func (r *reader) sameFile(publisher entry, p Subscription) {
 	if r.err != nil || p.settings.kind != kindFile {

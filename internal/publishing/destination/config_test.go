@@ -52,19 +52,19 @@ func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	return destination.Parse(topicsOf(tb, text), getenv)
 }
 
-// pairOf is the only pair of a topic of everything with one publisher.
-func pairOf(tb testing.TB, lines ...string) destination.Subscription {
+// pairOf is the only subscription of a topic of everything with one publisher.
+func subscriptionOf(tb testing.TB, lines ...string) destination.Subscription {
 	tb.Helper()
-	pairs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
+	subs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return pairs[0]
+	return subs[0]
 }
 
 func TestParse_readsWhatIsConfigured(t *testing.T) {
 	t.Parallel()
-	pairs, err := parse(t, `
+	subs, err := parse(t, `
 mode: outbox_apply_only
 topics:
   scenes:
@@ -105,7 +105,7 @@ topics:
 		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
 	}
 	all := outbox.Match{EventTypes: []string{"*"}}
-	pair := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
+	sub := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
 		return destination.Subscription{
 			SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
 			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
@@ -118,14 +118,14 @@ topics:
 		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
 	}
 	want := []destination.Subscription{
-		pair("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
+		sub("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
 		hook,
-		pair("all", "bus", all, "nats://user:p%40ss%2Fw%3Ao%3Fr%23d%26%25@n1,n2:4223/outboxweb.all?tls=true", "nats://n1:4222,n2:4223/outboxweb.all"),
-		pair("all", "stream", all, "kafka://b1:9092,[::1]/all", "kafka://b1:9092,[::1]:9092/all"),
-		pair("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
-		pair("all", "log", all, "log:", "log:"),
+		sub("all", "bus", all, "nats://user:p%40ss%2Fw%3Ao%3Fr%23d%26%25@n1,n2:4223/outboxweb.all?tls=true", "nats://n1:4222,n2:4223/outboxweb.all"),
+		sub("all", "stream", all, "kafka://b1:9092,[::1]/all", "kafka://b1:9092,[::1]:9092/all"),
+		sub("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
+		sub("all", "log", all, "log:", "log:"),
 	}
-	if diff := cmp.Diff(want, pairs, cmpopts.IgnoreUnexported(destination.Subscription{})); diff != "" {
+	if diff := cmp.Diff(want, subs, cmpopts.IgnoreUnexported(destination.Subscription{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -133,8 +133,8 @@ topics:
 func TestParse_takesNoTopics(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"topics:", "topics: {}", "topics: null"} {
-		if pairs, err := parse(t, text); err != nil || len(pairs) != 0 {
-			t.Errorf("%q: %v, %v", text, pairs, err)
+		if subs, err := parse(t, text); err != nil || len(subs) != 0 {
+			t.Errorf("%q: %v, %v", text, subs, err)
 		}
 	}
 }
@@ -293,7 +293,7 @@ func TestOpen_readsTheCertificates(t *testing.T) {
 	}
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
 		for path, says := range map[string]string{"/dev/null": "not a regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
-			_, err := pairOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
+			_, err := subscriptionOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
 			if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "ca_file of scenes/p") || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s with %s: %v", url, path, err)
 			}
@@ -301,12 +301,12 @@ func TestOpen_readsTheCertificates(t *testing.T) {
 	}
 }
 
-func TestPair_isLoggedWithoutSecrets(t *testing.T) {
+func TestSubscription_isLoggedWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	pair := pairOf(t, "url: https://me:s3cret@h/in?key=s3cret", "secret: "+secret)
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("pair", "pair", pair)
-	fmt.Fprintf(&out, "%v %+v", pair, pair)
+	sub := subscriptionOf(t, "url: https://me:s3cret@h/in?key=s3cret", "secret: "+secret)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("pair", "pair", sub)
+	fmt.Fprintf(&out, "%v %+v", sub, sub)
 	if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), "https://h/in?") {
 		t.Errorf("logged %s", out.String())
 	}
@@ -324,13 +324,13 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 		t.Fatalf("only %d examples were found", len(examples))
 	}
 	for _, example := range examples {
-		pairs, err := destination.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
+		subs, err := destination.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
 			if strings.HasSuffix(name, "SECRET") {
 				return secret, true
 			}
 			return "x", true
 		})
-		if err != nil || len(pairs) == 0 {
+		if err != nil || len(subs) == 0 {
 			t.Errorf("%v in\n%s", err, example[1])
 		}
 	}
@@ -350,12 +350,12 @@ func FuzzTopics(f *testing.F) {
 		root := document.Content[0]
 		nodes := append([]*yaml.Node{root}, root.Content...)
 		for _, node := range nodes {
-			pairs, err := destination.Parse(node, getenv)
+			subs, err := destination.Parse(node, getenv)
 			var refusal *outbox.Refusal
 			if err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "") {
 				t.Fatalf("%#v", err)
 			}
-			for _, p := range pairs {
+			for _, p := range subs {
 				publisher, err := p.Open(destination.Options{})
 				if err != nil {
 					continue // a file of certificates that is not there
@@ -371,7 +371,7 @@ func FuzzTopics(f *testing.F) {
 // A value behind the ? cannot add parameters of its own.
 func TestParse_escapesValuesBehindTheQuestionMark(t *testing.T) {
 	t.Parallel()
-	p := pairOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)
+	p := subscriptionOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)
 	if want := "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken"; p.URL != want {
 		t.Errorf("got %s instead of %s", p.URL, want)
 	}

@@ -31,12 +31,12 @@ func publishCramped(path string) int {
 		fmt.Println(err)
 		return 1
 	}
-	pairs, err := destination.Parse(crampedTopics(path), os.LookupEnv)
+	subs, err := destination.Parse(crampedTopics(path), os.LookupEnv)
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	publisher, err := pairs[0].Open(destination.Options{})
+	publisher, err := subs[0].Open(destination.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return 1

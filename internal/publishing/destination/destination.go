@@ -61,7 +61,7 @@ func Cause(err error) *Error {
 	return &Error{Kind: outbox.DestinationError, Err: err}
 }
 
-// Defaults of a pair.
+// Defaults of a subscription.
 const (
 	DefaultPollInterval = time.Second
 	DefaultBatchSize    = 100
@@ -83,8 +83,8 @@ type Subscription struct {
 	BatchSize    int           // events handed to Publish at a time at the most
 	Timeout      time.Duration // of one call of the destination
 	Pause        outbox.Retry  // the wait after errors in a row: from Base, doubled with each, to Max
-	MaxErrors    int           // in a row, after which the pair has failed
-	FailedRetry  time.Duration // how often a failed pair is tried again
+	MaxErrors    int           // in a row, after which the subscription has failed
+	FailedRetry  time.Duration // how often a failed subscription is tried again
 
 	settings settings
 }
@@ -94,7 +94,7 @@ func (p Subscription) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("pair", p.String()), slog.String("destination", p.Destination))
 }
 
-// Definition is what the store keeps of the pair.
+// Definition is what the store keeps of the subscription.
 func (p Subscription) Definition() outbox.PublisherDefinition {
 	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}
 }

@@ -17,7 +17,7 @@ import (
 // TestType is the type of events that are made up to test a destination.
 const TestType = "outboxweb.test"
 
-// Event is an event on its way to destinations. Several pairs share one, so
+// Event is an event on its way to destinations. Several subscriptions share one, so
 // that it is written as a CloudEvent only once. It is safe for concurrent use.
 type Event struct {
 	outbox.Event

@@ -138,8 +138,8 @@ func TestTestEvent_isOfNoJournal(t *testing.T) {
 	}
 }
 
-// An event is encoded once for all pairs, but with every pair of one journal
-// filtered apart it is once a pair; either way it must cost a fraction of the
+// An event is encoded once for all subscriptions, but with every subscription of one journal
+// filtered apart it is once a subscription; either way it must cost a fraction of the
 // 100 µs that 10,000 events a second leave.
 func BenchmarkCloudEvent(b *testing.B) {
 	e := journalEvent(912)

@@ -18,7 +18,7 @@ import (
 )
 
 // filePublisher appends events to a file, one CloudEvent a line. The file is
-// opened and locked for each batch, so that a process that holds the pair no
+// opened and locked for each batch, so that a process that holds the subscription no
 // more, or a tool that moved the file away, is no trouble.
 //
 // Only a file that holds events of outboxweb is continued: whatever else the

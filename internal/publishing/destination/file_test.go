@@ -33,7 +33,7 @@ func crampedTopics(path string) *yaml.Node {
 // patience is how long tests wait for what must happen.
 const patience = time.Minute
 
-// open makes the publisher of a pair with these settings, closed with the test.
+// open makes the publisher of a subscription with these settings, closed with the test.
 // It has all the time that it needs, however slow the machine is: its clock
 // stands still, and its timeout is long unless the settings have one.
 func open(tb testing.TB, lines ...string) destination.Publisher {
@@ -41,7 +41,7 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "timeout:") }) {
 		lines = append(slices.Clone(lines), "timeout: 5m")
 	}
-	publisher, err := pairOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})
+	publisher, err := subscriptionOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -473,7 +473,7 @@ func TestFile_saysWhyItCannotWrite(t *testing.T) {
 	}
 }
 
-// A pair that was taken over must not write once it knows.
+// A subscription that was taken over must not write once it knows.
 func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

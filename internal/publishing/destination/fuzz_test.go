@@ -31,7 +31,7 @@ func FuzzDestination(f *testing.F) {
 		if err := yaml.Unmarshal(document, &read); err != nil || len(read.Content) == 0 {
 			return
 		}
-		pairs, err := destination.Parse(read.Content[0], func(string) (string, bool) { return value, true })
+		subs, err := destination.Parse(read.Content[0], func(string) (string, bool) { return value, true })
 		var refusal *outbox.Refusal
 		secret := len(value) >= 16 && !strings.Contains(url, value) && !strings.Contains(header, value)
 		switch {
@@ -40,7 +40,7 @@ func FuzzDestination(f *testing.F) {
 		case err != nil && secret && strings.Contains(err.Error(), value):
 			t.Fatalf("the value %q is in the refusal %q", value, err)
 		}
-		for _, p := range pairs {
+		for _, p := range subs {
 			publisher, err := p.Open(destination.Options{})
 			if err != nil {
 				continue // a file that cannot be written

@@ -42,7 +42,7 @@ const (
 // comes after the first refused event is sent again later. What goes wrong ends
 // the client: nothing that it still has may be sent then.
 type kafkaPublisher struct {
-	pair     outbox.SubscriptionName
+	sub      outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	tls      *tls.Config // nil without TLS
@@ -74,7 +74,7 @@ func (d *dialErrors) err() error {
 }
 
 func openKafka(p Subscription, _ Options) (Publisher, error) {
-	k := &kafkaPublisher{pair: p.SubscriptionName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
+	k := &kafkaPublisher{sub: p.SubscriptionName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
 	if k.settings.tls {
 		var err error
 		if k.tls, err = tlsConfig(p.SubscriptionName, k.settings.caFile); err != nil {

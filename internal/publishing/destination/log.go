@@ -11,7 +11,7 @@ import (
 // logPublisher says of each event that it is there, whatever level the log has
 // otherwise: an event that it takes must not be lost. Payloads are not for logs.
 type logPublisher struct {
-	pair   outbox.SubscriptionName
+	sub    outbox.SubscriptionName
 	logger *slog.Logger
 }
 
@@ -22,7 +22,7 @@ func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error
 		}
 		r := slog.NewRecord(time.Now(), slog.LevelInfo, "event", 0)
 		r.AddAttrs(
-			slog.String("topic", l.pair.Topic), slog.String("publisher", l.pair.Publisher), slog.Int64("position", e.Position),
+			slog.String("topic", l.sub.Topic), slog.String("publisher", l.sub.Publisher), slog.Int64("position", e.Position),
 			slog.String("campaign_id", e.CampaignID), slog.Int64("seq", e.Seq),
 			slog.String("event_type", e.EventType), slog.String("event_id", e.EventID))
 		if err := l.logger.Handler().Handle(ctx, r); err != nil {
@@ -35,5 +35,5 @@ func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error
 func (l *logPublisher) Close() error { return nil }
 
 func openLog(p Subscription, o Options) (Publisher, error) {
-	return &logPublisher{pair: p.SubscriptionName, logger: o.Logger}, nil
+	return &logPublisher{sub: p.SubscriptionName, logger: o.Logger}, nil
 }

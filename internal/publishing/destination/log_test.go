@@ -17,7 +17,7 @@ func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
 		}
 		return a
 	}}))
-	publisher, err := pairOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})
+	publisher, err := subscriptionOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

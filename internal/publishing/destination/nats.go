@@ -21,7 +21,7 @@ import (
 // that broke is made anew by the next Publish and not in between: what the
 // library kept for later would arrive when another process may deliver.
 type natsPublisher struct {
-	pair     outbox.SubscriptionName
+	sub      outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	journal  string
@@ -57,7 +57,7 @@ func (s *serverWords) take() error {
 }
 
 func openNATS(p Subscription, o Options) (Publisher, error) {
-	n := &natsPublisher{pair: p.SubscriptionName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
+	n := &natsPublisher{sub: p.SubscriptionName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
 	if n.settings.tls {
 		var err error
 		if n.tls, err = tlsConfig(p.SubscriptionName, n.settings.caFile); err != nil {
@@ -96,7 +96,7 @@ func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error 
 	message := nats.NewMsg(n.settings.name)
 	message.Data = b
 	message.Header.Set("content-type", structuredType)
-	_, err := n.stream.PublishMsg(ctx, message, jetstream.WithMsgID(n.pair.String()+"/"+n.journal+"/"+id))
+	_, err := n.stream.PublishMsg(ctx, message, jetstream.WithMsgID(n.sub.String()+"/"+n.journal+"/"+id))
 	if err == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 	n.drop()
 	_ = n.said.take()
 	options := []nats.Option{
-		nats.Name("outboxweb " + n.pair.String()), nats.NoReconnect(), nats.DontRandomize(),
+		nats.Name("outboxweb " + n.sub.String()), nats.NoReconnect(), nats.DontRandomize(),
 		// Timeout bounds each server's greeting; the dialer ends with ctx.
 		nats.Timeout(n.timeout / time.Duration(len(n.settings.servers))), nats.SetCustomDialer(contextDialer{ctx, &n.socket}),
 		nats.ErrorHandler(n.said.hear),

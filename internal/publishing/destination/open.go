@@ -16,7 +16,7 @@ import (
 // acknowledged by itself: what was delivered is kept after it.
 const patience = 5 * time.Second
 
-// Open makes the pair's publisher. It does not go to the destination, so one
+// Open makes the subscription's publisher. It does not go to the destination, so one
 // that is away is no error here. p must come from Parse.
 func (p Subscription) Open(o Options) (Publisher, error) {
 	is, known := p.settings.kind.info()
@@ -51,18 +51,18 @@ func encoded(events []*Event) (list [][]byte, err error) {
 
 // tlsConfig trusts the certificates of a file, or those of the system when
 // none is named.
-func tlsConfig(pair outbox.SubscriptionName, caFile string) (*tls.Config, error) {
+func tlsConfig(sub outbox.SubscriptionName, caFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {
 		return config, nil
 	}
 	pem, err := readSmall(caFile)
 	if err != nil {
-		return nil, outbox.Setup("ca_file of %s cannot be read: %v", pair, err)
+		return nil, outbox.Setup("ca_file of %s cannot be read: %v", sub, err)
 	}
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, outbox.Setup("ca_file of %s: %s has no certificate in PEM", pair, caFile)
+		return nil, outbox.Setup("ca_file of %s: %s has no certificate in PEM", sub, caFile)
 	}
 	return config, nil
 }

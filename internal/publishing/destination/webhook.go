@@ -34,7 +34,7 @@ const (
 
 // webhook posts events to an HTTP server.
 type webhook struct {
-	pair     outbox.SubscriptionName
+	sub      outbox.SubscriptionName
 	url      string
 	settings webhookSettings
 	timeout  time.Duration
@@ -54,7 +54,7 @@ func openWebhook(p Subscription, o Options) (Publisher, error) {
 		dialer.Control = refusePrivate
 	}
 	return &webhook{
-		pair: p.SubscriptionName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now, reading: longestAnswer,
+		sub: p.SubscriptionName, url: p.URL, settings: p.settings.webhook, timeout: p.Timeout, agent: "outboxweb/" + o.Version, now: time.Now, reading: longestAnswer,
 		client: &http.Client{
 			// No proxy: it would reach the addresses that the dialer refuses.
 			Transport: &http.Transport{
@@ -183,7 +183,7 @@ func (w *webhook) head(request *http.Request, id, contentType string, body []byt
 	if len(w.settings.signers) == 0 {
 		return nil
 	}
-	id = w.pair.Topic + "." + w.pair.Publisher + "." + id
+	id = w.sub.Topic + "." + w.sub.Publisher + "." + id
 	now := w.now()
 	var signatures []string
 	for _, signer := range w.settings.signers {

@@ -9,7 +9,7 @@ import (
 // Operator is the one who acts: a person, or a script on a person's behalf.
 type Operator struct {
 	Name string // shown and recorded, such as "ana" or "local"
-	Via  string // how the act came in: "page", "api", "cli", "system"
+	Via  string // how the action came in: "page", "api", "cli", "system"
 	From string // where from: a remote address, or empty
 	Auth Auth   // how it is known who it is
 	Role Role   // what that one may do
@@ -23,7 +23,7 @@ type Command struct {
 	RequestID      string
 	IdempotencyKey string    // a second order with the same key and target answers with the first one's result
 	Expected       *Expected // what the operator was shown; nil skips the comparison
-	Confirm        string    // the phrase that was typed, for acts that ask for one
+	Confirm        string    // the phrase that was typed, for actions that ask for one
 }
 
 // Expected is the state an operator saw before acting. Zero fields are not
@@ -34,16 +34,16 @@ type Expected struct {
 	HeadSeq      int64  `json:"head_seq,omitempty"`
 }
 
-// AuditOutcome is what became of an act.
+// AuditOutcome is what became of an action.
 type AuditOutcome string
 
-// The outcomes of acts.
+// The outcomes of actions.
 const (
 	AuditDone    AuditOutcome = "done"
 	AuditRefused AuditOutcome = "refused"
 )
 
-// AuditEntry is the audit record of one operator's act: written in the act's own
+// AuditEntry is the audit record of one operator's act: written in the action's own
 // transaction or, when it was refused, in one of its own.
 type AuditEntry struct {
 	ID    int64     `json:"id"`
@@ -51,14 +51,14 @@ type AuditEntry struct {
 	Actor string    `json:"actor" redact:"-"`
 	// how it was known who that is: local, jwt, proxy-header, token, os or system;
 	// empty in records of older versions
-	Auth       Auth       `json:"auth" api:"empty"`
-	Role       Role       `json:"role" api:"empty"` // what that one might do; empty in records of older versions
-	Via        string     `json:"via"`
-	From       string     `json:"from"`
-	Action     Action     `json:"action"`
-	CampaignID string     `json:"campaign_id" redact:"-"`
-	Seq        int64      `json:"seq"`     // 0 when the act is not about one row
-	Target     Target     `json:"target"`  // what it was about besides a campaign or row, such as run 7; empty when that is all
+	Auth       Auth         `json:"auth" api:"empty"`
+	Role       Role         `json:"role" api:"empty"` // what that one might do; empty in records of older versions
+	Via        string       `json:"via"`
+	From       string       `json:"from"`
+	Action     Action       `json:"action"`
+	CampaignID string       `json:"campaign_id" redact:"-"`
+	Seq        int64        `json:"seq"`     // 0 when the action is not about one row
+	Target     Target       `json:"target"`  // what it was about besides a campaign or row, such as run 7; empty when that is all
 	Outcome    AuditOutcome `json:"outcome"` // done or refused
 	// why it was refused; empty when it was done. Of one action, the first ten
 	// refusals of an identity in a minute have a record each; one more record then
@@ -70,7 +70,7 @@ type AuditEntry struct {
 	RequestID string          `json:"request_id"`
 }
 
-// FailedSince reports whether the row that the act set going has failed again.
+// FailedSince reports whether the row that the action set going has failed again.
 func (a AuditEntry) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
 
 // SupersededBy reports whether a later act changed what this one was about, so
@@ -89,16 +89,16 @@ type RefusedAction struct {
 	Refusal    string // why
 }
 
-// Target names what an act was about, where that is not a campaign or row:
+// Target names what an action was about, where that is not a campaign or row:
 // "run 7", "operation 3", "projection NAME", "publisher TOPIC/NAME", "token 4".
 type Target string
 
-// The targets of acts.
-func RunTarget(id int64) Target            { return Target("run " + strconv.FormatInt(id, 10)) }
-func OperationTarget(id int64) Target      { return Target("operation " + strconv.FormatInt(id, 10)) }
-func ProjectionTarget(name string) Target  { return Target("projection " + name) }
+// The targets of actions.
+func RunTarget(id int64) Target                    { return Target("run " + strconv.FormatInt(id, 10)) }
+func OperationTarget(id int64) Target              { return Target("operation " + strconv.FormatInt(id, 10)) }
+func ProjectionTarget(name string) Target          { return Target("projection " + name) }
 func PublisherTarget(name SubscriptionName) Target { return Target("publisher " + name.String()) }
-func TokenTarget(id int64) Target          { return Target("token " + strconv.FormatInt(id, 10)) }
+func TokenTarget(id int64) Target                  { return Target("token " + strconv.FormatInt(id, 10)) }
 
 // Revealed is what is hidden of an event, shown to one admin.
 type Revealed struct {
@@ -118,8 +118,8 @@ type AuditFilter struct {
 	Auth       Auth
 	Role       Role
 	RequestID  string
-	Since      time.Time // acts at or after it
-	Until      time.Time // acts before it
+	Since      time.Time // Actions at or after it
+	Until      time.Time // Actions before it
 	Reverse    bool      // the oldest first
 	Cursor     string    // from another page, with the same filter and order
 	Limit      int       // 0 means 50; at most 200

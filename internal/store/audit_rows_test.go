@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
+func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
@@ -33,7 +33,7 @@ func TestActs_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	}
 }
 
-func TestActs_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
+func TestActions_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 2)
@@ -67,7 +67,7 @@ func TestRequeueDead_keepsRangesOfWhatItTouched(t *testing.T) {
 	}
 }
 
-func TestLastAct_isOneThatTouchedTheCampaign(t *testing.T) {
+func TestLastAction_isOneThatTouchedTheCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 2)

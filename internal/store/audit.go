@@ -22,10 +22,10 @@ type Change struct {
 	Target     outbox.Target // what it is about besides
 	Before     any
 	After      any
-	// Asked is what the act was asked to do where its action and target do not
+	// Asked is what the action was asked to do where its action and target do not
 	// say so; it is before or after too, so that the record has it.
 	Asked any
-	// Touched are the rows that an act on many changed.
+	// Touched are the rows that an action on many changed.
 	Touched []outbox.RowKey
 	// summed is that the record stands for many refusals, as after says.
 	summed bool
@@ -71,7 +71,7 @@ func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx,
 	return result, nil
 }
 
-// Admit refuses an order that no act would follow.
+// Admit refuses an order that no action would follow.
 func (s *Store) Admit(o outbox.Command) error {
 	if len(o.Reason) > outbox.MaxReason {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
@@ -79,7 +79,7 @@ func (s *Store) Admit(o outbox.Command) error {
 	return s.Refuse()
 }
 
-// Require refuses an act on one row that releases so many without what that asks
+// Require refuses an action on one row that releases so many without what that asks
 // for: a reason where the store was told so, and a typed phrase.
 func (s *Store) Require(o outbox.Command, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Require(o outbox.Command, released int64) error {
 	return outbox.ActionRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
 }
 
-// RequireReason refuses an act that releases so many rows without a reason, where
+// RequireReason refuses an action that releases so many rows without a reason, where
 // the store was told to.
 func (s *Store) RequireReason(o outbox.Command, released int64) error {
 	if from := s.options.ReasonFrom; outbox.NeedsReason(from, released) && strings.TrimSpace(o.Reason) == "" {
@@ -109,7 +109,7 @@ func (t *Tx) lockKey(key string) error {
 	return t.Lock(lockKeys, key)
 }
 
-// RepeatedChange reports whether the act was done before under the order's
+// RepeatedChange reports whether the action was done before under the order's
 // idempotency key, and then reads its result.
 func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	if a.Order.IdempotencyKey == "" {
@@ -141,11 +141,11 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	return true, json.Unmarshal([]byte(stored), result)
 }
 
-// targetOf is the target of an act by its audit record.
+// targetOf is the target of an action by its audit record.
 func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
-	var pair outbox.SubscriptionName
-	if action.OnPublisher() && json.Unmarshal([]byte(before), &pair) == nil {
-		return "publisher " + pair.String()
+	var sub outbox.SubscriptionName
+	if action.OnPublisher() && json.Unmarshal([]byte(before), &sub) == nil {
+		return "publisher " + sub.String()
 	}
 	return target(campaign, seq)
 }
@@ -161,12 +161,12 @@ func target(campaign string, seq int64) string {
 	}
 }
 
-const insertAct = `
+const insertAuditEntry = `
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
-// Record writes the audit record of an act that was done, in its transaction.
+// Record writes the audit record of an action that was done, in its transaction.
 func (t *Tx) Record(a *Change, result any, now int64) error {
 	var texts [3]string
 	for i, v := range []any{a.Before, a.After, result} {
@@ -178,7 +178,7 @@ func (t *Tx) Record(a *Change, result any, now int64) error {
 	}
 	o := a.Order
 	var id int64
-	_, err := t.One([]any{&id}, insertAct, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
+	_, err := t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
 		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.Target))
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
@@ -278,11 +278,11 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return sqldb.CountInto(t, &page, countCampaignActs, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))...)
+			return sqldb.CountInto(t, &page, countCampaignAudit, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))...)
 		case f.Target != "":
-			return sqldb.CountInto(t, &page, countTargetActs, args...)
+			return sqldb.CountInto(t, &page, countTargetAudit, args...)
 		}
-		return sqldb.CountInto(t, &page, countActs, args...)
+		return sqldb.CountInto(t, &page, countAudit, args...)
 	})
 	if err != nil {
 		return page, fmt.Errorf("list acts: %w", err)
@@ -290,7 +290,7 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 	return page, nil
 }
 
-// AuditLogOf lists the latest acts on a target, newest first, the refused ones
+// AuditLogOf lists the latest actions on a target, newest first, the refused ones
 // among them.
 func (s *Store) AuditLogOf(ctx context.Context, target outbox.Target, limit int) ([]outbox.AuditEntry, error) {
 	var found sqldb.Stretch[outbox.AuditEntry]
@@ -309,17 +309,17 @@ func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.
 	return sqldb.InPages(ctx, s.journal.DB, auditList(f), f.Cursor)
 }
 
-const selectActs = `
+const selectAudit = `
 select id, at, actor, auth, role, via, origin, action, campaign_id, seq, target, outcome, refusal, before, after, reason, request_id
 from audit_log
 `
 
 var (
-	actsAll = sqldb.BothWays(selectActs + `where id {>} $1
+	auditAll = sqldb.BothWays(selectAudit + `where id {>} $1
 order by id{desc}
 limit $2`)
 
-	actsOnTarget = sqldb.BothWays(selectActs + `where id {>} $1
+	auditOfTarget = sqldb.BothWays(selectAudit + `where id {>} $1
   and target = $2
   and target <> ''
 order by id{desc}
@@ -328,15 +328,15 @@ limit $3`)
 
 func auditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
 	l := &sqldb.List[outbox.AuditEntry]{
-		Name: "acts" + sqldb.Towards(!f.Reverse), Query: actsAll, Scan: scanAuditEntry, Down: !f.Reverse,
+		Name: "acts" + sqldb.Towards(!f.Reverse), Query: auditAll, Scan: scanAuditEntry, Down: !f.Reverse,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(a outbox.AuditEntry) []any { return []any{a.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
-		l.Query, l.Args = actsOfCampaign, []any{f.CampaignID, f.Seq}
+		l.Query, l.Args = auditOfCampaign, []any{f.CampaignID, f.Seq}
 	case f.Target != "":
-		l.Query, l.Args = actsOnTarget, []any{string(f.Target)}
+		l.Query, l.Args = auditOfTarget, []any{string(f.Target)}
 	}
 	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
 		rest := f
@@ -360,7 +360,7 @@ func scanAuditEntry(rows sqldb.Row) (outbox.AuditEntry, error) {
 
 const (
 	// The same conditions as in ActFilter.Matches.
-	countActsMatching = `
+	countAuditMatching = `
 select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
   and ($2 = '' or action = $2)
   and at >= $3
@@ -377,11 +377,11 @@ from (
   from audit_log
   `
 
-	countActs = countActsMatching + `order by id desc
+	countAudit = countAuditMatching + `order by id desc
   limit $11
 ) as a`
 
-	countTargetActs = countActsMatching + `where target = $6
+	countTargetAudit = countAuditMatching + `where target = $6
     and target <> ''
   order by id desc
   limit $11

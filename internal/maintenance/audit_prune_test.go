@@ -11,7 +11,7 @@ import (
 )
 
 // manyActs leaves n records, one a minute.
-func manyActs(f *fixture, n int) {
+func manyActions(f *fixture, n int) {
 	f.TB.Helper()
 	f.Exec(fmt.Sprintf(`
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
@@ -19,7 +19,7 @@ with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
 select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null' from n`, n-1, f.Clock.Now().UnixMicro()))
 }
 
-func pruneActs(f *fixture, before time.Time) (portions int) {
+func pruneAudit(f *fixture, before time.Time) (portions int) {
 	f.TB.Helper()
 	for {
 		more, err := f.PruneAuditLog(f.Ctx, before)
@@ -42,18 +42,18 @@ func removedBefore(f *fixture) time.Time {
 	return before
 }
 
-func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
+func TestPruneActions_deletesInPortionsWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	start := f.Clock.Now()
-	manyActs(f, 12_000)
+	manyActions(f, 12_000)
 	if more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
 		t.Fatalf("more: %v, %v", more, err)
 	}
 	if n := f.Number(`select count(*) from audit_log`); n != 7000 {
 		t.Errorf("after one portion there are %d records, want 7000", n)
 	}
-	if n := pruneActs(f, start.Add(11_000*time.Minute)); n != 1 {
+	if n := pruneAudit(f, start.Add(11_000*time.Minute)); n != 1 {
 		t.Errorf("it took %d more full portions, want one", n)
 	}
 	if n := f.Number(`select count(*) from audit_log`); n != 1000 {
@@ -67,31 +67,31 @@ func TestPruneActs_deletesInPortionsWhatIsOlder(t *testing.T) {
 	}
 }
 
-func TestPruneActs_neverGoesBack(t *testing.T) {
+func TestPruneActions_neverGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	start := f.Clock.Now()
-	manyActs(f, 10)
-	pruneActs(f, start.Add(5*time.Minute))
-	f.Unchanged(func() { pruneActs(f, start.Add(3*time.Minute)) })
+	manyActions(f, 10)
+	pruneAudit(f, start.Add(5*time.Minute))
+	f.Unchanged(func() { pruneAudit(f, start.Add(3*time.Minute)) })
 	if got := removedBefore(f); !got.Equal(start.Add(5 * time.Minute)) {
 		t.Errorf("records are gone from before %s", got)
 	}
 	// One of another process, whose clock was behind, is deleted; the time stays.
 	f.Exec(fmt.Sprintf(`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
-	pruneActs(f, start.Add(3*time.Minute))
+	pruneAudit(f, start.Add(3*time.Minute))
 	if got, n := removedBefore(f), f.Number(`select count(*) from audit_log`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
 		t.Errorf("%d records are kept, from before %s they are gone", n, got)
 	}
 }
 
-func TestPruneActs_writesNothingWhereNothingIsOld(t *testing.T) {
+func TestPruneActions_writesNothingWhereNothingIsOld(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.Unchanged(func() { pruneActs(f, f.Clock.Now()) })
-	manyActs(f, 3)
-	f.Unchanged(func() { pruneActs(f, f.Clock.Now()) })
+	f.Unchanged(func() { pruneAudit(f, f.Clock.Now()) })
+	manyActions(f, 3)
+	f.Unchanged(func() { pruneAudit(f, f.Clock.Now()) })
 	if got := removedBefore(f); !got.IsZero() {
 		t.Errorf("records are gone from before %s", got)
 	}
@@ -104,8 +104,8 @@ func TestAuditRecords_areNeitherChangedNorDeletedWhileTheyAreKept(t *testing.T) 
 	t.Parallel()
 	f := open(t)
 	start := f.Clock.Now()
-	manyActs(f, 10)
-	pruneActs(f, start.Add(5*time.Minute))
+	manyActions(f, 10)
+	pruneAudit(f, start.Add(5*time.Minute))
 	f.Unchanged(func() {
 		for _, change := range []string{`update audit_log set actor = 'nobody'`, `update audit_log set outcome = 'done', refusal = ''`,
 			`delete from audit_log`, `delete from audit_log where id = (select max(id) from audit_log)`} {
@@ -117,7 +117,7 @@ func TestAuditRecords_areNeitherChangedNorDeletedWhileTheyAreKept(t *testing.T) 
 	f.Sound()
 }
 
-func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
+func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
@@ -130,7 +130,7 @@ func TestPruneActs_takesWhatTheyTouchedWithThem(t *testing.T) {
 	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	pruneActs(f, later)
+	pruneAudit(f, later)
 	if n := f.Number(`select count(*) from audit_log_rows`); n != 3 {
 		t.Errorf("%d ranges are left, want those of the act that is left", n)
 	}

@@ -17,13 +17,13 @@ import (
 // rebuilding is new rows of some projections of one campaign on their way: replayed
 // in scratch tables, to take the place of the live ones.
 type rebuilding struct {
-	scope  Campaign
-	names  []string // of the run, in load order
-	expected   *Expected
-	stands map[string]readmodel.Position // as they were when it was planned
-	stops  map[string]int64           // of those that stay aside, where
-	result outbox.RunResult
-	ended  bool // nothing is swapped
+	scope    Campaign
+	names    []string // of the run, in load order
+	expected *Expected
+	stands   map[string]readmodel.Position // as they were when it was planned
+	stops    map[string]int64              // of those that stay aside, where
+	result   outbox.RunResult
+	ended    bool // nothing is swapped
 	// diverged says that the live rows were built from another journal, so
 	// that the watermark has to be made anew with them.
 	diverged bool

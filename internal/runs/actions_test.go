@@ -52,12 +52,12 @@ func interruptedRun(f *fixture) {
 	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "its process is gone")
 }
 
-func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
 }
 
-func TestActs_areAllThatLeaveARecord(t *testing.T) {
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool {
 		return strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")

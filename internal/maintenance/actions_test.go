@@ -14,7 +14,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
 }}
 
-func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
 }

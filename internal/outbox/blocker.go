@@ -69,7 +69,7 @@ type Explanation struct {
 	// it may be taken now; unqueued: it may be taken, but workers look at it later
 	// or not at all until the self-check has queued it; unserved: no running
 	// instance serves it
-	Blocker        Blocker       `json:"blocker"`
+	Blocker     Blocker    `json:"blocker"`
 	ClaimableAt *time.Time `json:"claimable_at"` // from when on a worker may take it if only time passes; nil when time alone changes nothing
 	Why         string     `json:"why"`          // one sentence on why it is or is not moving, without a final stop
 }

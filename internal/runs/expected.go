@@ -64,7 +64,7 @@ const (
 // Expected is one campaign on its way from nothing, or from where live rows stand,
 // to some seq.
 type Expected struct {
-	replayer   *Replayer
+	replayer *Replayer
 	campaign string
 	names    []string         // what is replayed, with what it needs
 	began    map[string]int64 // seqs after which projections get no event, as it began

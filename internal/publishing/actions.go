@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// publisherCommand is what an act on a pair was asked to do, as the audit record
+// publisherCommand is what an action on a subscription was asked to do, as the audit record
 // has it.
 type publisherCommand struct {
 	outbox.SubscriptionName
@@ -20,7 +20,7 @@ type publisherCommand struct {
 	To       string `json:"to,omitempty"`
 }
 
-// publisherFacts are what an audit record keeps of a pair.
+// publisherFacts are what an audit record keeps of a subscription.
 type publisherFacts struct {
 	Status        outbox.PublisherStatus `json:"status"`
 	Position      int64                  `json:"position"`
@@ -33,7 +33,7 @@ func (p *publisherRow) facts() publisherFacts {
 	return publisherFacts{Status: p.status, Position: p.position, ErrorCount: p.errors, LastError: p.lastError, ErrorPosition: p.errorPosition}
 }
 
-// publisherChange is what came of an act on a pair, as its audit record has it.
+// publisherChange is what came of an action on a subscription, as its audit record has it.
 type publisherChange struct {
 	Was  publisherFacts   `json:"was"`
 	Is   publisherFacts   `json:"is"`
@@ -41,7 +41,7 @@ type publisherChange struct {
 	Skip *outbox.EventRef `json:"skip,omitempty"`
 }
 
-// change changes the row of a pair. An act that gives the audit record
+// change changes the row of a subscription. An action that gives the audit record
 // nothing to add passes a change that returns nil.
 func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.Action, asked publisherCommand, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
 	a := &store.Change{Order: o, Action: action, Target: outbox.PublisherTarget(asked.SubscriptionName), Before: asked, Asked: asked}
@@ -54,8 +54,8 @@ func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.
 	})
 }
 
-// changed is the part of an act on a pair that all have in common.
-// Whoever holds the pair sees by the number of acts that there was one.
+// changed is the part of an action on a subscription that all have in common.
+// Whoever holds the subscription sees by the number of actions that there was one.
 func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(
 	return p, t.save(p, now)
 }
 
-// Pause stops a pair until it is resumed; its holder notices after the batch in
+// Pause stops a subscription until it is resumed; its holder notices after the batch in
 // flight, and delivers nothing that is appended later. One that is paused already
 // is outbox.ErrConflict, a missing one outbox.ErrNotFound.
 func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
@@ -85,7 +85,7 @@ func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.Sub
 	})
 }
 
-// Resume lets a pair that is paused or has failed go on at once, with no errors
+// Resume lets a subscription that is paused or has failed go on at once, with no errors
 // counted. One with nothing to resume is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound. Of two callers at once one wins.
 func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
@@ -102,7 +102,7 @@ func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.Su
 	})
 }
 
-// Reset forgets the errors of a pair, so that one that is not paused is tried at
+// Reset forgets the errors of a subscription, so that one that is not paused is tried at
 // once; a pause stays. One without errors is outbox.ErrConflict, a missing one
 // outbox.ErrNotFound.
 func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
@@ -115,7 +115,7 @@ func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.Sub
 	})
 }
 
-// SkipEvent lets a pair go on after the event that could not be delivered, which
+// SkipEvent lets a subscription go on after the event that could not be delivered, which
 // it then never delivers. Any other position than that event's is
 // outbox.ErrConflict. A reason is required. Where the last error blames the
 // destination the order must be confirmed, since no other
@@ -139,7 +139,7 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox
 	})
 }
 
-// eventInTheWay is the event that a pair could not deliver, when that is the one
+// eventInTheWay is the event that a subscription could not deliver, when that is the one
 // at the position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if !p.view(now).Hindered() {
@@ -159,7 +159,7 @@ func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventR
 	return event, nil
 }
 
-// moveTo takes the pair from its holder and lets it go on after a position.
+// moveTo takes the subscription from its holder and lets it go on after a position.
 // What went wrong was about the event that was next, unless the destination has
 // said that it is gone: that still stands.
 func (p *publisherRow) moveTo(position int64) {
@@ -172,7 +172,7 @@ func (p *publisherRow) moveTo(position int64) {
 	p.clearErrors()
 }
 
-// lastAction says who did what last to a pair, for a refusal; empty when nobody did
+// lastAction says who did what last to a subscription, for a refusal; empty when nobody did
 // anything.
 func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
 	return t.LastActionOn(outbox.PublisherTarget(name), now)
@@ -180,7 +180,7 @@ func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
 
 // AdmitTest is asked before a test delivery is sent: it refuses what
 // RecordTestDelivery would. Where the order's idempotency key was used for a test
-// delivery of the pair before, it returns what came of that, and none is to
+// delivery of the subscription before, it returns what came of that, and none is to
 // be sent.
 func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
 	a := testChange(o, name)
@@ -217,7 +217,7 @@ func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.
 }
 
 // RecordTestDelivery writes the audit record of a test delivery that was sent.
-// The pair itself stays as it is. A missing one is outbox.ErrNotFound.
+// The subscription itself stays as it is. A missing one is outbox.ErrNotFound.
 func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Command, d outbox.TestDelivery) error {
 	a := testChange(o, d.SubscriptionName)
 	a.After = d

@@ -19,17 +19,17 @@ import (
 )
 
 // Action is a kind of act of operators, on a store where it can be done. Rules are
-// what every act has to keep to, in whichever package it is.
+// what every action has to keep to, in whichever package it is.
 type Action struct {
 	*Fixture
 	Action string
 	Do     func(outbox.Command) (any, error)
 	// DoBeside does the same in another process.
 	DoBeside func(outbox.Command) (any, error)
-	// Undone reports whether nothing of the act has happened; nil where part of it
+	// Undone reports whether nothing of the action has happened; nil where part of it
 	// may happen without its record.
 	Undone func() bool
-	// Others are acts of other kinds.
+	// Others are actions of other kinds.
 	Others []func(outbox.Command) (any, error)
 }
 
@@ -41,7 +41,7 @@ type Kind[F any] struct {
 	Undone func(F) bool // as Act has it
 }
 
-// Kinds are the kinds of acts of a package.
+// Kinds are the kinds of actions of a package.
 type Kinds[F any] struct {
 	Open   func(testing.TB, ...func(*store.Options)) F
 	Base   func(F) *Fixture
@@ -80,7 +80,7 @@ func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
 	}
 }
 
-// ready is the act on a store of its own where it can be done.
+// ready is the action on a store of its own where it can be done.
 func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 	f := k.Open(t)
 	kind.Scene(f)
@@ -100,7 +100,7 @@ func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 	return ready
 }
 
-// Rules test what holds for every act of operators.
+// Rules test what holds for every action of operators.
 var Rules = map[string]func(*testing.T, Action){
 	"leaves one audit record":                     LeavesOneRecord,
 	"without its audit record does not happen":    DoesNotHappenUnrecorded,
@@ -110,7 +110,7 @@ var Rules = map[string]func(*testing.T, Action){
 	"is refused also where that cannot be stored": IsRefusedUnrecorded,
 }
 
-// LeavesOneRecord tests that an act that is done is on the audit log, once, as it
+// LeavesOneRecord tests that an action that is done is on the audit log, once, as it
 // was ordered.
 func LeavesOneRecord(t *testing.T, a Action) {
 	if _, err := a.Do(Ana("the cause is fixed")); err != nil {
@@ -130,7 +130,7 @@ func LeavesOneRecord(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// DoesNotHappenUnrecorded tests that an act fails whose record cannot be written.
+// DoesNotHappenUnrecorded tests that an action fails whose record cannot be written.
 func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(""))
@@ -143,7 +143,7 @@ func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 }
 
 // IsDoneOnceByKey tests that a repeat under the same idempotency key gets the
-// first answer and changes nothing, and that no other act takes the key.
+// first answer and changes nothing, and that no other action takes the key.
 func IsDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -170,8 +170,8 @@ func IsDoneOnceByKey(t *testing.T, a Action) {
 	}
 }
 
-// OfTwoAtOnceIsDoneOnce tests that two processes that act at once under one
-// idempotency key get the same answer to one act.
+// OfTwoAtOnceIsDoneOnce tests that two processes that action at once under one
+// idempotency key get the same answer to one action.
 func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -196,7 +196,7 @@ func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 }
 
 // RefusedLeavesOneRecord tests that a refusal is recorded, once, as being about
-// what the act is about, and that the refused order's key stays free.
+// what the action is about, and that the refused order's key stays free.
 func RefusedLeavesOneRecord(t *testing.T, a Action) {
 	o := Ana(strings.Repeat("ü", 251))
 	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
@@ -297,7 +297,7 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	return actions
 }
 
-// WantActions fails unless the acts of a filter are of these kinds, newest first.
+// WantActions fails unless the actions of a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
 	if got := f.Actions(filter); !slices.Equal(got, want) {
@@ -326,7 +326,7 @@ func (f *Fixture) AllowAudit() {
 	f.Exec(`drop trigger if exists no_audit` + of)
 }
 
-// ActionsOf are the acts of a kind that were done.
+// ActionsOf are the actions of a kind that were done.
 func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 	f.TB.Helper()
 	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})
@@ -352,7 +352,7 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 	return r
 }
 
-// NamesNoAction fails when a refusal names an act.
+// NamesNoAction fails when a refusal names an action.
 func NamesNoAction(tb testing.TB, err error) {
 	tb.Helper()
 	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last action") {

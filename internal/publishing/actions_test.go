@@ -20,15 +20,15 @@ func script(reason string) outbox.Command {
 	return outbox.Command{By: outbox.Operator{Name: "cron", Via: "api"}, Reason: reason}
 }
 
-func failedPair(f *fixture) {
+func failedSubscription(f *fixture) {
 	f.types("c", "scene.a", "scene.b", "scene.c")
-	f.newPair(archive, scenes, 1)
+	f.newSubscription(archive, scenes, 1)
 	f.failing(archive, 2, outbox.EventError)
 }
 
-func activePair(f *fixture) {
+func activeSubscription(f *fixture) {
 	f.types("c", "scene.a", "scene.b", "scene.c")
-	f.newPair(archive, scenes, 2)
+	f.newSubscription(archive, scenes, 2)
 }
 
 func withReason(o outbox.Command) outbox.Command {
@@ -40,42 +40,42 @@ func withReason(o outbox.Command) outbox.Command {
 
 // kinds are all that operators do to publishers.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
-	{Action: "publisher_pause", Scene: activePair,
+	{Action: "publisher_pause", Scene: activeSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
-	{Action: "publisher_resume", Scene: failedPair,
+	{Action: "publisher_resume", Scene: failedSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-	{Action: "publisher_reset", Scene: failedPair,
+	{Action: "publisher_reset", Scene: failedSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
-	{Action: "publisher_seek", Scene: activePair,
+	{Action: "publisher_seek", Scene: activeSubscription,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
-	{Action: "publisher_skip", Scene: failedPair,
+	{Action: "publisher_skip", Scene: failedSubscription,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.progress.SkipEvent(f.Ctx, withReason(o), archive, 2)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
-	{Action: "publisher_test", Scene: activePair,
+	{Action: "publisher_test", Scene: activeSubscription,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true})
 		}},
 }}
 
-func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
 }
 
-func TestActs_areAllThatLeaveARecord(t *testing.T) {
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, outbox.Action.OnPublisher)
 }
 
-func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
+func TestActions_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 	t.Parallel()
 	for _, a := range kinds.All {
 		t.Run(a.Action, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestActs_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 	}
 }
 
-// facts are what acts change of a pair's row.
+// facts are what actions change of a subscription's row.
 func (f *fixture) facts(name outbox.SubscriptionName) string {
 	f.TB.Helper()
 	var status, lastError, owner, paused string
@@ -122,7 +122,7 @@ func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
 func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	activePair(f)
+	activeSubscription(f)
 	f.heldBy(archive, "worker-1", 3)
 	woken := 0
 	f.OnWork(func() { woken++ })
@@ -175,7 +175,7 @@ func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 func TestResume_clearsWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	f.Exec(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
 	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestResume_clearsWhatWentWrong(t *testing.T) {
 func TestReset_keepsAPause(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestReset_keepsAPause(t *testing.T) {
 func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	others := f.beside()
 	var won atomic.Int64
 	var wg sync.WaitGroup
@@ -236,12 +236,12 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	}
 }
 
-// An idempotency key stands for one act with its parameters.
-func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
+// An idempotency key stands for one action with its parameters.
+func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	activePair(f)
-	other := f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	activeSubscription(f)
+	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
@@ -262,11 +262,11 @@ func TestActs_keysAreOfOnePairAndItsParameters(t *testing.T) {
 	})
 }
 
-func TestActs_listsThoseOnOnePair(t *testing.T) {
+func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	activePair(f)
-	other := f.newPair(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	activeSubscription(f)
+	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	for _, act := range []func() (outbox.Publisher, error){
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("mine"), archive) },
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("not mine"), other) },
@@ -294,7 +294,7 @@ func TestActs_listsThoseOnOnePair(t *testing.T) {
 func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	f.heldBy(archive, "worker-1", 4)
 	f.Unchanged(func() {
 		_, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
@@ -319,7 +319,7 @@ func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
 func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	f.failing(archive, 2, outbox.DestinationError)
 	f.Exec(`update publisher_progress set stopped = 1`)
 	for _, typed := range []string{"", "skip", "skip 1 events"} {
@@ -341,10 +341,10 @@ func TestSkipEvent_doesNotMendADestination(t *testing.T) {
 	f.isNow(archive, `failed at 2/0 errors 10 "status 500" at 0 retry true stopped 1 acts 1 lease "" 1 paused ""`)
 }
 
-func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
+func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	failedPair(f)
+	failedSubscription(f)
 	before := f.facts(archive)
 	o := ana("is it back?")
 	o.IdempotencyKey = "k"
@@ -369,10 +369,10 @@ func TestRecordTestDelivery_leavesThePairAsItIs(t *testing.T) {
 	refused(t, err, outbox.ErrReadOnly)
 }
 
-func TestActs_needAReasonWhereEveryActDoes(t *testing.T) {
+func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	failedPair(f)
+	failedSubscription(f)
 	f.Unchanged(func() {
 		for _, a := range kinds.All {
 			if a.Action == "publisher_skip" {

@@ -39,12 +39,12 @@ func endedOperation(f *fixture) {
 	}
 }
 
-func TestActs_keepToTheRulesOfAllActs(t *testing.T) {
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
 }
 
-func TestActs_areAllThatLeaveARecord(t *testing.T) {
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "operation_") })
 }

@@ -26,7 +26,7 @@ type suspect struct {
 // divergenceSearch is for the event at which a projection's live rows of a campaign and
 // its replay part.
 type divergenceSearch struct {
-	replayer     *Replayer
+	replayer   *Replayer
 	campaign   string
 	projection string
 	stops      map[string]int64 // as in Folder.Begin

@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func TestActs_countAndListAsAFilterMatches(t *testing.T) {
+func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for i := range 60 {

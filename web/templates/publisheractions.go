@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// publisherActionSentence says what an act on a publisher did, from its audit record.
+// publisherActionSentence says what an action on a publisher did, from its audit record.
 func publisherActionSentence(a outbox.AuditEntry) string {
 	var name outbox.SubscriptionName
 	var came struct {

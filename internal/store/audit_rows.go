@@ -15,8 +15,8 @@ const insertTarget = `
 insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 values ($1, $2, $3, $4, $5)`
 
-// RecordTargets notes which rows an act on many touched, consecutive ones as one
-// range: by that the act is found from each of them. It sorts rows.
+// RecordTargets notes which rows an action on many touched, consecutive ones as one
+// range: by that the action is found from each of them. It sorts rows.
 func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
@@ -36,8 +36,8 @@ func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	return nil
 }
 
-// An act touched a campaign when its record names it, or when one of its ranges
-// lies there. An act on many rows touched no more than its ranges, even where
+// An action touched a campaign when its record names it, or when one of its ranges
+// lies there. An action on many rows touched no more than its ranges, even where
 // its record names the campaign that it was asked for. Showing what is hidden
 // touches nothing.
 var selectLastAct = `
@@ -71,7 +71,7 @@ from (
 order by at desc
 limit 1`
 
-// An act on all campaigns that changes which rows are dead.
+// An action on all campaigns that changes which rows are dead.
 var selectLastActOnMany = `
 select action, actor, at
 from audit_log
@@ -138,7 +138,7 @@ func actionWords(action string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
 }
 
-// touching chooses the acts on a campaign, or on one of its events, by their record
+// touching chooses the actions on a campaign, or on one of its events, by their record
 // and by what they touched, each as many as are wanted at most. It is given which
 // parameters say what.
 func touching(after, campaign, seq, limit string) string {
@@ -170,6 +170,6 @@ limit {limit}`)
 }
 
 var (
-	actsOfCampaign    = sqldb.BothWays(selectActs + touching("$1", "$2", "$3", "$4"))
-	countCampaignActs = sqldb.BothWays(countActsMatching + touching("$14", "$12", "$13", "$11") + "\n) as a").Down
+	auditOfCampaign    = sqldb.BothWays(selectAudit + touching("$1", "$2", "$3", "$4"))
+	countCampaignAudit = sqldb.BothWays(countAuditMatching + touching("$14", "$12", "$13", "$11") + "\n) as a").Down
 )

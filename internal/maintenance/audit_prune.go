@@ -10,7 +10,7 @@ import (
 
 // pruneActs is how many audit records one transaction deletes, or a few more,
 // and how many of the ranges that they touched.
-const pruneActs = 5000
+const pruneAudit = 5000
 
 const (
 	selectOldAct = `
@@ -27,7 +27,7 @@ where id = 1
   and removed_before < $1`
 
 	// Records of one microsecond go together.
-	deleteActs = `
+	deleteAudit = `
 delete from audit_log
 where at <= (
     select max(at)
@@ -39,7 +39,7 @@ where at <= (
       limit $2
     ) as oldest)`
 
-	// The ranges of acts whose records are gone are no longer found, and go a
+	// The ranges of actions whose records are gone are no longer found, and go a
 	// portion at a time.
 	deleteTargets = `
 delete from audit_log_rows
@@ -89,12 +89,12 @@ func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more
 		if _, err := t.Exec(moveHorizon, limit); err != nil {
 			return err
 		}
-		acts, err := t.Exec(deleteActs, limit, pruneActs)
+		acts, err := t.Exec(deleteAudit, limit, pruneAudit)
 		if err != nil {
 			return err
 		}
-		targets, err := t.Exec(deleteTargets, int64(sqldb.FarFuture), pruneActs)
-		more = acts >= pruneActs || targets >= pruneActs
+		targets, err := t.Exec(deleteTargets, int64(sqldb.FarFuture), pruneAudit)
+		more = acts >= pruneAudit || targets >= pruneAudit
 		return err
 	})
 	return more && err == nil, wrapPrune(err)

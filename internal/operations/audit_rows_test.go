@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func TestActs_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
+func TestActions_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 2)
@@ -22,7 +22,7 @@ func TestActs_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
 	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 2})
 }
 
-func TestLastAct_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
+func TestLastAction_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 2)
@@ -34,7 +34,7 @@ func TestLastAct_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "last action: operation start by ana")
 }
 
-func TestLastAct_ofAnOperationIsOnIt(t *testing.T) {
+func TestLastAction_ofAnOperationIsOnIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)

@@ -7,8 +7,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// viewed is an act on a campaign that answers with what it has made of it.
-func (s *server) viewed(act doing[string, outbox.Campaign]) doing[string, campaignView] {
+// viewed is an action on a campaign that answers with what it has made of it.
+func (s *server) viewed(act actionCall[string, outbox.Campaign]) actionCall[string, campaignView] {
 	return func(ctx context.Context, o outbox.Command, id string) (campaignView, error) {
 		c, err := act(ctx, o, id)
 		if err != nil {
@@ -21,13 +21,13 @@ func (s *server) viewed(act doing[string, outbox.Campaign]) doing[string, campai
 func (b requeueBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b requeueDeadBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// readRowsAction reads acts on the rows that a filter selects, of which the API sends a
+// readRowsAction reads actions on the rows that a filter selects, of which the API sends a
 // B.
 func readRowsAction[B interface {
 	reasoned
 	filter() outbox.RequeueFilter
-}](s *server) func(*http.Request) (asked[outbox.RequeueFilter], error) {
-	return func(r *http.Request) (a asked[outbox.RequeueFilter], err error) {
+}](s *server) func(*http.Request) (actionRequest[outbox.RequeueFilter], error) {
+	return func(r *http.Request) (a actionRequest[outbox.RequeueFilter], err error) {
 		var body B
 		if err := decode(r, &body); err != nil {
 			return a, err
@@ -39,8 +39,8 @@ func readRowsAction[B interface {
 	}
 }
 
-// readGlobalAction reads acts that are about nothing by itself.
-func (s *server) readGlobalAction(r *http.Request) (a asked[struct{}], err error) {
+// readGlobalAction reads actions that are about nothing by itself.
+func (s *server) readGlobalAction(r *http.Request) (a actionRequest[struct{}], err error) {
 	a.order, err = s.decodeCommand(r)
 	return a, err
 }

@@ -62,22 +62,22 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from group_notes`) == 0 }},
 	}}
 
-func TestAct_leavesOneAuditRecord(t *testing.T) {
+func TestAction_leavesOneAuditRecord(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.LeavesOneRecord)
 }
 
-func TestAct_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
+func TestAction_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.DoesNotHappenUnrecorded)
 }
 
-func TestAct_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
+func TestAction_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	kinds.Keep(t, storetest.IsDoneOnceByKey)
 }
 
-func TestAct_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
+func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
@@ -274,7 +274,7 @@ func TestPause_keepsWorkersOffUntilResume(t *testing.T) {
 	}
 }
 
-func TestAct_isReadByItsID(t *testing.T) {
+func TestAction_isReadByItsID(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
@@ -297,7 +297,7 @@ func TestAct_isReadByItsID(t *testing.T) {
 	}
 }
 
-func TestActs_pageNewestFirstAndFilter(t *testing.T) {
+func TestActions_pageNewestFirstAndFilter(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, id := range []string{"a", "b"} {
@@ -355,8 +355,8 @@ func TestActs_pageNewestFirstAndFilter(t *testing.T) {
 }
 
 // A key used again for something else must not be answered with what it did
-// then, not even where what the act is asked to do is not in its address.
-func TestAct_keyForOtherContentIsRefused(t *testing.T) {
+// then, not even where what the action is asked to do is not in its address.
+func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 6)
