@@ -348,6 +348,12 @@ func (o *onCall) publisher() {
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.awaitPublisher(`"status":"failed"`)
 	o.before["Test the destination once it is fixed"] = func() { p.becomes(refusing("seat-13")) }
+	o.before["The destination answered 410"] = func() {
+		p.becomes(always(http.StatusGone))
+		appendTo(o.t, o.s, "", "table", []event{taken("seat-12", "dee")})
+		o.awaitPublisher(`"stopped":true`)
+	}
+	o.before["Bring it back after a 410"] = func() { p.becomes(refusing("seat-13")) }
 	o.before["One event is rejected"] = func() {
 		appendTo(o.t, o.s, "", "table", []event{taken("seat-13", "eve"), taken("seat-14", "zoe")})
 		o.awaitPublisher(`"status":"failed"`)

@@ -164,6 +164,7 @@ type onCall struct {
 // scenarios bring about what the sections are about.
 var scenarios = map[string]func(*onCall){
 	"Every morning":                          (*onCall).morning,
+	"Checks and repairs":                     (*onCall).morning,
 	"Lag rises":                              (*onCall).lag,
 	"Dead heads grow":                        (*onCall).dead,
 	"A worker hangs or none is seen":         (*onCall).hang,
@@ -171,6 +172,7 @@ var scenarios = map[string]func(*onCall){
 	"A database is damaged":                  (*onCall).damaged,
 	"Databases restored from different days": (*onCall).restored,
 	"A projection is wrong":                  (*onCall).wrong,
+	"A run does not complete":                (*onCall).failedRun,
 	"A projection is quarantined":            (*onCall).quarantined,
 	"Pause a projection":                     (*onCall).pausing,
 	"A publisher does not deliver":           (*onCall).publisher,
@@ -514,7 +516,7 @@ func (o *onCall) restored() {
 }
 
 // wrong has a read model that was changed by hand, and an event that was
-// skipped.
+// skipped. For the steps about it the journal is changed, too.
 func (o *onCall) wrong() {
 	o.env["DATA"] = o.d.dir
 	o.start()
@@ -524,6 +526,64 @@ func (o *onCall) wrong() {
 	o.s.post(o.t, http.StatusOK, "/api/v1/rows/odd/2/skip", map[string]any{"reason": "sits already", "confirm": "skip odd 2"})
 	o.s.awaitSettled(o.t)
 	change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
+	copied := newDatabases(o.t)
+	if o.d.url != "" {
+		copied = newPostgres(o.t)
+	}
+	o.env["COPY_JOURNAL"], o.env["COPY_PROJECTIONS"] = copied.flags()[1], copied.flags()[3]
+	var before string
+	o.before["When a campaign cannot be verified"] = func() {
+		mustCommand(o.t, o.d, nil, "backup", o.env["BACKUP"], "--projections", o.files)
+		before = o.alter()
+		o.failVerify("2")
+	}
+	o.before["Rebuild the campaign"] = func() { o.setPayload(before) }
+}
+
+// failedRun has a verify that has failed.
+func (o *onCall) failedRun() {
+	o.start()
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+	before := o.alter()
+	o.failVerify("1")
+	o.before["Resume the run"] = func() { o.setPayload(before) }
+}
+
+// alter changes the first event of the campaign in the journal, and returns the
+// payload that it had.
+func (o *onCall) alter() (before string) {
+	o.t.Helper()
+	before = scalar[string](o.t, o.d.journal(), firstPayload)
+	db := connect(o.t, o.d.journal(), "_txlock=immediate")
+	defer db.Close()
+	drop := "drop trigger events_refuse_update"
+	if o.d.url != "" {
+		drop += " on events"
+	}
+	if _, err := db.Exec(drop); err != nil {
+		o.t.Fatal(err)
+	}
+	o.setPayload(`{"seat": "seat-99", "user": "mallory"}`)
+	return before
+}
+
+const firstPayload = "select payload from events where campaign_id = 'table' and seq = 1"
+
+func (o *onCall) setPayload(payload string) {
+	o.t.Helper()
+	change(o.t, o.d.journal(), "update events set payload = $1 where campaign_id = 'table' and seq = 1", payload)
+}
+
+// failVerify starts a verify, which is to be the run with this id, and waits
+// until it has failed.
+func (o *onCall) failVerify(id string) {
+	o.t.Helper()
+	o.s.post(o.t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": "table", "reason": "is it right"})
+	eventually(o.t, patience, "the verify has failed", func() (bool, string) {
+		a := do(o.t, o.s, http.MethodGet, "/api/v1/runs/"+id, nil)
+		return strings.Contains(string(a.body), `"status":"failed"`), string(a.body)
+	})
 }
 
 // quarantined has a projection that is set aside, and files with which it would
@@ -587,5 +647,22 @@ func TestRunbook_namesAreExplained(t *testing.T) {
 	}
 	if got, want := slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)); !slices.Equal(got, want) {
 		t.Errorf("explained are %v, used are %v", got, want)
+	}
+}
+
+// A loop waits while work is in progress, or for so many seconds. One that waits
+// for a single outcome never ends when there is another.
+func TestRunbook_loopsEnd(t *testing.T) {
+	t.Parallel()
+	for _, section := range readRunbook(t) {
+		for _, step := range section.steps {
+			for _, b := range step.blocks {
+				for _, u := range b.units {
+					if strings.Contains(u.commands, "until ") {
+						t.Errorf("%s, %s: waits for one outcome: %s", section.name, step.name, u.commands)
+					}
+				}
+			}
+		}
 	}
 }
