@@ -51,6 +51,10 @@ bench-deep: ## measure pages and claims over BENCH_ROWS outbox rows (takes minut
 	go test ./cmd/outboxweb -run '^$$' -bench 'Pages|Claim' -benchtime 6000x -bench.rows $(BENCH_ROWS) -timeout 30m
 	go test ./internal/worker -run '^$$' -bench AppendToApplied
 
+.PHONY: bench-latency
+bench-latency: ## measure how long single appends take until answered and until applied, at two loads, on both databases
+	go test ./internal/worker -run '^$$' -bench AppendToApplied -benchtime 5s
+
 .PHONY: bench-rebuild
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
