@@ -10,12 +10,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// busyPause is the least time between an action that found the database busy and
-// the next try.
+// busyPause is the least time before an action is retried after the database was busy.
 const busyPause = 50 * time.Millisecond
 
-// UntilFree repeats an action while the database is busy or not there. Once ctx
-// has ended it does so for as long as a lease lasts.
+// UntilFree repeats an action while the database is busy or unreachable, for as long as a lease
+// lasts once ctx has ended.
 func UntilFree(ctx context.Context, lease time.Duration, act func() error) error {
 	var deadline time.Time
 	pause := time.NewTicker(busyPause)
@@ -36,7 +35,7 @@ func UntilFree(ctx context.Context, lease time.Duration, act func() error) error
 	}
 }
 
-// Keep renews leases three times as often as they would run out, until stopped.
+// Keep renews leases every third of their duration, until stopped.
 func Keep(lease time.Duration, log *slog.Logger, renew func() error) (stop func()) {
 	done := make(chan struct{})
 	var renewing sync.WaitGroup

@@ -1,5 +1,4 @@
-// Package loop calls steps again and again until a process stops: it is how the
-// rooms that work in the background wait for what they do next.
+// Package loop runs the steps of background work repeatedly until a process stops.
 package loop
 
 import (
@@ -9,16 +8,16 @@ import (
 	"time"
 )
 
-// FaultPause is the least time between a step that failed and the next try.
+// FaultPause is the least time between a failed step and the next try.
 const FaultPause = time.Second
 
 // Step does some work. It reports whether there is more to do at once.
 type Step func(context.Context) (more bool, err error)
 
-// Interval says how long to wait until the next step.
+// Interval returns the wait until the next step.
 type Interval func(context.Context) time.Duration
 
-// Loop is a step that is taken again and again.
+// Loop is a step that runs repeatedly.
 type Loop struct {
 	Name     string // in the log
 	Step     Step
@@ -27,8 +26,8 @@ type Loop struct {
 	Logger   *slog.Logger
 }
 
-// Run takes the step until ctx ends: at once while it reports more to do, and
-// otherwise after the interval or when woken. Faults are logged and tried again.
+// Run runs the step until ctx ends: at once while it reports more to do, and otherwise after
+// the interval or when woken. Faults are logged and retried.
 func (l Loop) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -53,22 +52,19 @@ func (l Loop) Run(ctx context.Context) {
 	}
 }
 
-// Every is an interval with jitter, so that processes started together do not
-// work in step.
+// Every is an interval with jitter, so that processes started together do not run in lockstep.
 func Every(d time.Duration) Interval {
 	return func(context.Context) time.Duration { return d - d/10 + rand.N(d/5+1) }
 }
 
-// UntilNextMinute is an interval that ends shortly after the clock's next full
-// minute, so that the samples of an hour are as far apart as the minutes they
-// stand for.
+// UntilNextMinute is an interval that ends shortly after the clock's next full minute, so that
+// samples are a minute apart.
 func UntilNextMinute(context.Context) time.Duration {
 	now := time.Now()
 	return now.Truncate(time.Minute).Add(time.Minute).Sub(now) + rand.N(time.Second)
 }
 
-// ExceptFirst leaves out the first call of a step that was taken already, or has
-// time.
+// ExceptFirst skips the first call of a step that has been run already or is not urgent.
 func ExceptFirst(step Step) Step {
 	first := true
 	return func(ctx context.Context) (bool, error) {
@@ -80,13 +76,13 @@ func ExceptFirst(step Step) Step {
 	}
 }
 
-// Signal wakes loops. It never blocks, and one that is not heard yet is enough.
+// Signal wakes loops. Raising it never blocks, and signals not received yet are merged.
 type Signal chan struct{}
 
-// NewSignal makes a signal that wakes so many loops at a time.
+// NewSignal creates a signal that can wake this many loops at a time.
 func NewSignal(loops int) Signal { return make(Signal, loops) }
 
-// Raise wakes a loop, or is what the next one finds that waits.
+// Raise wakes a waiting loop, or the next one that waits.
 func (s Signal) Raise() {
 	select {
 	case s <- struct{}{}:

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// pruneKeys is how many keys of appends one transaction deletes.
+// pruneKeys is how many append keys one transaction deletes.
 const pruneKeys = 5000
 
 const (
@@ -18,7 +18,7 @@ where at <= $1
 order by at
 limit 1`
 
-	// Keys of one microsecond go together.
+	// Keys with the same timestamp are deleted together.
 	deleteKeys = `
 delete from append_keys
 where at <= (
@@ -33,9 +33,8 @@ where at <= (
   )`
 )
 
-// PruneAppendKeys deletes keys of appends that are no longer kept, in small
-// steps, and returns true while there may be more. Where there is none it writes
-// nothing.
+// PruneAppendKeys deletes expired append keys, in small steps, and returns true while there may
+// be more. It writes nothing when there is none.
 func (m *Maintenance) PruneAppendKeys(ctx context.Context) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err

@@ -8,8 +8,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// pruneActs is how many audit records one transaction deletes, or a few more,
-// and how many of the ranges that they touched.
+// pruneAudit is how many audit records one transaction deletes (or slightly more), and how many
+// of the ranges they touched.
 const pruneAudit = 5000
 
 const (
@@ -26,7 +26,7 @@ set removed_before = $1
 where id = 1
   and removed_before < $1`
 
-	// Records of one microsecond go together.
+	// Records with the same timestamp are deleted together.
 	deleteAudit = `
 delete from audit_log
 where at <= (
@@ -39,8 +39,7 @@ where at <= (
       limit $2
     ) as oldest)`
 
-	// The ranges of actions whose records are gone are no longer found, and go a
-	// portion at a time.
+	// Ranges of actions without a record are never found any more; they are deleted in portions.
 	deleteTargets = `
 delete from audit_log_rows
 where (entry_id, campaign_id, first_seq) in (
@@ -63,12 +62,11 @@ from audit_horizon
 where id = 1`
 )
 
-// PruneAuditLog deletes audit records from before a time, the oldest first, in small
-// steps, with what they touched, and returns true while there may be more. With the first of them the
-// database notes the time, so that whoever reads the records knows that older
-// ones are gone; that time never goes back. Where there is nothing to delete it
-// writes nothing. An idempotency key goes with its record: an order under it
-// that is repeated later is done anew.
+// PruneAuditLog deletes audit records from before a time, oldest first, in small steps,
+// together with the ranges they touched, and returns true while there may be more. With the
+// first deletion the time is stored, so that readers know that older records are gone; that
+// time never goes back. It writes nothing when there is nothing to delete. An idempotency key
+// is deleted with its record: a later command with the same key is executed again.
 func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err
@@ -107,8 +105,8 @@ func wrapPrune(err error) error {
 	return nil
 }
 
-// AuditLogRemovedBefore is the time from before which audit records were deleted;
-// the zero time when none were.
+// AuditLogRemovedBefore is the time before which audit records were deleted; the zero time when
+// none were.
 func (m *Maintenance) AuditLogRemovedBefore(ctx context.Context) (time.Time, error) {
 	var before int64
 	err := m.read(ctx, func(t *tx) error {

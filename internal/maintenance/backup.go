@@ -9,11 +9,10 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Backup writes a consistent copy of each database into dir, which must not
-// exist or be empty. The projections go first: the copy of the journal then
-// has every event they were built from, and a restore finds only rows to write
-// again, never events that are missing. PostgreSQL is copied by pg_dump, which
-// must be installed.
+// Backup writes a consistent copy of each database into dir, which must not exist or be empty.
+// The projections are copied first: the copy of the journal then has every event they were
+// built from, and a restore may have to insert rows but never misses events. PostgreSQL is
+// copied by pg_dump, which must be installed.
 func (m *Maintenance) Backup(ctx context.Context, dir string, progress func(done, total int64)) error {
 	if err := sqldb.MakeBackupDir(dir); err != nil {
 		return err
@@ -28,11 +27,10 @@ func (m *Maintenance) Backup(ctx context.Context, dir string, progress func(done
 	return nil
 }
 
-// Restore copies a backup to where o names its databases, which must not
-// exist, or be schemas without a table, and then gives events applied after
-// the backup of the projections their rows back. arrange is called first with what
-// was restored, which nobody uses yet, to put the rooms around it that are to end
-// leases and to repair with it.
+// Restore copies a backup to the databases of o, which must not exist, or be schemas without a
+// table, and then inserts rows for events applied after the projections were copied. It first
+// calls arrange with the restored store, which is not in use yet, to register the hooks that
+// end leases and repair.
 func Restore(ctx context.Context, dir string, o store.Options, arrange func(*store.Store)) error {
 	var parts []*sqldb.Restoration
 	for _, p := range []struct{ name, url string }{{"journal", o.Journal}, {"projections", o.Projections}} {
@@ -51,8 +49,7 @@ func Restore(ctx context.Context, dir string, o store.Options, arrange func(*sto
 	if err != nil {
 		return err
 	}
-	// The holders of leases that came along work on the databases that were
-	// copied, not on these.
+	// The owners of the copied leases work on the original databases, not on these.
 	arrange(s)
 	if err = s.EndLeases(ctx, ""); err == nil {
 		_, err = New(s).Reconcile(ctx)

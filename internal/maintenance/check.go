@@ -14,28 +14,27 @@ import (
 	"outboxweb/internal/store"
 )
 
-// checkTries is how often a campaign is looked at again before a finding
-// counts: a worker may be between its two databases.
+// checkTries is how often a campaign is checked again before a finding counts, since a worker
+// may be between its two transactions.
 const (
 	checkTries = 20
-	stillPoll  = 10 * time.Millisecond // between two looks
+	stillPoll  = 10 * time.Millisecond // between two reads
 )
 
-// Check tests the invariants of every campaign against both databases: the
-// hash chain, dense seqs, every event applied or with a row, each row of its
-// event, the campaign's row exact, nothing applied behind a failed or dead head,
-// epochs that only grow, exactly what is skipped passed over, set aside and open
-// failures counted right; a replay for every projection that is behind; that both
-// databases know the same campaigns; and the index of tags against the events. It
-// reads only and may run beside a server; a campaign that keeps moving is counted
-// as skipped. What cannot be read is a violation, and the rest is checked all the
-// same.
+// Check tests the invariants of every campaign against both databases: the hash chain, dense
+// seqs, every event either applied or with a row, each row matching its event, an exact
+// campaign row, nothing applied behind a failed or dead head, epochs that only grow, exactly
+// the skipped events skipped over, correct counts of excluded projections and open failures, a
+// replay for every projection that is behind, the same campaigns in both databases, and the tag
+// index against the events. It only reads and may run beside a server; a campaign that keeps
+// moving is counted as skipped. Unreadable data is a violation, and the check continues with
+// the rest.
 //
-// When an event was recorded is in no hash. It is compared with the event's row
-// while it waits, and afterwards with the events around it, so that a change by
-// less than an hour is not found. Nothing can be compared with what a row failed
-// with, how often it was tried, who paused a campaign, or audit records: that
-// nobody changes events and audit records is for the database to refuse.
+// The time at which an event was recorded is not part of its hash. It is compared with the
+// event's row while there is one, and afterwards with the neighbouring events, so that a change
+// by less than an hour is not found. Some data cannot be compared with anything: the errors and
+// attempts of rows, who paused a campaign, and audit records. The database itself must refuse
+// changes to events and audit records.
 func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (outbox.CheckReport, error) {
 	report := outbox.CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
 	summary, err := m.core.Summary(ctx)
@@ -75,7 +74,7 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 	return report, nil
 }
 
-// unreadable adds a violation for each error that err joins.
+// unreadable adds a violation for each error joined in err.
 func unreadable(r *outbox.CheckReport, about string, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
@@ -90,7 +89,7 @@ func unreadable(r *outbox.CheckReport, about string, err error) {
 	r.Violations = append(r.Violations, v)
 }
 
-// checkPages lists the damaged pages of a database file. A server finds its own
+// checkPages lists the damaged pages of a database file. A PostgreSQL server detects its own
 // when it reads them.
 func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) error {
 	found, err := d.DamagedPages(ctx)
@@ -98,20 +97,20 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 		if line != "ok" && !strings.HasPrefix(line, "***") {
 			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReadable, Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
 			if errors.Is(err, outbox.ErrDamaged) {
-				err = nil // it says where
+				err = nil // the error names the damage
 			}
 		}
 	}
 	return err
 }
 
-// checkUntilStill checks one campaign until two looks at the watermark, around
-// one snapshot of the journal, agree.
+// checkUntilStill checks one campaign until the watermarks read before and after one snapshot
+// of the journal agree.
 func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *outbox.CheckReport) error {
 	poll := time.NewTicker(stillPoll)
 	defer poll.Stop()
 	for try := range checkTries {
-		if try > 1 { // an action may be between its two databases
+		if try > 1 { // an action may be between its two transactions
 			select {
 			case <-poll.C:
 			case <-ctx.Done():
@@ -133,8 +132,8 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 		if err != nil {
 			return err
 		}
-		// A fence above the campaign's epoch belongs to an action that has still to
-		// commit, or to one that never did.
+		// A fence above the campaign's epoch belongs to an action that has yet to commit, or never
+		// did.
 		moving := leased || before.FenceEpoch > found.epoch
 		if after == before && (!moving || len(found.violations) == 0) || try == checkTries-1 && !leased {
 			report.Checked["events"] += found.events
@@ -148,7 +147,7 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 	return nil
 }
 
-// finding collects what is wrong with one campaign.
+// finding collects the violations of one campaign.
 type finding struct {
 	campaign     string
 	events, rows int64
@@ -211,8 +210,8 @@ where campaign_id = $1
     or applied_seq > coalesce((select applied_seq from projection_watermarks where campaign_id = $1), 0))
 order by projection`
 
-// checkCounts compares what the watermark counts, and how far its projections
-// are, with what there is.
+// checkCounts compares the counts and projection positions of the watermark with the actual
+// ones.
 func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
 	var aside, open int64
 	err := m.readModel(ctx, func(t *sqldb.Tx) error {
@@ -244,10 +243,10 @@ func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 	return nil
 }
 
-// checkJournal walks the campaign's events: dense seqs, hashes, the chain.
+// checkJournal checks the campaign's events: dense seqs, hashes, the chain.
 func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	chain, position := "", int64(0)
-	last := int64(0) // the seq of the event before
+	last := int64(0) // the seq of the previous event
 	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}
 	err := t.Each(func(rows sqldb.Row) error {
 		e, err := store.ScanEvent(rows)

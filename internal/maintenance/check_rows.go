@@ -13,13 +13,12 @@ import (
 	"outboxweb/internal/store"
 )
 
-// clockSlack is how far the clocks of processes may be apart before check
-// doubts when an event was recorded.
+// clockSlack is the tolerated difference between process clocks when checking recording times.
 const clockSlack = time.Hour
 
-// recordings follows when the events of a campaign were recorded, and finds one
-// that is far away from both its neighbours, which agree with each other. Where
-// times only step once, that is a clock that was set.
+// recordings follows the recording times of a campaign's events and finds one that is far from
+// both its neighbours while they agree with each other. A single step in the times is a clock
+// adjustment.
 type recordings struct {
 	*finding
 	seq         int64 // of the event under test; 0 before the first
@@ -33,7 +32,7 @@ func (r *recordings) next(seq int64, recorded time.Time) {
 	r.seq, r.now = seq, recorded
 }
 
-// end gives the last event its upper neighbour.
+// end tests the last event, with the time of the campaign's last change as its upper neighbour.
 func (r *recordings) end(updated time.Time) {
 	if r.seq > 0 {
 		r.checkEvent(updated)
@@ -46,19 +45,18 @@ func (r *recordings) checkEvent(after time.Time) {
 	if r.before.Sub(after) <= clockSlack && (early || late) {
 		r.add(outbox.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
 			r.now.Format(time.RFC3339), r.before.Format(time.RFC3339), after.Format(time.RFC3339))
-		return // the one before stays the measure of the next
+		return // the previous event stays the reference for the next
 	}
 	r.before = r.now
 }
 
-// checkedRow is a row with what only check looks at.
+// checkedRow is a row with the columns that only check reads.
 type checkedRow struct {
 	outbox.Row
 	epoch int64
 }
 
-// checkRows walks the campaign's rows against the watermark and the
-// campaign's own counts.
+// checkRows compares the campaign's rows with the watermark and the campaign's counts.
 func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	var counts store.CampaignRow
 	next := w.AppliedSeq + 1
@@ -75,7 +73,7 @@ func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 		*counts.Count(string(r.Status))++
 		switch {
 		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.Suspect:
-			// Up to suspect the rows of a worker that died are gone over one by one.
+			// Up to suspect, the rows of a dead worker are reprocessed one by one.
 			f.add(outbox.InvariantAppliedAndOwed, r.Seq, "the event is applied and still has a row that is %s", r.Status)
 		case r.Seq > w.AppliedSeq && r.Seq != next:
 			f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
@@ -99,7 +97,7 @@ func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 	return nil
 }
 
-// checkRow looks at one row for itself, and at what it may be behind its head.
+// checkRow checks one row by itself and against the head before it.
 func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
 	switch {
@@ -110,7 +108,8 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
 		f.add(outbox.InvariantBehindHead, r.Seq, "the row is processing although no worker holds the campaign")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
-		// Where older projections were restored, the rows before it came back after it had failed.
+		// After older projections were restored, the rows before it were inserted after it had
+		// failed.
 		f.add(outbox.InvariantBehindHead, r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
 	}
 	if r.epoch > c.LeaseEpoch || r.epoch < 0 {
@@ -118,8 +117,7 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	}
 }
 
-// checkHead compares what the campaign's row says of its head, and when it is
-// due, with the head.
+// checkHead compares the head's status and due time in the campaign's row with the head.
 func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
 	if head.Seq != c.Head.Int64 || string(head.Status) != c.HeadStatus.String {
 		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
@@ -136,8 +134,8 @@ func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
 	}
 }
 
-// dueBetween bounds due_at as schedule sets it, some time up to the row's last
-// change; 0 when it is to be null.
+// dueBetween is the range of due_at values that Schedule can have set by the row's last change;
+// 0 when it must be null.
 func dueBetween(c *store.CampaignRow) (least, most int64) {
 	now := c.UpdatedAt
 	if c.LeaseOwner != "" {
@@ -147,7 +145,7 @@ func dueBetween(c *store.CampaignRow) (least, most int64) {
 	switch {
 	case hold != outbox.BlockerNone:
 		return until, until
-	case outbox.Status(c.HeadStatus.String) == outbox.Pending: // however the clock was turned since it was
+	case outbox.Status(c.HeadStatus.String) == outbox.Pending: // any time, since the clock may have been adjusted
 		return 1, until
 	}
 	return min(c.HeadNext.Int64, until), until
@@ -188,8 +186,8 @@ func (t *tx) checkRowEvents(f *finding) error {
 	}, selectOddRows, f.campaign)
 }
 
-// checkEpochs compares the epochs of the campaign's lease and of its fence. An
-// epoch of the lease that is ahead is that of a claim which applied nothing.
+// checkEpochs compares the epoch of the campaign's lease with that of its fence. A higher lease
+// epoch is that of a claim which applied nothing.
 func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
@@ -199,15 +197,15 @@ func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	}
 }
 
-// checkApplied compares what the campaign's row says is applied with the
-// watermark. A worker that has still to settle is behind it.
+// checkApplied compares the applied seq of the campaign's row with the watermark. It is lower
+// while a worker has yet to settle.
 func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
 		f.add(outbox.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
 	}
 }
 
-// checkStrays looks for campaigns that have no row in campaigns.
+// checkStrays looks for campaigns without a row in campaigns.
 func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
 	found := func(invariant outbox.Invariant, id, detail string) {
 		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
@@ -231,8 +229,8 @@ func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 	return m.CheckTables(ctx, engineTables, report)
 }
 
-// CheckTables looks in tables of the projections database for rows of campaigns
-// that the journal does not know, or of which nothing was applied.
+// CheckTables looks in tables of the projections database for rows of campaigns that the
+// journal does not have, or of which nothing was applied.
 func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
 	for _, table := range tables {
 		var ids []string
@@ -254,7 +252,7 @@ where not exists (select 1 from projection_watermarks w where w.campaign_id = r.
 	return nil
 }
 
-// engineTables may speak of a campaign of which nothing is applied yet.
+// engineTables may have rows of a campaign of which nothing is applied yet.
 var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
 func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {

@@ -11,8 +11,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// skipSuspects names the campaigns of a page, in order of id, whose ledger of
-// skips and projections do not add up.
+// skipSuspects returns the campaigns of a page, in order of id, whose skips and projections
+// disagree.
 func (m *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
 	standing := make(map[string][]outbox.Skip)
@@ -39,8 +39,8 @@ where campaign_id between $1 and $2
 	return suspects, err
 }
 
-// checkSkips compares the ledger of a campaign's skips with what its projections
-// passed over, and with what its row counts.
+// checkSkips compares a campaign's skips with the events that its projections skipped over and
+// with the count in its row.
 func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
 	standing, err := t.ActiveSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"outboxweb/internal/store"
 )
 
-// indexedTag is an entry of event_tags, but for its position and event type.
+// indexedTag is an entry of event_tags, without its position and event type.
 type indexedTag struct{ name, value string }
 
-// indexedTags are the entries that tags must have: one for each name and value
-// as they are written, cut off, also of names that come twice.
+// indexedTags are the entries required for tags: one per name and value as written, truncated,
+// also for names that occur twice.
 func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 	entries := make(map[indexedTag]bool)
 	dec := json.NewDecoder(bytes.NewReader(tags))
@@ -27,7 +27,7 @@ func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 		if err != nil {
 			break
 		}
-		var value string // null leaves it empty
+		var value string // stays empty for null
 		if dec.Decode(&value) != nil {
 			break
 		}
@@ -40,8 +40,8 @@ func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 // checkPage is how many events or entries are compared in one snapshot.
 const checkPage = 2000
 
-// checkTags holds event_tags against the tags of the events, page by page and
-// in both directions.
+// checkTags compares event_tags with the tags of the events, page by page and in both
+// directions.
 func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
 	for last := int64(0); last >= 0; {
 		err := m.read(ctx, func(t *tx) (err error) {
@@ -81,8 +81,8 @@ where name = $1
   and event_type = $4`
 )
 
-// checkTagsAfter looks for entries that are missing, of one page of events, and
-// returns the last event's position; -1 at the end.
+// checkTagsAfter looks for missing entries of one page of events and returns the last event's
+// position; -1 at the end.
 func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, error) {
 	var events []outbox.Event
 	err := t.Each(func(row sqldb.Row) error {
@@ -99,7 +99,7 @@ func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, err
 	return events[len(events)-1].Position, t.checkIndexed(events, report)
 }
 
-// checkIndexed looks for entries of the events that are missing.
+// checkIndexed looks for missing entries of the events.
 func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) error {
 	type entry struct {
 		indexedTag
@@ -127,17 +127,17 @@ func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) err
 	return nil
 }
 
-// tagIndex adds a violation of the index of tags; e may be unknown to the journal.
+// tagIndex adds a violation of the tag index; e may be unknown to the journal.
 func tagIndex(r *outbox.CheckReport, e *outbox.Event, format string, args ...any) {
 	r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantTagIndex, CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
 }
 
-// taggedEvent is an entry of event_tags, with the event at its position.
+// taggedEvent is an entry of event_tags and the event at its position.
 type taggedEvent struct {
 	indexedTag
 	position  int64
 	eventType string
-	event     outbox.Event // without a campaign when the journal has none there
+	event     outbox.Event // without a campaign when the journal has no event there
 }
 
 const (
@@ -154,8 +154,8 @@ from events
 where position = $1`
 )
 
-// checkEntriesAfter looks for entries without an event that has the tag, of one
-// page, and returns the last; its position is -1 at the end.
+// checkEntriesAfter looks in one page of entries for those whose event lacks the tag, and
+// returns the last entry; its position is -1 at the end.
 func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (taggedEvent, error) {
 	entries, err := t.taggedEvents(after)
 	if err != nil || len(entries) == 0 {
@@ -173,7 +173,7 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (t
 	return *entries[len(entries)-1], nil
 }
 
-// taggedEvents reads one page of entries, and their events.
+// taggedEvents reads one page of entries and their events.
 func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		e := new(taggedEvent)

@@ -9,10 +9,10 @@ import (
 	"outboxweb/internal/store"
 )
 
-// errNameless is a campaign of which not even the name can be read.
+// errNameless is a campaign whose id is unreadable.
 var errNameless = errors.New("the campaigns table cannot be read beyond this point")
 
-// nameAfter is the next campaign after an id, whose row may not be readable.
+// nameAfter is the id of the next campaign after an id, even if its row is unreadable.
 func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {
 	for _, table := range []string{"campaigns", "events"} {
 		err = m.read(ctx, func(t *tx) error {
@@ -29,11 +29,11 @@ func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, e
 	return id, err
 }
 
-// oneByOne calls visit for each of the next campaigns after an id, at most limit,
-// when something that concerns one of them cannot be read. visit looks at the
-// campaign after an id, and returns its id, or nothing at the end. Where it
-// fails since something is damaged, the next one is visited; oneByOne returns the last
-// id, empty at the end, and a CampaignError for each that failed.
+// oneByOne calls visit for each of the next campaigns after an id, at most limit. It is used
+// when data of one of them is unreadable. visit processes the campaign after an id and returns
+// that campaign's id, or an empty one at the end. When visit fails because of damage the next
+// campaign is visited. oneByOne returns the last id, empty at the end, and a CampaignError per
+// failed campaign.
 func (m *Maintenance) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
 	var damaged []error
 	for range limit {

@@ -8,13 +8,12 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// pruneHistory is how many attempts, and how many spans, one transaction
-// deletes.
+// pruneHistory is how many attempts, and how many spans, one transaction deletes.
 const pruneHistory = 5000
 
 const (
-	// What keeps failing keeps its attempts. Written so, the planner looks for the
-	// row of each attempt and does not read all rows.
+	// Events that still have a row keep their attempts. In this form the planner looks up the row
+	// of each attempt and does not read all rows.
 	selectOldAttempts = `
 select campaign_id, seq, at, attempt
 from attempts a
@@ -43,10 +42,10 @@ delete from applied_spans
 where (campaign_id, first_seq, began_at) in (` + selectOldSpans + `)`
 )
 
-// PruneHistory deletes what events went through before a time: the failed
-// attempts of those that have no row any more, and when events were applied. It
-// goes in small steps and returns true while there may be more. Where there is
-// nothing to delete it writes nothing. The last span of a campaign stays.
+// PruneHistory deletes history from before a time: the failed attempts of events that have no
+// row any more, and the spans in which events were applied. It works in small steps and returns
+// true while there may be more. It writes nothing when there is nothing to delete. The last
+// span of a campaign stays.
 func (m *Maintenance) PruneHistory(ctx context.Context, before time.Time) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err

@@ -1,6 +1,5 @@
-// Package maintenance keeps both databases sound: it checks every invariant, brings
-// rows and watermarks in line, gives events that lack one their row, prunes what is
-// old, and backs up and restores.
+// Package maintenance keeps both databases consistent: it checks every invariant, reconciles
+// rows and watermarks, inserts missing rows, prunes old data, backs up and restores.
 package maintenance
 
 import (
@@ -10,13 +9,13 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Maintenance keeps both databases sound: it checks them, brings them in line with
-// each other, prunes what is old, and copies them.
+// Maintenance checks both databases, reconciles them with each other, prunes old data, and
+// copies them.
 //
 // It is safe for concurrent use, by several processes too.
 type Maintenance struct{ core *store.Store }
 
-// New works on a store.
+// New returns a Maintenance for a store.
 func New(core *store.Store) *Maintenance { return &Maintenance{core} }
 
 // tx is a transaction on the journal.
@@ -30,13 +29,12 @@ func (m *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
 	return m.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-// readModel reads the projections, in a transaction that has none of the journal's
-// methods.
+// readModel reads the projections in a transaction without the journal's methods.
 func (m *Maintenance) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
 	return m.core.ReadModel().Read(ctx, fn)
 }
 
-// perform is Perform with a transaction of this package.
+// perform is store.Perform with a transaction of this package.
 func perform[R any](ctx context.Context, m *Maintenance, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, m.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }

@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// RepairGaps is ReplayCampaign for every campaign that needs it, each in a
-// transaction of its own, with one audit record for all.
+// RepairGaps is ReplayCampaign for every campaign that needs it, each in its own transaction,
+// with one audit record for all.
 func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Command) (outbox.Repaired, error) {
 	a := &store.Change{Order: o, Action: outbox.ActionRepairGaps}
 	repaired, err := m.repairGaps(ctx, a)
@@ -41,7 +41,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 	if err != nil && done == (outbox.Repaired{}) {
 		return done, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.RecordTime) // campaigns are repaired, whoever has gone meanwhile
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.RecordTime) // record the repair even if the caller is gone
 	defer cancel()
 	if err != nil {
 		return done, errors.Join(err, m.recordPart(ctx, a, done, err))
@@ -50,8 +50,8 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 	return perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
 }
 
-// recordPart leaves the record of a repair that did not come to its end. The
-// order's idempotency key stays free, since there is more to do.
+// recordPart records a repair that was interrupted. The command's idempotency key stays free,
+// since there is more to do.
 func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outbox.Repaired, why error) error {
 	type part struct {
 		outbox.Repaired
@@ -62,14 +62,14 @@ func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outb
 	return err
 }
 
-// repairAll also returns what it did before an error.
+// repairAll returns the repairs made before an error, too.
 func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 	total, err := m.Reconcile(ctx)
 	if err != nil {
 		return total, err
 	}
-	// Reconcile leaves campaigns that are worked on alone; an operator who asks
-	// for a repair wants those looked at, too.
+	// Reconcile skips campaigns that are being worked on; a repair requested by an operator
+	// includes them.
 	gaps, err := m.Gaps(ctx)
 	if err != nil {
 		return total, err
@@ -84,23 +84,22 @@ func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 	return total, nil
 }
 
-// Reconcile compares every campaign with its rows, its events and its watermark,
-// and every watermark with its campaign: events above it without a row get one,
-// rows of applied events are removed, counts are set right, and a campaign whose
-// watermark contradicts the journal, or that the journal does not know, is marked
-// as diverged; one that no longer contradicts it is not. A campaign that lost its
-// row gets it back. Projections that are behind without a replay get one. Campaigns
-// under a lease are left to their worker, and events that requests of this process
-// may be about to apply to those. A second call finds nothing to do and writes
-// nothing. Campaigns of which something cannot be read are passed over; the error
-// is outbox.ErrDamaged then and names each.
+// Reconcile compares every campaign with its rows, its events and its watermark, and every
+// watermark with its campaign. Events above the watermark without a row get one, rows of
+// applied events are removed, and counts are corrected. A campaign whose watermark contradicts
+// the journal, or that the journal does not have, is marked as diverged; the mark is removed
+// when it no longer applies. A campaign without its row in campaigns gets it back. Projections
+// that are behind without a replay get one. Leased campaigns are left to their worker, and
+// inline events to the requests of this process that may be about to apply them. A second call
+// finds nothing to do and writes nothing. Campaigns with unreadable data are skipped; the error
+// then is outbox.ErrDamaged and names each.
 func (m *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 	total, _, err := m.ReconcileNaming(ctx, 0)
 	return total, err
 }
 
-// ReconcileNaming is Reconcile that names the first campaigns that it changed, at
-// most so many.
+// ReconcileNaming is Reconcile, and returns the names of the first campaigns that it changed,
+// at most most.
 func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
 	var damaged []error
 	note := func(id string) {
@@ -139,10 +138,9 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 	return total, named, nil
 }
 
-// reconcilePage is Reconcile for the next campaigns after an id, with their rows
-// counted by count. It returns the id to go on from, empty at the end, and also
-// what it did before an error. One that is outbox.ErrDamaged concerns single campaigns,
-// which are passed over.
+// reconcilePage is Reconcile for the next campaigns after an id, with their rows counted by
+// count. It returns the id to continue from, empty at the end, and the repairs made before an
+// error, too. An error that is outbox.ErrDamaged concerns single campaigns, which are skipped.
 func (m *Maintenance) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
 	last, found, err = m.reconcileTogether(ctx, after, limit, count)
 	if errors.Is(err, outbox.ErrDamaged) {
@@ -170,11 +168,11 @@ func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit
 	return p.rows[len(p.rows)-1].ID, found, ctx.Err()
 }
 
-// repairEach repairs campaigns, except those that turn out to be held or sound.
+// repairEach repairs campaigns, except those that turn out to be leased or consistent.
 func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []store.Found, err error) {
 	for _, c := range suspects {
 		f, err := m.core.RepairFree(ctx, c.ID)
-		if err != nil && !errors.Is(err, store.ErrHeld) { // a worker that holds it will notice
+		if err != nil && !errors.Is(err, store.ErrHeld) { // the worker that holds it will settle it
 			return found, err
 		}
 		if f.Repaired.Campaigns > 0 {
@@ -187,8 +185,8 @@ func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.Campaign
 	return found, nil
 }
 
-// amiss reports whether the campaign's row alone shows that something is wrong:
-// it waits longer than it may, or has fewer or more rows than events to apply.
+// amiss reports whether the campaign's row alone is inconsistent: it is due later than allowed,
+// or has fewer or more rows than events to apply.
 func (m *Maintenance) amiss(c *store.CampaignRow) bool {
 	now := m.core.Now()
 	lease, wait := m.core.Overdrawn(c, now)
@@ -197,17 +195,17 @@ func (m *Maintenance) amiss(c *store.CampaignRow) bool {
 			(c.Oldest.Valid != (c.HighWater > c.Applied) || m.core.Mode().Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
 }
 
-// tally is what the rows of a campaign are.
+// tally is the counted rows of a campaign.
 type tally struct {
 	counts      outbox.Counts
 	first, last int64 // the lowest and the highest seq; 0 when there is no row
 }
 
-// page is some consecutive campaigns: what their rows in campaigns say and what
-// was counted, in one snapshot, and their watermarks at a later moment.
+// page is some consecutive campaigns: their rows in campaigns and the tallies, from one
+// snapshot, and their watermarks, read later.
 type page struct {
 	rows    []*store.CampaignRow
-	tallies map[string]*tally // of those that were counted
+	tallies map[string]*tally // of the counted ones
 	marks   map[string]readmodel.Watermark
 }
 
@@ -236,7 +234,7 @@ func (m *Maintenance) readPage(ctx context.Context, after string, limit int, cou
 	return p, err
 }
 
-// drifted reports whether a campaign's row is not what was counted.
+// drifted reports whether a campaign's row disagrees with its tally.
 func (p *page) drifted(c *store.CampaignRow) bool {
 	k := p.tallies[c.ID]
 	return k != nil && (k.counts != c.Counts || k.first != c.Head.Int64 || k.last > c.HighWater)
@@ -297,17 +295,16 @@ where campaign_id > $1
 order by campaign_id
 limit $2`
 
-// campaignPage reads the next campaigns after an id, in the order of ids.
+// campaignPage reads the next campaigns after an id, in order of id.
 func (t *tx) campaignPage(after string, limit int) ([]*store.CampaignRow, error) {
 	return sqldb.All(t, store.ScanCampaign, selectCampaignPage, after, limit)
 }
 
-// eachCampaignPage walks all campaigns in pages with their watermarks. The
-// journal is read first: a watermark may be ahead of what its page says, and
-// never behind. Campaigns that cannot be read are passed over; the error is
-// Damaged then, and names each.
+// eachCampaignPage walks all campaigns in pages with their watermarks. The journal is read
+// first: a watermark may be ahead of its page, and never behind. Unreadable campaigns are
+// skipped; the error then is outbox.ErrDamaged and names each.
 func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
-	var failed error // to visit
+	var failed error // the error of visit
 	page := func(after string, limit int) (last string, err error) {
 		p, err := m.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
@@ -338,8 +335,8 @@ func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.
 	}
 }
 
-// suspects lists the campaigns of a page whose row, rows and watermark do not
-// add up. It reads little and locks nothing.
+// suspects lists the campaigns of a page whose row, rows and watermark disagree. It reads
+// little and locks nothing.
 func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignRow, error) {
 	odd, err := m.skipSuspects(ctx, p.rows, p.marks)
 	if err != nil {
@@ -366,7 +363,7 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 				var hash string
 				err := row.Scan(&hash)
 				if hash == w.AppliedHash && c.Diverged == "" || hash != w.AppliedHash && c.Diverged == store.Strange(w) {
-					found[at] = nil // built from the event that the journal has, or still not
+					found[at] = nil // still consistent, or still diverged
 				}
 				return err
 			}, store.SelectChainHash, c.ID, w.AppliedSeq)
@@ -376,16 +373,15 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 	return slices.DeleteFunc(found, func(c *store.CampaignRow) bool { return c == nil }), err
 }
 
-// arriving reports whether the requests that appended what the campaign owes may
-// still be about to apply it: those of a process that was there before are not.
+// arriving reports whether the requests that appended the campaign's unapplied events may still
+// be about to apply them. Events from before this process was started are not.
 func (m *Maintenance) arriving(c *store.CampaignRow) bool {
 	age := m.core.Now() - c.Oldest.Int64
 	return m.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
 		age > -store.ClockTolerance && age < store.InlineWait.Microseconds()
 }
 
-// disagrees reports whether a campaign's row says something else than its
-// watermark.
+// disagrees reports whether a campaign's row contradicts its watermark.
 func (m *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) bool {
 	waiting := c.HighWater - w.AppliedSeq
 	return w.AppliedSeq > c.HighWater || c.Applied != w.AppliedSeq || w.FenceEpoch > c.LeaseEpoch ||
@@ -393,8 +389,7 @@ func (m *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) boo
 		c.Counts.Total() > 0 && c.Head.Int64 != w.AppliedSeq+1
 }
 
-// Gaps lists the campaigns with events that have neither been applied nor
-// have a row.
+// Gaps lists the campaigns with events that are neither applied nor have a row.
 func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	gaps := []outbox.Gap{}
 	err := m.eachCampaignPage(ctx, func(page []*store.CampaignRow, marks map[string]readmodel.Watermark) error {
@@ -416,10 +411,9 @@ func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 	return gaps, nil
 }
 
-// missingRows counts the events above applied that have no row. Rows at or
-// below it, of a wave that is not settled yet, do not make up for them. A
-// worker may apply and settle between the two reads, so a finding counts only
-// when the watermark has not moved meanwhile.
+// missingRows counts the events above applied that have no row. Rows at or below it, of a wave
+// that is not settled yet, do not count. A worker may apply and settle between the two reads,
+// so a finding counts only when the watermark has not moved meanwhile.
 func (m *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, applied int64) (int64, error) {
 	for {
 		waiting := c.HighWater - applied

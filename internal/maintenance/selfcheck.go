@@ -12,31 +12,30 @@ import (
 	"outboxweb/internal/store"
 )
 
-// recountLimit is the number of rows up to which the self-check recounts a
-// campaign; counting more would hold a snapshot for too long.
+// recountLimit is the maximum number of rows of a campaign that the self-check recounts;
+// counting more would hold a snapshot for too long.
 const recountLimit = 50_000
 
-// Round is where a self-check stands. The zero value begins one.
+// Round is the progress of a self-check. The zero value begins a round.
 type Round struct {
 	Campaign string // compared last; empty at the end of a round
-	lag      int64  // of the campaign that was looked at last among those that lag
-	lagging  string // and its id; empty at the end
+	lag      int64  // of the last lagging campaign checked
+	lagging  string // its id; empty at the end
 	rested   time.Time
 }
 
-// laggingChecked is how many of the campaigns that lag are looked at in a step of
-// the self-check, and laggingRest how many times as long as that took none are:
-// without an index it takes 40 ms where there are 100,000 campaigns.
+// laggingChecked is how many lagging campaigns a step of the self-check covers. After that it
+// pauses checking them for laggingRest times as long as it took: without an index it takes 40
+// ms with 100,000 campaigns.
 const (
 	laggingChecked = 2000
 	laggingRest    = 100
 )
 
-// SelfCheck is Reconcile for the next few campaigns of a round, except that it
-// does not count very many rows; and it repairs, of the next many that lag, those
-// whose own row shows that they would wait for ever or too long. It returns where
-// to go on and what was wrong. What drifted adds to the drift that Summary
-// reports.
+// SelfCheck is Reconcile for the next few campaigns of a round, except that it does not count
+// very many rows. It also repairs those of the next lagging campaigns whose own row shows that
+// they would wait too long or forever. It returns where to continue and what was wrong. Drifted
+// campaigns add to the drift that Summary reports.
 func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
 	next = at
 	next.Campaign, found, err = m.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)

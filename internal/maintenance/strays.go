@@ -12,8 +12,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// stray is a campaign that has no row in campaigns, and what there is of it all
-// the same.
+// stray is a campaign without a row in campaigns, and the data that exists of it.
 type stray struct {
 	id                    string
 	events, rows, applied bool
@@ -48,8 +47,8 @@ var (
 	selectIDsOfRows   = strings.ReplaceAll(selectIDsOf, "{table}", "projection_apply_outbox")
 )
 
-// eachStray walks the strays by id, page by page. The projections are read
-// first: an event that they have is in the journal before.
+// eachStray walks the strays by id, page by page. The projections are read first: their events
+// are in the journal already.
 func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
@@ -107,7 +106,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 	return nil
 }
 
-// dropKnown takes away what has a row in campaigns, also one that was made
+// dropKnown removes from found the campaigns that have a row in campaigns, even one created
 // since the known ones were read.
 func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
 	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
@@ -119,8 +118,8 @@ func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
 	return err
 }
 
-// adoptStrays gives campaigns their rows: those whose events are in the journal,
-// and, marked as diverged, those that only the projections know.
+// adoptStrays inserts the missing rows of campaigns: those with events in the journal, and,
+// marked as diverged, those that only the projections have.
 func (m *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
 	return m.eachStray(ctx, func(strays []stray) error {
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
@@ -161,8 +160,8 @@ from projection_apply_outbox
 where campaign_id = $1`
 )
 
-// adopt makes the row of a campaign from its events, its rows and its
-// watermark. One that has a row by now is left as it is.
+// adopt creates the row of a campaign from its events, its rows and its watermark. An existing
+// row is left unchanged.
 func (m *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {

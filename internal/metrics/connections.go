@@ -6,8 +6,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// WatchConnections adds the gauges of connections to the databases, which call
-// list at each scrape.
+// WatchConnections adds the gauges of database connections, which call list at each scrape.
 func (m *Metrics) WatchConnections(list func() []outbox.Connections) {
 	m.watch("list the connections", func(_ context.Context, gauge gauge) error {
 		for _, c := range list() {

@@ -1,7 +1,6 @@
-// Package metrics holds the Prometheus collectors of one process, in a
-// registry of its own: what outboxweb measures, under names that start with
-// outboxweb_, and what every Go program tells of itself, under the standard
-// ones. docs/metrics.md lists the first kind.
+// Package metrics holds the Prometheus collectors of one process, in a registry of its own:
+// outboxweb's metrics, with names that start with outboxweb_, and the standard metrics of Go
+// programs. docs/metrics.md lists the former.
 package metrics
 
 import (
@@ -33,29 +32,29 @@ type Metrics struct {
 	WaveSeconds prometheus.Histogram // time of one wave, claim to release
 	Stalled     prometheus.Gauge     // 1 while nothing can be applied
 
-	PublisherDelivered *prometheus.CounterVec   // by topic, publisher: events that a destination acknowledged
-	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: deliveries that failed
-	PublisherReads     prometheus.Counter       // times that the journal was read by position, for all publishers together
-	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call of a destination
-	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that another process took over, or that ran out
+	PublisherDelivered *prometheus.CounterVec   // by topic, publisher: events acknowledged by a destination
+	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: failed deliveries
+	PublisherReads     prometheus.Counter       // reads of the journal by position, for all publishers together
+	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call to a destination
+	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that expired or that another process took over
 
-	IdentityRefused *prometheus.CounterVec // by why: requests of which it was not known who asks, or that had no role
+	IdentityRefused *prometheus.CounterVec // by why: requests without a known identity or without a role
 
 	registry     *prometheus.Registry
 	requests     *prometheus.CounterVec
 	requestTimes *prometheus.HistogramVec
 }
 
-// Bounds of histograms, in seconds.
+// Bucket bounds of histograms, in seconds.
 var (
-	requestBounds = []float64{0.005, 0.025, 0.1, 0.5, 2.5, 10} // few, since there is a series of each for every route
+	requestBounds = []float64{0.005, 0.025, 0.1, 0.5, 2.5, 10} // few, since each route has its own series
 	shortBounds   = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 	delayBounds   = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 )
 
-// New makes the collectors. The gauges about rows, lag and campaigns call
-// summary at each scrape; when it fails they are left out of that scrape and
-// the failure is logged, so that an alert on absence fires.
+// New creates the collectors. The gauges of rows, lag and campaigns call summary at each
+// scrape; when it fails they are left out of that scrape and the failure is logged, so that an
+// alert on absence fires.
 func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 	registry := prometheus.NewRegistry()
 	collect := registered{promauto.With(registry)}
@@ -87,10 +86,9 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 	return m
 }
 
-// WatchRuns adds the gauge of runs by kind and status, which calls tallies at
-// each scrape; when it fails the gauge is left out of that scrape. There is a
-// value for each kind and status, so that an alert need not know of what has
-// never been.
+// WatchRuns adds the gauge of runs by kind and status, which calls tallies at each scrape; when
+// it fails the gauge is left out of that scrape. Every kind and status has a value, 0 included,
+// so that alerts need not handle absent series.
 func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]outbox.RunTally, error)) {
 	m.watch("count the runs", func(ctx context.Context, gauge gauge) error {
 		all, err := tallies(ctx)
@@ -129,7 +127,7 @@ func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCoun
 
 var behindDesc = desc("behind_projections", "Resumed projections that are behind, counted per campaign, by the state of their replay: none (start one), waiting for another run to end, active.", "replay")
 
-// registered makes collectors that are in the registry.
+// registered is a factory whose collectors are registered.
 type registered struct{ promauto.Factory }
 
 func (r registered) counter(name, help string) prometheus.Counter {
@@ -148,14 +146,14 @@ func (r registered) histograms(name, help string, bounds []float64, labels ...st
 	return r.NewHistogramVec(prometheus.HistogramOpts{Name: "outboxweb_" + name, Help: help, Buckets: bounds}, labels)
 }
 
-// AddBuild adds the series that says which build this is.
+// AddBuild adds the series with the build version.
 func (m *Metrics) AddBuild(version, revision string) {
 	build := promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_build_info", Help: "1, with the version of the program, its source's revision where it is known, and Go's version."},
 		[]string{"version", "revision", "goversion"})
 	build.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
-// Append counts one append that made so many events.
+// Append counts one append of this many events.
 func (m *Metrics) Append(events int, took time.Duration) {
 	m.Appended.Add(float64(events))
 	m.AppendTime.Observe(took.Seconds())
@@ -168,7 +166,7 @@ func (m *Metrics) Request(route, method string, code int, took time.Duration) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 	default:
-		method = "other" // clients make methods up
+		method = "other" // clients may send any method
 	}
 	m.requestTimes.WithLabelValues(route, method, strconv.Itoa(code/100)+"xx").Observe(took.Seconds())
 }

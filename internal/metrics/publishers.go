@@ -7,9 +7,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// WatchPublishers adds the gauges of each publisher, which call list at each
-// scrape; when it fails they are left out of that scrape. So is the lag of one
-// that is not known.
+// WatchPublishers adds the gauges of each publisher, which call list at each scrape; when it
+// fails they are left out of that scrape. An unknown lag is left out too.
 func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publisher, error)) {
 	m.watch("list the publishers", func(ctx context.Context, gauge gauge) error {
 		all, err := list(ctx)

@@ -8,20 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scrapeTimeout bounds what a scrape reads at a time.
+// scrapeTimeout bounds each read of a scrape.
 const scrapeTimeout = 5 * time.Second
 
-// gauge tells a scrape the value of a gauge.
+// gauge adds the value of a gauge to a scrape.
 type gauge func(d *prometheus.Desc, value float64, labels ...string)
 
 // scraped are gauges that are read at each scrape.
 type scraped struct {
-	what  string // read does, for the log
+	what  string // what read does, for the log
 	read  func(context.Context, gauge) error
 	descs []*prometheus.Desc
 }
 
-// watch adds the gauges that read tells of at each scrape. An error is logged.
+// watch adds gauges whose values read supplies at each scrape. An error is logged.
 func (m *Metrics) watch(what string, read func(context.Context, gauge) error, descs ...*prometheus.Desc) {
 	m.registry.MustRegister(&scraped{what, read, descs})
 }
@@ -49,7 +49,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("outboxweb_"+name, help, labels, nil)
 }
 
-// boolGauge is a condition as a gauge has it.
+// boolGauge is 1 for true and 0 for false.
 func boolGauge(is bool) float64 {
 	if is {
 		return 1

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// The gauges of the summary that have labels, or are not always there.
+// Summary gauges that have labels or may be absent.
 var (
 	rowsDesc        = desc("rows", "Outbox rows by status.", "status")
 	heldDesc        = desc("paused_projections", "Paused projections by scope: all campaigns, or campaign (counted per campaign).", "scope")
@@ -18,7 +18,7 @@ var (
 	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read and its series are missing.")
 )
 
-// summaryGauges are the others.
+// summaryGauges are the other gauges of the summary.
 var summaryGauges = []struct {
 	desc *prometheus.Desc
 	of   func(*outbox.Summary) float64
@@ -53,7 +53,7 @@ var summaryGauges = []struct {
 		func(s *outbox.Summary) float64 { return boolGauge(s.Worker.Running) }},
 }
 
-// watchSummary adds the gauges that are read from one summary a scrape.
+// watchSummary adds the gauges read from one summary per scrape.
 func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, error)) {
 	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, diskDesc, unreadableDesc}
 	for _, g := range summaryGauges {

@@ -13,20 +13,18 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Watermark is how far the projections of a campaign are.
+// Watermark is how far a campaign's events have been applied to the projections.
 type Watermark struct {
 	AppliedSeq  int64
 	AppliedHash string // chain hash of the event at AppliedSeq; empty at 0
 	FenceEpoch  int64  // the highest epoch that has applied here
-	SetAside    int64  // projections that do not follow it
-	// OpenFailures is how many events some projection failed at and has not
-	// passed since.
+	SetAside    int64  // projections quarantined, paused or behind
+	// OpenFailures is how many events some projection failed at and has not applied since.
 	OpenFailures int64
 }
 
-// ApplyTx is a transaction on the projections database through which events
-// are applied. After a fatal error every further call fails, and the
-// transaction is rolled back. It belongs to one goroutine.
+// ApplyTx is a transaction on the projections database that applies events. After a fatal error
+// every further call fails and the transaction is rolled back. It belongs to one goroutine.
 type ApplyTx struct {
 	t       *tx
 	now     int64
@@ -44,9 +42,9 @@ func (d *Database) newApplyTx() *ApplyTx {
 	return &ApplyTx{now: d.options.Now(), reached: make(map[string]int64)}
 }
 
-// Apply runs fn in one transaction on the projections database and commits
-// when fn returns nil. ctx bounds the wait for the lock only. While it runs no
-// projection is paused for all campaigns, nor resumed.
+// Apply runs fn in one transaction on the projections database and commits when fn returns nil.
+// ctx bounds only the wait for the lock. Meanwhile no projection is paused or resumed for all
+// campaigns.
 func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := d.newApplyTx()
 	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
@@ -62,7 +60,7 @@ func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 
 var errRehearsed = errors.New("rehearsed")
 
-// Rehearse is Apply that is always rolled back.
+// Rehearse is Apply, but always rolls back.
 func (d *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
 	a := d.newApplyTx()
 	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
@@ -90,14 +88,14 @@ values ($1, $2)
 on conflict (campaign_id) do nothing
 returning applied_seq, applied_hash, fence_epoch, set_aside, open_failures`
 
-// ReadAhead locks the watermarks of several campaigns, starting those at 0 that
-// there are none of. Watermark then answers at once.
+// ReadAhead locks the watermarks of several campaigns and creates missing ones at 0. Watermark
+// then returns them without a query.
 func (a *ApplyTx) ReadAhead(campaigns []string) error {
 	if a.marks == nil {
 		a.marks = make(map[string]Watermark, len(campaigns))
 	}
-	ids := slices.Compact(slices.Sorted(slices.Values(campaigns))) // in one order, so that nobody waits in a circle
-	// Those that another transaction starts at the same moment are read last.
+	ids := slices.Compact(slices.Sorted(slices.Values(campaigns))) // sorted, to avoid deadlocks
+	// The last query reads watermarks that another transaction created at the same moment.
 	for _, query := range []string{SelectWatermark + a.t.ForUpdate, insertWatermark, SelectWatermark + a.t.ForUpdate} {
 		if err := a.readMarks(ids, query); err != nil {
 			return err
@@ -106,7 +104,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 	return nil
 }
 
-// readMarks runs the query for each campaign whose watermark is not known.
+// readMarks runs the query for each campaign whose watermark was not read yet.
 func (a *ApplyTx) readMarks(ids []string, query string) error {
 	var b sqldb.Batch
 	a.readPauses(&b)
@@ -136,8 +134,8 @@ func ScanWatermark(row sqldb.Row) (w Watermark, err error) {
 	return w, err
 }
 
-// Watermark reads a campaign's watermark, locked for this transaction,
-// starting one at 0 if there is none.
+// Watermark reads a campaign's watermark, locked for this transaction, and creates it at 0 if
+// there is none.
 func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
 	w, ahead := a.marks[campaign]
 	if ahead {
@@ -152,8 +150,8 @@ func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
 	return w, nil
 }
 
-// Fence raises the campaign's fence to epoch, so that whoever holds a lower
-// one can no longer change its projections. A higher fence is outbox.ErrLeaseLost.
+// Fence raises the campaign's fence to epoch, so that holders of a lower epoch can no longer
+// change its projections. If the fence is higher already it is outbox.ErrLeaseLost.
 func (a *ApplyTx) Fence(campaign string, epoch int64) error {
 	n, err := a.t.Exec(`update projection_watermarks set fence_epoch = $2 where campaign_id = $1 and fence_epoch <= $2`, campaign, epoch)
 	if err == nil && n == 0 {
@@ -168,9 +166,9 @@ set fence_epoch = $2
 where campaign_id = $1
   and fence_epoch < $2`
 
-// RaiseFences raises the fences of campaigns to epochs above them, and returns the
-// watermarks, which stay: nobody who holds a lower epoch moves them any more. A
-// campaign whose fence is not lower is left out.
+// RaiseFences raises the fences of campaigns to epochs above them and returns the watermarks,
+// which holders of lower epochs can no longer move. A campaign whose fence is not lower is left
+// out.
 func (d *Database) RaiseFences(ctx context.Context, epochs map[string]int64) (marks map[string]Watermark, err error) {
 	ids := slices.Sorted(maps.Keys(epochs))
 	err = d.Apply(ctx, func(a *ApplyTx) error {
@@ -204,9 +202,9 @@ where campaign_id = $1
   and fence_epoch <= $2
   and applied_seq = $3`
 
-// Advance moves the watermark from seq from to seq to, whose chain hash is
-// hash, under epoch. When the watermark is elsewhere or the fence is higher it
-// changes nothing and returns outbox.ErrLeaseLost.
+// Advance moves the watermark from seq from to seq to, whose chain hash is hash, under epoch.
+// When the watermark is elsewhere or the fence is higher it changes nothing and returns
+// outbox.ErrLeaseLost.
 func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) error {
 	return a.do(func(n int64) error {
 		if n == 0 {
@@ -217,7 +215,7 @@ func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) e
 	}, advanceWatermark, campaign, epoch, from, to, hash, a.now)
 }
 
-// do runs a statement, or lets it wait for the others that are gathered.
+// do runs a statement, or queues it while gathering.
 func (a *ApplyTx) do(count func(int64) error, query string, args ...any) error {
 	if err := a.t.Err(); err != nil {
 		return err
@@ -233,8 +231,8 @@ func (a *ApplyTx) do(count func(int64) error, query string, args ...any) error {
 	return err
 }
 
-// Exec runs one statement of a projection. ctx carries its deadline, if any; a
-// statement that was cut off is context.DeadlineExceeded.
+// Exec runs one statement of a projection. ctx carries its deadline, if any; a statement that
+// exceeds it is context.DeadlineExceeded.
 func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
 	if a.t.Dialect().Typed {
 		return a.do(nil, query, asTexts(args)...)
@@ -243,34 +241,31 @@ func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
-// Gather lets statements wait, on PostgreSQL, until Flush sends them together.
-// Until then they report no errors. On SQLite it does nothing, and returns
-// false.
+// Gather queues statements on PostgreSQL until Flush sends them together; until then they
+// report no errors. On SQLite it does nothing and returns false.
 func (a *ApplyTx) Gather() bool {
 	a.gathering = a.t.Dialect().Pipelines
 	return a.gathering
 }
 
-// Gathered is how many statements wait.
+// Gathered is the number of queued statements.
 func (a *ApplyTx) Gathered() int { return a.queue.Len() }
 
-// Flush sends the statements that wait and returns how many of them took
-// effect; where it is not all, err is that of the next one. From then on
-// statements no longer wait.
+// Flush sends the queued statements and returns how many of them took effect; when that is not
+// all, err is the error of the next one. It ends gathering.
 func (a *ApplyTx) Flush() (done int, err error) {
 	a.gathering = false
 	return a.t.Run(&a.queue)
 }
 
-// Discard drops the statements that wait.
+// Discard drops the queued statements and ends gathering.
 func (a *ApplyTx) Discard() { a.gathering, a.queue = false, sqldb.Batch{} }
 
-// Savepoint marks where RollbackTo returns to; Release forgets the mark. They
-// nest.
+// Savepoint sets a savepoint for RollbackTo; Release removes it. Savepoints nest.
 func (a *ApplyTx) Savepoint() error { return a.do(nil, "savepoint campaign") }
 
-// RollbackTo undoes everything since the innermost Savepoint, which stays. It
-// fails when the statement that failed took the transaction with it.
+// RollbackTo undoes everything since the innermost Savepoint, which stays. It fails when the
+// failed statement has aborted the whole transaction.
 func (a *ApplyTx) RollbackTo() error {
 	_, err := a.t.Exec("rollback to savepoint campaign")
 	if err != nil {
@@ -279,11 +274,11 @@ func (a *ApplyTx) RollbackTo() error {
 	return err
 }
 
-// Release forgets the innermost savepoint and keeps what was done since.
+// Release removes the innermost savepoint and keeps the changes since.
 func (a *ApplyTx) Release() error { return a.do(nil, "release savepoint campaign") }
 
-// asTexts is args as their texts, in which PostgreSQL reads every type. So a
-// number fits into a column of text, and the other way round, as on SQLite.
+// asTexts converts args to texts, which PostgreSQL converts to any type. So a number fits into
+// a text column and the reverse, as on SQLite.
 func asTexts(args []any) []any {
 	texts := make([]any, len(args))
 	for i, arg := range args {
@@ -299,8 +294,8 @@ func asTexts(args []any) []any {
 	return texts
 }
 
-// floatText writes a whole number without a fraction or exponent, since a
-// column of integers refuses those.
+// floatText formats a whole number without fraction or exponent, since integer columns refuse
+// those.
 func floatText(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 		return strconv.FormatFloat(v, 'f', -1, 64)
@@ -311,8 +306,8 @@ func floatText(v float64) string {
 // Lost reports whether the transaction can no longer be used.
 func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 
-// Watermarks reads the watermarks of several campaigns, in one snapshot.
-// Campaigns without one are left out.
+// Watermarks reads the watermarks of several campaigns, in one snapshot. Campaigns without one
+// are left out.
 func (d *Database) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
 	marks := make(map[string]Watermark, len(campaigns))
 	err := d.read(ctx, func(t *tx) error {

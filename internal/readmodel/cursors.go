@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// SetAside lists the projections that do not follow the campaign's watermark:
-// they are quarantined, paused or behind.
+// SetAside lists the projections that do not follow the campaign's watermark: they are
+// quarantined, paused or behind.
 func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 	cursors, err := a.t.setAside(campaign)
 	names := make(map[string]bool, len(cursors))
@@ -21,8 +21,8 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 	return names, err
 }
 
-// SetAside lists the projections that do not follow the campaign's watermark,
-// each with the seq it stands at.
+// SetAside lists the projections that do not follow the campaign's watermark, each with the seq
+// it has applied.
 func (d *Database) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
 	var cursors map[string]int64
 	err := d.read(ctx, func(t *tx) (err error) {
@@ -32,8 +32,8 @@ func (d *Database) SetAside(ctx context.Context, campaign string) (map[string]in
 	return cursors, err
 }
 
-// selectSetAside finds its rows by the key: with the state alone the index of
-// everything that is set aside would do as well.
+// selectSetAside finds its rows by the key: a plain condition on the state would let the
+// planner choose the index of all quarantined, paused and behind cursors.
 const selectSetAside = `
 select projection, applied_seq
 from projection_cursors
@@ -60,8 +60,8 @@ select projection
 from projection_versions
 where paused_at is not null`
 
-// readPauses learns, once for each transaction, what is paused for all
-// campaigns. That cannot change before the transaction ends.
+// readPauses reads, once per transaction, which projections are paused for all campaigns. That
+// cannot change before the transaction ends.
 func (a *ApplyTx) readPauses(b *sqldb.Batch) {
 	if a.pausesRead {
 		return
@@ -76,10 +76,10 @@ func (a *ApplyTx) readPauses(b *sqldb.Batch) {
 }
 
 const (
-	// lastApplied is when the watermark of the campaign $1 last advanced.
+	// lastApplied is the time at which the watermark of campaign $1 last advanced.
 	lastApplied = `(select updated_at from projection_watermarks where campaign_id = $1 and applied_seq > 0)`
 
-	// holdCursor leaves a projection that is set aside already as it is.
+	// holdCursor changes only cursors that are live.
 	holdCursor = `
 insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
 values ($1, $2, $3, 'paused', $4, ` + lastApplied + `)
@@ -93,10 +93,10 @@ set set_aside = set_aside + cast($2 as bigint)
 where campaign_id = $1`
 )
 
-// ExcludePaused sets aside, at the watermark w, what is paused for all campaigns and
-// still follows this one. It is called before the campaign's watermark
-// advances, with those that are set aside already, and returns all that then
-// are. The rest of the campaigns have no cursor for the pause until they move.
+// ExcludePaused excludes from the campaign, at the watermark w, the projections paused for all
+// campaigns that still follow it. It is called before the campaign's watermark advances, with
+// the projections that are excluded already, and returns all excluded ones. Other campaigns get
+// no cursor for the pause until their watermark advances.
 func (a *ApplyTx) ExcludePaused(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
 	held := make(map[string]bool)
 	for _, name := range a.paused {
@@ -123,8 +123,8 @@ on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at, applied_at = excluded.applied_at
 where projection_cursors.state = 'live'`
 
-// Quarantine sets a projection aside for the campaign of e, at the seq before
-// e, which it has failed at. The other projections go on.
+// Quarantine excludes a projection from the campaign of e, at the seq before e, where it
+// failed. The other projections continue.
 func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 	n, err := a.t.Exec(quarantineCursor, e.CampaignID, projection, e.Seq-1, a.now)
 	if err == nil {
@@ -136,12 +136,11 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 	return nil
 }
 
-// PauseCommand is a pause of a projection or its end: the request, and afterwards the
-// outcome.
+// PauseCommand is a request to pause or resume a projection, and afterwards its result.
 type PauseCommand struct {
 	outbox.ProjectionPause
 	By, Reason string
-	Now        int64 // in microseconds
+	Now        int64 // microseconds
 }
 
 const selectCursor = `
@@ -150,17 +149,17 @@ from projection_cursors
 where campaign_id = $1
   and projection = $2`
 
-// standing is where a projection of a campaign is, as the database has it.
+// standing is the stored state of a projection in a campaign.
 type standing struct {
 	seq     int64
 	state   string
 	pause   *outbox.Pause // of this campaign
 	mark    Watermark
 	forAll  *outbox.Pause
-	atLevel bool // it has every event that the watermark has
+	atLevel bool // it has applied every event up to the watermark
 }
 
-// standing locks the watermark of a campaign and reads where a projection is.
+// standing locks the watermark of a campaign and reads the state of a projection in it.
 func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 	c := standing{state: outbox.CursorLive}
 	var err error
@@ -196,8 +195,8 @@ set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excl
   reason = excluded.reason, updated_at = excluded.updated_at,
   applied_at = case when projection_cursors.state = 'live' then excluded.applied_at else projection_cursors.applied_at end`
 
-// PauseCursor stops a projection in one campaign. One that is stopped there already,
-// or for all, is outbox.ErrConflict.
+// PauseCursor pauses a projection in one campaign. One that is paused already, there or for all
+// campaigns, is outbox.ErrConflict.
 func (a *ApplyTx) PauseCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
@@ -226,7 +225,7 @@ set state = $3, paused_by = '', paused_at = null, reason = '', updated_at = $4
 where campaign_id = $1
   and projection = $2`
 
-// ResumeCursor lets a projection go on that was stopped in one campaign; any other is
+// ResumeCursor resumes a projection that was paused in one campaign; any other is
 // outbox.ErrConflict.
 func (a *ApplyTx) ResumeCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
@@ -257,8 +256,8 @@ set paused_at = $2, paused_by = $3, reason = $4
 where projection = $1
   and paused_at is null`
 
-// PauseEverywhere stops a projection for all campaigns. Their cursors are set
-// as they move, see Hold.
+// PauseEverywhere pauses a projection for all campaigns. Each campaign's cursor is set when its
+// watermark next advances, see ExcludePaused.
 func (d *Database) PauseEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorPaused
 	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
@@ -309,7 +308,7 @@ where projection = $1
   and state = 'paused'
   and paused_by = ''`
 
-	// Who resumes all asks for those to be replayed that were behind before.
+	// Resuming for all campaigns also requests a replay of those that were behind before.
 	resumeBehind = `
 update projection_cursors
 set updated_at = $2
@@ -325,9 +324,9 @@ where projection = $1
   and state = 'behind'`
 )
 
-// ResumeEverywhere ends a pause for all campaigns. Nobody applies anything
-// meanwhile, nor holds a lock on a watermark, so that those who have read of
-// the pause have set their cursors, and the order of locking does not matter.
+// ResumeEverywhere ends a pause for all campaigns. Nothing is applied meanwhile and no
+// watermark is locked, so that every transaction that has read the pause has set its cursors,
+// and the lock order does not matter.
 func (d *Database) ResumeEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorLive
 	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {

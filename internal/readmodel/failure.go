@@ -8,19 +8,19 @@ import (
 
 // Failure is one failed attempt to apply an event.
 type Failure struct {
-	Message     string // in full, with a stack where there is one
+	Message     string // complete, with a stack where there is one
 	Fingerprint string // see outbox.Fingerprint
-	SetAside    bool   // the projection at fault is one that is set aside rather than blocking the campaign
-	Projection  string // the one at fault; empty when it is not known
+	SetAside    bool   // the failure quarantines the projection instead of blocking the campaign
+	Projection  string // the one that failed; empty when unknown
 	Version     string // the hash of its definition
-	Permanent   bool   // it can never succeed with this Version; see Permanent
-	MaxAttempts int    // of that projection; 0 when it leaves that to Options.Retry
+	Permanent   bool   // it can never succeed with this Version; see sqldb.Permanent
+	MaxAttempts int    // of that projection; 0 for the default of Options.Retry
 }
 
-// Last reports whether a failure after that many attempts ends them.
+// Last reports whether a failure after this many attempts is the last.
 func (f Failure) Last(attempts int, r outbox.Retry) bool {
 	return f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts())
 }
 
-// ErrorLimit bounds what is kept of an error, in bytes.
+// ErrorLimit is the maximum size of a stored error, in bytes.
 const ErrorLimit = 64 << 10

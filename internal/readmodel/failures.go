@@ -21,8 +21,8 @@ update projection_watermarks
 set open_failures = open_failures + 1
 where campaign_id = $1`
 
-// Failed records that a projection failed at e once more. There is one open
-// failure for each campaign, projection and seq.
+// Failed records another failure of a projection at e. There is one open failure per campaign,
+// projection and seq.
 func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
 	var attempts int64
 	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, sqldb.Clip(f.Message, ErrorLimit), a.now)
@@ -58,8 +58,8 @@ set open_failures = (
 where campaign_id = $1`
 )
 
-// Resolve closes the failures of a campaign at events up to seq, which the
-// watermark has passed, except those of projections that are set aside.
+// Resolve closes the failures of a campaign at events up to seq, which the watermark has
+// passed, except those of quarantined, paused or behind projections.
 func (a *ApplyTx) Resolve(campaign string, seq int64) error {
 	err := a.do(nil, resolveFailures, campaign, seq, a.now)
 	if err == nil {
@@ -113,9 +113,8 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 	return l
 }
 
-// Failures pages through the events that projections could not follow, newest
-// first. A page looks through a bounded number of them and may end early, with
-// Partial set.
+// Failures pages through the events that projections failed at, newest first. A page scans a
+// bounded number of them and may end early, with Partial set.
 func (d *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
 	var page outbox.Page[outbox.ProjectionFailure]
 	l := failureList(f)
@@ -135,8 +134,7 @@ select ` + failureColumns + `
 from failures
 where id = $1`
 
-// Failure reads one event that a projection could not follow. A missing one is
-// outbox.ErrNotFound.
+// Failure reads one event that a projection failed at. A missing one is outbox.ErrNotFound.
 func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
 	found := false

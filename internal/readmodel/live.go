@@ -8,28 +8,28 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Live is one state of the projections database, for comparing live rows with
-// replayed ones. It belongs to one goroutine, and its context ends it.
+// Live is a snapshot of the projections database, for comparing live rows with replayed ones.
+// It belongs to one goroutine and ends with its context.
 type Live struct{ t *sql.Tx }
 
-// LiveReaders is how many Lives can be open at a time beside whatever else reads.
+// LiveReaders is how many Lives can be open at a time in addition to other reads.
 const LiveReaders = 4
 
-// Position is where a projection stands in a campaign.
+// Position is the state of a projection in a campaign.
 type Position struct {
-	AppliedSeq int64 // means nothing while it is live: then it stands at the watermark
+	AppliedSeq int64 // unused while it is live: then it follows the watermark
 	Generation int64
 	State      string // one of the outbox.Cursor… states
 }
 
-// Live reads the projections database as it is now. The caller must Close it:
-// on SQLite the file that changes are written to grows as long as it is open.
+// Live takes a snapshot of the projections database. The caller must Close it: on SQLite the
+// WAL file grows while it is open.
 func (d *Database) Live(ctx context.Context) (*Live, error) {
 	t, err := d.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// A snapshot is of the moment of its first reading.
+	// The snapshot is taken by the first read.
 	if _, err := t.ExecContext(ctx, `select count(*) from projection_versions`); err != nil {
 		t.Rollback()
 		return nil, fmt.Errorf("read the projections database: %w", err)
@@ -37,14 +37,12 @@ func (d *Database) Live(ctx context.Context) (*Live, error) {
 	return &Live{t}, nil
 }
 
-// QueryContext reads live rows. They must be closed before anything else is done
-// with the Live.
+// QueryContext reads live rows. They must be closed before any other call.
 func (l *Live) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return l.t.QueryContext(ctx, query, args...)
 }
 
-// Watermark reads how far the projections of a campaign are; false when they do
-// not know it.
+// Watermark reads the watermark of a campaign; false when there is none.
 func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, known bool, err error) {
 	err = l.each(ctx, func(row sqldb.Row) error {
 		known = true
@@ -54,8 +52,8 @@ func (l *Live) Watermark(ctx context.Context, campaign string) (w Watermark, kno
 	return w, known, err
 }
 
-// Positions reads where projections of a campaign stand, by name. One that has never
-// been rebuilt or set aside is left out: it is live, of generation 1.
+// Positions reads the positions of a campaign's projections, by name. A projection that was
+// never rebuilt, quarantined or paused is left out: it is live, with generation 1.
 func (l *Live) Positions(ctx context.Context, campaign string) (map[string]Position, error) {
 	stands := make(map[string]Position)
 	err := l.each(ctx, collectStands(stands), selectStands, campaign)
@@ -103,5 +101,5 @@ func (l *Live) each(ctx context.Context, scan func(sqldb.Row) error, query strin
 	return rows.Err()
 }
 
-// Close ends the reading.
+// Close ends the snapshot.
 func (l *Live) Close() error { return l.t.Rollback() }

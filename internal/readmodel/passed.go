@@ -8,8 +8,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// SkipMarks is what the projections of a campaign passed over: the skip's id by
-// seq.
+// SkipMarks are the events that the projections of a campaign skipped over: the id of the skip
+// by seq.
 type SkipMarks map[int64]int64
 
 const selectMarks = `
@@ -17,7 +17,7 @@ select campaign_id, seq, skip_id
 from watermark_skips
 where campaign_id between $1 and $2`
 
-// marksBetween reads the marks of the campaigns from one id to another.
+// marksBetween reads the marks of the campaigns from id first to id last.
 func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
 	all := make(map[string]SkipMarks)
 	err := t.Each(func(row sqldb.Row) error {
@@ -53,8 +53,7 @@ func (d *Database) Position(ctx context.Context, campaign string) (w Watermark, 
 	return w, marks, err
 }
 
-// PassedOver reads what the projections of the campaigns from one id to another
-// passed over.
+// PassedOver reads the skip marks of the campaigns from id first to id last.
 func (d *Database) PassedOver(ctx context.Context, first, last string) (all map[string]SkipMarks, err error) {
 	err = d.read(ctx, func(t *tx) (err error) {
 		all, err = t.marksBetween(first, last)
@@ -69,14 +68,14 @@ values ($1, $2, $3, $4)
 on conflict (campaign_id, seq) do update
 set skip_id = excluded.skip_id, at = excluded.at`
 
-// PassOver writes beside the watermark that it advances over e without applying
-// it, because of the skip that e carries.
+// PassOver records that the watermark advances over e without applying it, because of the skip
+// in e.
 func (a *ApplyTx) PassOver(e *outbox.Event) error {
 	return a.do(nil, insertMark, e.CampaignID, e.Seq, e.Skipped.ID, a.now)
 }
 
-// ChainHashes are those of the event that a watermark is set back from, and of the
-// one before it.
+// ChainHashes are the hashes of the event that a watermark is set back from, and of the one
+// before it.
 type ChainHashes struct{ Before, Own string }
 
 const (
@@ -88,7 +87,7 @@ where campaign_id = $1
   and applied_hash = $5
   and fence_epoch = $7`
 
-	// Whatever was set aside there has passed over the event too.
+	// Projections quarantined or paused at the event have skipped over it too.
 	setBackCursors = `
 update projection_cursors
 set applied_seq = $3
@@ -103,8 +102,8 @@ where campaign_id = $1
   and skip_id = $3`
 )
 
-// SetBack moves the watermark from a skipped event to the one before. Without
-// the event's mark it refuses: then the event was applied.
+// SetBack moves the watermark from a skipped event to the one before. It refuses when the event
+// has no mark, since it was applied then.
 func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) error {
 	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.Before, hashes.Own, a.now, epoch)
 	if err == nil && n == 0 {

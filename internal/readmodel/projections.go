@@ -9,10 +9,10 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// lockInstall is the class of the lock under which projections are installed.
+// lockInstall is the lock class for installing projections.
 const lockInstall = 0x6f757469
 
-// Projection is a projection as the database needs to know it.
+// Projection is what the database needs to know of a projection.
 type Projection struct {
 	Name    string
 	Version string   // hash of its definition
@@ -20,9 +20,8 @@ type Projection struct {
 	Schema  []string // statements, in order
 }
 
-// Install creates the tables of projections that are not there yet
-// and notes the versions. A table that exists is left as it is. A wrong schema
-// statement comes back as a *SchemaError.
+// Install creates the missing tables of projections and records the versions. An existing table
+// is left unchanged. A wrong schema statement is a *SchemaError.
 func (d *Database) Install(ctx context.Context, all []Projection) error {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {
@@ -54,7 +53,7 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 
 func (d *Database) installProjection(ctx context.Context, p Projection, first bool) error {
 	return d.write(ctx, func(t *tx) error {
-		if err := t.Lock(lockInstall, ""); err != nil { // one process after the other
+		if err := t.Lock(lockInstall, ""); err != nil { // one process at a time
 			return err
 		}
 		exist, err := t.tablesExist(p.Tables)
@@ -76,7 +75,7 @@ func (d *Database) installProjection(ctx context.Context, p Projection, first bo
 			}
 		}
 		if exist && first {
-			built = "" // tables that somebody else made, or that lack the events before
+			built = "" // the tables were created elsewhere, or lack earlier events
 		}
 		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
@@ -96,22 +95,21 @@ func (t *tx) tablesExist(tables []string) (bool, error) {
 	return len(tables) > 0, nil
 }
 
-// CheckStatement checks one statement of a projection against the
-// database, without running it.
+// CheckStatement checks one statement of a projection against the database without running it.
 func (d *Database) CheckStatement(ctx context.Context, query string) error {
 	return d.read(ctx, func(t *tx) error { return t.Prepare(query) })
 }
 
-// Version is what the database knows of a projection as a whole.
+// Version is the database's record of a projection as a whole.
 type Version struct {
 	Version, Built string
 	Pause          *outbox.Pause // for all campaigns; nil when there is none
 }
 
-// SelectVersions reads what is known of all projections, for CollectVersions.
+// SelectVersions reads the records of all projections, for CollectVersions.
 const SelectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
 
-// CollectVersions keeps rows of SelectVersions by the projection's name.
+// CollectVersions scans rows of SelectVersions into a map by projection name.
 func CollectVersions(into map[string]Version) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
 		var name, by, reason string
@@ -124,7 +122,7 @@ func CollectVersions(into map[string]Version) func(sqldb.Row) error {
 	}
 }
 
-// PauseOf is nil where nobody has paused.
+// PauseOf is the pause of a record; nil where there is none.
 func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	if !when.Valid {
 		return nil
@@ -132,8 +130,7 @@ func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	return &outbox.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
 }
 
-// Versions are the versions of the projections that were installed
-// last, by name.
+// Versions are the versions of the projections installed last, by name.
 func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {

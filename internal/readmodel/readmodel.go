@@ -1,7 +1,6 @@
-// Package readmodel is the projections database: the rows that projections make of
-// events, how far each campaign has come, which projections do not follow it, and
-// how rows are replayed anew beside the live ones and swapped in. It knows nothing
-// of a journal.
+// Package readmodel is the projections database: the rows that projections make of events, each
+// campaign's watermark, which projections do not follow it, and how replayed rows are built
+// beside the live ones and swapped in. It does not depend on a journal.
 package readmodel
 
 import (
@@ -10,14 +9,14 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Options say how a process uses the projections database. All are required.
+// Options configure the projections database for a process. All are required.
 type Options struct {
 	Now    func() int64 // in microseconds
-	Refuse func() error // says why rows may not be swapped here; nil where they may
+	Refuse func() error // returns the reason why rows may not be swapped here; nil where they may
 }
 
-// Database is the projections database: the rows of the projections, and beside
-// them how far each campaign has come.
+// Database is the projections database: the rows of the projections and each campaign's
+// watermark.
 //
 // It is safe for concurrent use, by several processes too.
 type Database struct {
@@ -26,13 +25,13 @@ type Database struct {
 	onAdvance func(reached map[string]int64)
 }
 
-// New puts a database to use that is open.
+// New wraps an open database.
 func New(db *sqldb.DB, o Options) *Database {
 	return &Database{DB: db, options: o, onAdvance: func(map[string]int64) {}}
 }
 
-// OnAdvance registers what is told after a commit which watermarks stand where. It
-// must not be called once the database is in use.
+// OnAdvance registers a function that is called after each commit with the advanced watermarks.
+// It must not be called once the database is in use.
 func (d *Database) OnAdvance(announce func(reached map[string]int64)) { d.onAdvance = announce }
 
 // tx is a transaction on the projections.

@@ -12,54 +12,52 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// ScratchTables are the tables of one projection as a Scratch has them.
+// ScratchTables are the tables of one projection in a Scratch.
 type ScratchTables struct {
 	Projection string
-	Tables     []string // in the order in which they are created
+	Tables     []string // in order of creation
 	Schema     []string // statements, in order
-	// Drawn are columns, by table, whose numbers the database hands out. They
-	// are not copied, but handed out anew.
+	// Drawn are columns, by table, whose numbers the database generates. They are not copied but
+	// generated again.
 	Drawn map[string][]string
 }
 
-// Scratch is a private database with empty copies of the tables of some
-// projections, for replaying events without touching live rows: a temporary file
-// of SQLite, or temporary tables of one connection to PostgreSQL. What does not
-// fit into its cache is on disk, so that its memory does not grow with what is
-// replayed. It belongs to one goroutine.
+// Scratch is a private database with empty copies of the tables of some projections, for
+// replaying events without touching live rows: a temporary SQLite file, or temporary tables on
+// one PostgreSQL connection. Rows that do not fit into its cache are on disk, so that its
+// memory does not grow with the replay. It belongs to one goroutine.
 //
-// An outbox.ErrBusy from any method means that the connection may be gone, and
-// the rows with it: Close it and open another.
+// An outbox.ErrBusy from any method means that the connection, and the rows with it, may be
+// gone: Close it and open another.
 type Scratch struct {
 	*sqldb.Private
 	model  *Database
 	tables []ScratchTables
 
-	t       *tx // of the replay under way; nil outside of one
+	t       *tx // of the running replay; nil outside one
 	gather  gather
-	columns map[string][]string // that are copied, by table
-	keys    map[string][]string // in whose order they are, on PostgreSQL
+	columns map[string][]string // the copied ones, by table
+	keys    map[string][]string // the copy order by table, on PostgreSQL
 	dead    int64               // events whose rows may still take up space
 }
 
-// gather is statements that wait, on PostgreSQL, to travel together.
+// gather is statements that wait, on PostgreSQL, to be sent together.
 type gather struct {
 	on     bool
 	queue  sqldb.Batch
 	weight int   // bytes of arguments
-	first  int   // index of the event that began it
-	ends   []int // how many statements there are at the end of each event
+	first  int   // index of the first event in it
+	ends   []int // number of statements at the end of each event
 }
 
-// A gather is sent when it has so many statements, or bytes.
+// A gather is sent when it has this many statements or bytes.
 const (
 	gatherStatements = 2 * sqldb.Journey
 	gatherBytes      = 1 << 20
 )
 
-// OpenScratch makes a Scratch. A wrong schema statement comes back as a
-// *SchemaError. Where a proxy hands out connections by the transaction there can
-// be none, which is an outbox.ErrConflict.
+// OpenScratch opens a Scratch. A wrong schema statement is a *SchemaError. Behind a transaction
+// pooler there can be none, which is an outbox.ErrConflict.
 func (d *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
 	p, err := d.OpenPrivate(ctx)
 	if err != nil {
@@ -77,7 +75,7 @@ func (c *Scratch) createTables() error {
 		for _, p := range c.tables {
 			for i, statement := range p.Schema {
 				if t.Dialect().TempTables && createsFunction(statement) {
-					continue // those of the live schema serve
+					continue // the live tables are used
 				}
 				if err := t.Define(statement); err != nil {
 					return &SchemaError{Projection: p.Projection, Statement: i, Err: err}
@@ -93,9 +91,9 @@ func createsFunction(statement string) bool {
 	return len(words) > 3 && (words[1] == "function" || words[1] == "or" && words[3] == "function")
 }
 
-// Exec runs one statement of a projection. ctx carries its deadline, if any; a
-// statement that was cut off is context.DeadlineExceeded. Within Fold it may
-// wait, on PostgreSQL, to travel with others, and reports no error then.
+// Exec runs one statement of a projection. ctx carries its deadline, if any; a statement that
+// exceeds it is context.DeadlineExceeded. Within Replay, on PostgreSQL, it may queue the
+// statement, and then reports no error.
 func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	if c.model.Dialect.Typed {
 		args = asTexts(args)
@@ -119,15 +117,14 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
-// Replay applies n events, many of them in a transaction: apply writes what
-// event i does, through Exec, and may be called again for an event whose
-// transaction was undone. When an event fails, those before it stay and it
-// leaves nothing; done is its index and err what apply returned for it, alone.
-// When ctx ends, which is looked at between events, err is ctx.Err(), and done
-// is how many events are there.
+// Replay applies n events, many per transaction: apply writes event i through Exec, and may be
+// called again for an event whose transaction was rolled back. When an event fails, the events
+// before it stay applied and it leaves nothing; done is its index and err its error from apply.
+// When ctx ends, which is checked between events, err is ctx.Err() and done is the number of
+// applied events.
 func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (done int, err error) {
-	suspect := -1   // an event that failed among others
-	var fault error // of which, when it is known already
+	suspect := -1   // an event that failed together with others
+	var fault error // its error, if known already
 	for done < n {
 		if done == suspect && fault != nil {
 			return done, fault
@@ -147,7 +144,7 @@ func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (d
 			return done, ctx.Err()
 		case errors.Is(err, outbox.ErrBusy) || end-done == 1:
 			return done, err
-		case failed == end: // a constraint that is looked at in the end
+		case failed == end: // a constraint checked at commit
 			suspect, fault = (done+end)/2, nil
 		case c.model.Dialect.Pipelines:
 			suspect, fault = failed, nil
@@ -158,14 +155,14 @@ func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (d
 	return done, nil
 }
 
-// foldTogether is how many events share a transaction at the most. PostgreSQL
-// keeps every version of a row until its transaction ends, and looks through
-// them each time that the row is changed again.
+// replayTogether is the maximum number of events in a transaction. PostgreSQL keeps every
+// version of a row until its transaction ends, and scans them on each further change of the
+// row.
 const replayTogether = 256
 
-// replayRun applies the events from first up to, and without, end in one
-// transaction. When one fails nothing is left of them, and its index is
-// returned; end when it is not known.
+// replayRun applies the events from first up to, but not including, end in one transaction.
+// When one fails nothing of them remains and its index is returned, or end when it is not known
+// which failed.
 func (c *Scratch) replayRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
 	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
 	failed = end
@@ -202,7 +199,7 @@ func (c *Scratch) replayRun(ctx context.Context, first, end int, apply func(i in
 	return failed, err
 }
 
-// sendFull notes the end of event i and sends what has gathered if it is enough.
+// sendFull records the end of event i and sends the gathered statements if they reach a limit.
 func (c *Scratch) sendFull(i int) (failed int, err error) {
 	g := &c.gather
 	if !g.on {
@@ -217,7 +214,7 @@ func (c *Scratch) sendFull(i int) (failed int, err error) {
 	return failed, err
 }
 
-// send sends what has gathered and returns the index of the event that fails.
+// send sends the gathered statements and returns the index of the event that failed.
 func (c *Scratch) send() (failed int, err error) {
 	g := &c.gather
 	done, err := c.t.Run(&g.queue)
@@ -232,8 +229,8 @@ func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
 	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
-// Clear empties tables of one campaign, or of all when campaign is empty; all
-// tables when none is named. It fires no triggers.
+// Clear deletes the rows of one campaign, or of all when campaign is empty, from the named
+// tables, or from all when none is named. It fires no triggers.
 func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) error {
 	if len(tables) == 0 {
 		tables = c.allTables()
@@ -264,8 +261,8 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	return err
 }
 
-// tidyAfter is how many events are replayed before the space of deleted rows is
-// freed on PostgreSQL, where nobody else does that for temporary tables.
+// tidyAfter is how many events are replayed before a vacuum on PostgreSQL, where autovacuum
+// does not process temporary tables.
 const tidyAfter = 20_000
 
 func (t *tx) clearTable(name, campaign string) error {
@@ -285,7 +282,7 @@ func (c *Scratch) allTables() []string {
 	return all
 }
 
-// QuoteName writes a name as SQL takes any.
+// QuoteName quotes a name for SQL.
 func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 func quoteNames(names []string) string {
@@ -296,7 +293,7 @@ func quoteNames(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// qualified is a table's name in a schema; of the search path when that is empty.
+// qualified is a table's name with its schema, or without one when schema is empty.
 func qualified(schema, table string) string {
 	if schema == "" {
 		return QuoteName(table)

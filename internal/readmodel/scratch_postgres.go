@@ -7,9 +7,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// quietly runs fn while no trigger of the tables fires, and foreign keys between
-// them are looked at in the end, where the database can do that. schema is empty
-// for that of the search path.
+// quietly runs fn with the tables' triggers disabled and, where the database supports it, with
+// foreign keys between them checked at commit. An empty schema means the search path's.
 func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -37,8 +36,7 @@ func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn fun
 	return nil
 }
 
-// triggerSwitch is the statements that keep a trigger of PostgreSQL from firing
-// and let it fire again.
+// triggerSwitch is the statements that disable and enable a trigger of PostgreSQL.
 type triggerSwitch struct{ off, on string }
 
 const selectTriggers = `

@@ -2,11 +2,11 @@ package readmodel
 
 import "outboxweb/internal/sqldb"
 
-// trigger is one of a table of SQLite, with the text that creates it.
+// trigger is a trigger of a SQLite table, with the statement that creates it.
 type trigger struct{ name, text string }
 
-// quietlySQLite is quietly on SQLite: the triggers are dropped for as long as
-// fn runs, which nobody else sees.
+// quietlySQLite is quietly on SQLite: the triggers are dropped while fn runs, which no other
+// transaction sees.
 func (t *tx) quietlySQLite(tables []string, fn func() error) error {
 	var triggers []trigger
 	for _, table := range tables {
@@ -20,7 +20,7 @@ func (t *tx) quietlySQLite(tables []string, fn func() error) error {
 			return err
 		}
 	}
-	// Such a pragma takes effect when it is compiled, so it must not stay prepared.
+	// This pragma takes effect when it is compiled, so it must not stay prepared.
 	if err := t.Define("pragma defer_foreign_keys = on"); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 const (
 	sqliteShape = `select sql from sqlite_master where tbl_name = $1 and sql is not null order by type, name`
 
-	// Indexes and triggers are left out: their texts name the schema.
+	// Indexes and triggers are left out, since their definitions contain the schema.
 	postgresShape = `
 select attname || ' ' || format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end as part
 from pg_attribute
@@ -27,9 +27,9 @@ where conrelid = to_regclass($1)
 order by part`
 )
 
-// MadeOtherwise lists those tables of the Scratch that the projections database
-// has in another form: they were made by another version of the projection's
-// file, which may refuse what the scratch ones take.
+// MadeOtherwise lists the tables of the Scratch that have another definition in the projections
+// database: another version of the projection's file created them, and they may refuse rows of
+// the scratch ones.
 func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string, error) {
 	var others []string
 	err := c.model.read(ctx, func(t *tx) error {
@@ -58,5 +58,5 @@ func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string,
 	return others, nil
 }
 
-// sameText reports whether two texts are the same but for white space.
+// sameText reports whether two texts are equal except for white space.
 func sameText(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }

@@ -11,65 +11,61 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Swap is what is to become of one campaign: the rows of some projections are
-// replaced by those of a Scratch.
+// Swap is the plan for one campaign: the rows of some projections are replaced by those of a
+// Scratch.
 type Swap struct {
 	CampaignID  string
-	Epoch       int64  // of the run's claim
-	AppliedSeq  int64  // where the watermark stands, as planned
+	Epoch       int64  // epoch of the run's claim
+	AppliedSeq  int64  // the watermark as planned
 	AppliedHash string // likewise
 	Projections []SwapProjection
-	Watermark   *NewWatermark // nil where it stays, which it does unless it contradicts the journal
+	Watermark   *NewWatermark // nil where it stays; it changes only when it contradicts the journal
 }
 
 // SwapProjection is one projection of a Swap.
 type SwapProjection struct {
 	Name   string
-	Tables []string // in the order in which they are created
-	// Seq is where the projection stands afterwards. One that is live stands at
-	// the watermark.
+	Tables []string // in order of creation
+	// Seq is the projection's applied seq afterwards. A live one is at the watermark.
 	Seq    int64
 	State  string    // one of the outbox.Cursor… states
-	Expect *Position // where it stood as planned; nil where that does not matter
-	// Failure is of event Seq+1, where that set the projection aside; nil when
-	// nothing did.
+	Expect *Position // its position as planned; nil where any is accepted
+	// Failure is the failure at event Seq+1 that stopped the projection there; nil when none did.
 	Failure *SwapFailure
 }
 
-// SwapFailure is why a projection follows no further.
+// SwapFailure is the reason why a projection does not continue.
 type SwapFailure struct {
 	Failure
 	EventType string
 	Attempts  int
 }
 
-// NewWatermark is where the projections of a campaign stand after all of them
-// have been replayed anew.
+// NewWatermark is the watermark of a campaign after all its projections were rebuilt.
 type NewWatermark struct {
 	Seq    int64
 	Hash   string          // chain hash of that event; empty at 0
-	Passed map[int64]int64 // ids of the skips that stand, by the seq of the event that was passed over
+	Passed map[int64]int64 // ids of the active skips, by the seq of the skipped event
 }
 
-// Swapped is what became of one campaign.
+// Swapped is the result for one campaign.
 type Swapped struct {
 	CampaignID string
-	Removed    int64 // rows that went
-	Inserted   int64 // rows that came
-	// Err says why nothing of this campaign has changed; nil when it was
-	// swapped. It is outbox.ErrLeaseLost when another has fenced the run off, and
-	// outbox.ErrConflict when something does not stand where it did.
+	Removed    int64 // rows deleted
+	Inserted   int64 // rows inserted
+	// Err is the reason why nothing of this campaign has changed; nil when it was swapped. It is
+	// outbox.ErrLeaseLost when the run was fenced off, and outbox.ErrConflict when the state is not
+	// as planned.
 	Err error
 }
 
-// Swap replaces live rows of campaigns by those of the Scratch, in one
-// transaction, of which each campaign takes part wholly or not at all: readers
-// see the old rows or the new ones. Triggers on the live tables do not fire. The
-// projections' cursors say where they stand and are of the next generation,
-// and their failures up to there are resolved.
+// Swap replaces live rows of campaigns by those of the Scratch, in one transaction. Each
+// campaign is swapped completely or not at all, and readers see the old rows or the new ones.
+// Triggers on the live tables do not fire. The projections' cursors get their new position and
+// the next generation, and their failures up to there are resolved.
 //
-// Beside an error nothing has changed for anybody; outbox.ErrBusy may succeed
-// later, on PostgreSQL with another Scratch.
+// When Swap returns an error nothing has changed; outbox.ErrBusy may succeed later, on
+// PostgreSQL with another Scratch.
 func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	s := c.model
 	if err := s.options.Refuse(); err != nil {
@@ -106,8 +102,7 @@ func (c *Scratch) readColumns(plan []Swap) error {
 	return nil
 }
 
-// tablesOf lists the tables of a plan, each once, in the order in which they were
-// created.
+// tablesOf lists the tables of a plan, each once, in order of creation.
 func tablesOf(plan []Swap) (tables []string) {
 	for _, p := range plan {
 		for _, projection := range p.Projections {
@@ -121,7 +116,7 @@ func tablesOf(plan []Swap) (tables []string) {
 	return tables
 }
 
-// swapping is a transaction that swaps rows in.
+// swapping is a transaction that swaps in rows.
 type swapping struct {
 	scratch *Scratch
 	a       *ApplyTx
@@ -157,7 +152,7 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 	})
 }
 
-// one swaps the rows of one campaign. Its error has cost the whole transaction.
+// one swaps the rows of one campaign. After an error the whole transaction is lost.
 func (w *swapping) one(ctx context.Context, p *Swap) (Swapped, error) {
 	result := Swapped{CampaignID: p.CampaignID}
 	if result.Err = w.asPlanned(p); result.Err != nil {
@@ -184,8 +179,7 @@ func (w *swapping) one(ctx context.Context, p *Swap) (Swapped, error) {
 	return result, w.a.Release()
 }
 
-// asPlanned refuses a campaign that another has got hold of, or in which
-// something does not stand where the plan says.
+// asPlanned refuses a campaign that another owner has claimed or whose state is not as planned.
 func (w *swapping) asPlanned(p *Swap) error {
 	mark, err := w.a.Watermark(p.CampaignID)
 	if err != nil {
@@ -214,12 +208,11 @@ func (w *swapping) asPlanned(p *Swap) error {
 	return nil
 }
 
-// ErrPausedForAll marks the refusal to bring a projection further that is paused
-// for all campaigns.
+// ErrPausedForAll marks the refusal to move a projection that is paused for all campaigns.
 var ErrPausedForAll = errors.New("paused for all campaigns")
 
-// stoodAt refuses a projection that stands elsewhere than planned, or would
-// afterwards be live and not at the watermark.
+// stoodAt refuses a projection that is not at the planned position, or that would be live
+// without being at the watermark.
 func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 	level := plan.AppliedSeq
 	if plan.Watermark != nil {
@@ -246,8 +239,7 @@ func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 	return nil
 }
 
-// replace deletes live rows, those that refer to others first, and copies the
-// scratch ones.
+// replace deletes the live rows, referring rows first, and copies the scratch rows.
 func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error {
 	t, tables := w.a.t, tablesOf([]Swap{*p})
 	for _, table := range slices.Backward(tables) {
@@ -274,7 +266,7 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 }
 
 const (
-	// A projection without a cursor is of generation 1.
+	// A projection without a cursor has generation 1.
 	upsertCursor = `
 insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at)
 values ($1, $2, $3, 2, $4, $5, $5)
@@ -311,7 +303,7 @@ set applied_seq = $2, applied_hash = $3, updated_at = $4
 where campaign_id = $1`
 )
 
-// settle writes where everything stands afterwards.
+// settle writes the new cursors and the watermark.
 func (w *swapping) settle(p *Swap) error {
 	var b sqldb.Batch
 	now := w.a.now
@@ -336,8 +328,8 @@ func (w *swapping) settle(p *Swap) error {
 	return nil
 }
 
-// MarkBuilt notes that the rows of a projection are those of a version of its
-// definition in every campaign.
+// MarkBuilt records that a projection's rows were built by a version of its definition in every
+// campaign.
 func (d *Database) MarkBuilt(ctx context.Context, projection, version string) error {
 	err := d.write(ctx, func(t *tx) error {
 		_, err := t.Exec(`

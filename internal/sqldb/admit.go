@@ -13,18 +13,17 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// missingError means that there is no file, database or schema where a URL
-// leads.
+// missingError means that the file, database or schema of a URL does not exist.
 type missingError struct{ what string }
 
 func (m *missingError) Error() string { return m.what + " does not exist" }
 
-// creationPause is how long the version of a database that another process is
-// creating may stand still.
+// creationPause is how long a database that another process is creating may stay at one
+// version.
 const creationPause = 2 * time.Second
 
-// peek opens the database for reading its version alone, and creates and
-// changes nothing. It returns a *missingError where there is none.
+// peek opens the database only to read its version; it creates and changes nothing. It returns
+// a *missingError when the database does not exist.
 func (l Location) peek(ctx context.Context, name string) (*DB, error) {
 	if l.postgres != nil {
 		return peekPostgres(ctx, name, l.postgres, l.config)
@@ -32,8 +31,8 @@ func (l Location) peek(ctx context.Context, name string) (*DB, error) {
 	return peekSQLite(name, l.path, l.config)
 }
 
-// Admit refuses a database that may not be created or migrated, one of
-// a newer version, and one that is the other of the two.
+// Admit refuses a database that may not be created or migrated, one of a newer version, and the
+// journal in place of the projections or the reverse.
 func (l Location) Admit(ctx context.Context, name string) error {
 	d, err := l.peek(ctx, name)
 	missing, absent := errors.AsType[*missingError](err)
@@ -61,8 +60,8 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	return nil
 }
 
-// standing reads the version of a database that was looked at, and the newest
-// one known here. It refuses one that is newer, or the other of the two.
+// standing reads the database's version and the newest one that this program has. It refuses a
+// newer database, and the journal in place of the projections or the reverse.
 func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 	provider, err := d.newProvider()
 	if err != nil {
@@ -86,8 +85,8 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 	return have, want, err
 }
 
-// created waits while another process brings a database that it creates to
-// version want, and returns the version that was reached.
+// created waits while another process creates the database, until it has version want, and
+// returns the version reached.
 func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
 	for grew := time.Now(); have < want && time.Since(grew) < creationPause; {
 		if !pause(ctx, 50*time.Millisecond) {
@@ -104,7 +103,7 @@ func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
 	return have, nil
 }
 
-// Plan lists the steps that the database lacks.
+// Plan lists the migrations that the database lacks.
 func (l Location) Plan(ctx context.Context, name string) ([]Migration, error) {
 	var have int64
 	d, err := l.peek(ctx, name)

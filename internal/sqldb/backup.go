@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// MakeBackupDir makes a directory for copies, which must not exist or be empty.
+// MakeBackupDir creates a directory for copies. It may exist if it is empty.
 func MakeBackupDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return outbox.Setup("cannot create the backup directory %s: %v", dir, outbox.Cause(err))
@@ -27,8 +27,8 @@ func MakeBackupDir(dir string) error {
 	return nil
 }
 
-// BackUp writes a consistent copy of the database into a directory. The file
-// appears under its name only when it is complete.
+// BackUp writes a consistent copy of the database into a directory. The file gets its name only
+// when it is complete.
 func (d *DB) BackUp(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, d.backupFile())
 	if err := d.copyInto(ctx, path+".part"); err != nil {
@@ -38,8 +38,8 @@ func (d *DB) BackUp(ctx context.Context, dir string) error {
 	return publish(path)
 }
 
-// backupFile is the name of the database's copy. The one of a PostgreSQL
-// schema tells the schema, which is the only one it can be restored to.
+// backupFile is the file name of the database's copy. That of a PostgreSQL schema contains the
+// schema, the only one that it can be restored to.
 func (d *DB) backupFile() string {
 	if d.Schema != "" {
 		return d.Name + "." + d.Schema + ".dump"
@@ -57,8 +57,8 @@ func (d *DB) copyInto(ctx context.Context, path string) error {
 	return d.vacuumInto(ctx, path)
 }
 
-// makePrivate makes an empty file for SQLite or pg_dump to fill, which would
-// make one that others can read while it grows.
+// makePrivate creates an empty file for SQLite or pg_dump to fill. A file that they create
+// themselves would be readable by others while it grows.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
 	if err != nil {
@@ -67,7 +67,8 @@ func makePrivate(path string) error {
 	return f.Close()
 }
 
-// vacuumInto needs a reading connection without query_only, which refuses "vacuum into" although that changes nothing here.
+// vacuumInto needs a reading connection without query_only, which refuses "vacuum into"
+// although that changes nothing here.
 func (d *DB) vacuumInto(ctx context.Context, path string) error {
 	conn, err := d.readerPool.Conn(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (d *DB) vacuumInto(ctx context.Context, path string) error {
 	return errors.Join(err, restoreErr)
 }
 
-// publish makes path+".part" durable and gives it its name.
+// publish syncs path+".part" and renames it to path.
 func publish(path string) error {
 	f, err := os.OpenFile(path+".part", os.O_RDWR, 0)
 	if err != nil {
@@ -103,7 +104,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// find finds the copy of the kind of database that it is to become.
+// find finds the copy that matches the kind of the target database.
 func (r *Restoration) find(dir string) error {
 	file := filepath.Join(dir, r.name+".db")
 	_, err := os.Stat(file)
@@ -125,7 +126,7 @@ func (r *Restoration) find(dir string) error {
 	return nil
 }
 
-// examineCopy refuses a copy that this program does not understand.
+// examineCopy refuses a copy that this program cannot read.
 func examineCopy(ctx context.Context, name, path string, c Config) error {
 	pool, err := sql.Open("sqlite", sqliteURL(path)+"&mode=ro&immutable=1")
 	if err != nil {
@@ -140,15 +141,14 @@ func examineCopy(ctx context.Context, name, path string, c Config) error {
 	return err
 }
 
-// Restoration is one database on its way back.
+// Restoration is the restore of one database.
 type Restoration struct {
 	name, flag, url string
 	from            string // the copy
 	to              Location
 }
 
-// FindBackup finds the copy of a database in a directory, and makes sure that
-// nothing is in its way to where url leads.
+// FindBackup finds the copy of a database in a directory and checks that nothing exists at url.
 func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restoration, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, outbox.Setup("%s is not a backup: %v", dir, outbox.Cause(err))
@@ -164,7 +164,7 @@ func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restorat
 	return r, r.examine(ctx)
 }
 
-// examine makes sure that the copy can go where it is to go.
+// examine checks that the copy can be restored to its target.
 func (r *Restoration) examine(ctx context.Context) error {
 	if r.to.postgres != nil {
 		return r.examinePostgres(ctx)
@@ -181,7 +181,7 @@ func (r *Restoration) examine(ctx context.Context) error {
 	return nil
 }
 
-// Run puts the copy into its place.
+// Run restores the copy.
 func (r *Restoration) Run(ctx context.Context) error {
 	if err := r.install(ctx); err != nil {
 		return fmt.Errorf("restore the %s database: %w", r.name, err)
@@ -193,7 +193,7 @@ func (r *Restoration) install(ctx context.Context) error {
 	if r.to.postgres == nil {
 		return copyFile(r.from, r.to.path)
 	}
-	d, err := r.to.Open(ctx, r.name) // for pg_restore makes neither the database nor the schema
+	d, err := r.to.Open(ctx, r.name) // pg_restore creates neither the database nor the schema
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,13 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// dumpInto has pg_dump write a copy of the database's schema.
+// dumpInto runs pg_dump to write a copy of the database's schema.
 func (d *DB) dumpInto(ctx context.Context, path string) error {
 	return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.Schema, "--file="+path, "--dbname="+d.url.libpq())
 }
 
-// examinePostgres makes sure that the URL names the schema of the dump, and that
-// it is empty where it exists.
+// examinePostgres checks that the URL names the schema of the dump, and that the schema is
+// empty if it exists.
 func (r *Restoration) examinePostgres(ctx context.Context) error {
 	named, dumped := r.to.postgres.schema, schemaOf(r.from)
 	d, err := r.to.peek(ctx, r.name)
@@ -47,16 +47,16 @@ func (r *Restoration) examinePostgres(ctx context.Context) error {
 	return nil
 }
 
-// schemaOf is the schema that a dump is of, as its name tells.
+// schemaOf is the schema of a dump, from its file name.
 func schemaOf(dump string) string { return strings.Split(filepath.Base(dump), ".")[1] }
 
-// restore has pg_restore read a dump back, all of it or nothing.
+// restore runs pg_restore on a dump, in one transaction.
 func (u *postgresURL) restore(ctx context.Context, from string) error {
 	return u.tool(ctx, "pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--schema="+schemaOf(from), "--dbname="+u.libpq(), from)
 }
 
-// tool runs a program of PostgreSQL's on the database. The password travels in
-// its environment: everybody can read a command line.
+// tool runs a PostgreSQL program on the database. The password is in its environment, since any
+// user can read a command line.
 func (u *postgresURL) tool(ctx context.Context, name string, args ...string) error {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -79,8 +79,8 @@ func (u *postgresURL) tool(ctx context.Context, name string, args ...string) err
 	return nil
 }
 
-// complaintOf is what a program of PostgreSQL's wrote about its failure, on one
-// line and without the statements that it ran.
+// complaintOf is the error output of a PostgreSQL program, on one line and without the
+// statements that it ran.
 func complaintOf(name, text string) string {
 	var said []string
 	for line := range strings.Lines(text) {
@@ -97,8 +97,8 @@ func complaintOf(name, text string) string {
 	return strings.Join(said, "; ")
 }
 
-// libpq is the URL as PostgreSQL's own programs take it: without the password,
-// and without what only this program's driver knows.
+// libpq is the URL for PostgreSQL's own programs: without the password and without parameters
+// that only this program's driver supports.
 func (u *postgresURL) libpq() string {
 	parsed, err := url.Parse(u.place)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package sqldb opens databases of two kinds, SQLite files and schemas of
-// PostgreSQL, so that what works on them is written once: connections and who gets
-// one, transactions, batches, locks, migrations, backups, and what an error means.
-// It knows no table but goose's.
+// Package sqldb opens databases of two kinds, SQLite files and PostgreSQL schemas, so that code
+// on top of them is written once. It provides connections, transactions, batches, locks,
+// migrations, backups, and the classification of errors. It knows no table except goose's.
 //
-// A *DB is safe for concurrent use; a *Tx, a Batch and a *Private belong to one
-// goroutine.
+// A *DB is safe for concurrent use; a *Tx, a Batch and a *Private belong to one goroutine.
 package sqldb
 
 import (
@@ -22,11 +20,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// DB is one of the two databases: connections that write, and others
-// that only read. Each serves one transaction at a time.
+// DB is one of the two databases: connections that write and connections that only read. Each
+// serves one transaction at a time.
 type DB struct {
 	Name    string // journal or projections
-	place   string // for people: the path of a file, or a URL without secrets
+	place   string // for display: the path of a file, or a URL without secrets
 	path    string // of a SQLite file
 	Dialect *Dialect
 	config  Config
@@ -35,15 +33,15 @@ type DB struct {
 	dialWriter, dialReader func(context.Context) (link, error)
 
 	pool       *sql.DB                         // for migrations
-	provider   func() (*goose.Provider, error) // of them, read once
+	provider   func() (*goose.Provider, error) // of the migrations, created once
 	readerPool *sql.DB                         // for digests
-	settings   string                          // the first statement of a transaction on the pools; empty on SQLite
+	settings   string                          // first statement of a transaction on the pools; empty on SQLite
 
 	// On PostgreSQL only.
 	url      *postgresURL
 	Schema   string
-	identity string // the same for two URLs that lead to one schema
-	Proxied  bool   // a proxy stands before the server
+	identity string // equal for two URLs of one schema
+	Proxied  bool   // a proxy is between this process and the server
 
 	fullness fullness
 
@@ -55,18 +53,17 @@ type DB struct {
 // Config says how databases are opened.
 type Config struct {
 	Migrations fs.FS             // KIND/NAME/*.sql
-	Marks      map[string]string // by NAME: a table that this database has and no other
+	Marks      map[string]string // by NAME: a table that only this database has
 	NoCreate   bool              // refuse databases that are missing
 	NoMigrate  bool              // refuse databases of an older version
-	// A transaction on PostgreSQL whose process has stopped in its middle is cut
-	// off after half a Lease; EventTimeout bounds its statements where it applies
-	// events.
+	// On PostgreSQL a transaction whose process stalls in the middle is aborted after half a Lease.
+	// EventTimeout bounds the statements that apply events.
 	Lease, EventTimeout time.Duration
-	Concurrency         int // waves at a time, for which there are connections
-	Snapshots           int // that are open at a time beside whatever else reads
+	Concurrency         int // concurrent waves, which need connections
+	Snapshots           int // snapshots open at a time, in addition to other reads
 }
 
-// Location is what a database URL names.
+// Location is the database that a URL names.
 type Location struct {
 	path     string // of a SQLite file
 	postgres *postgresURL
@@ -89,7 +86,7 @@ func ParseURL(flag, raw string, c Config) (Location, error) {
 	return Location{path: path, config: c}, nil
 }
 
-// RefuseSame refuses two locations that are plainly one.
+// RefuseSame refuses two locations that are obviously the same.
 func RefuseSame(journal, projections Location) error {
 	switch {
 	case journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path):
@@ -100,8 +97,7 @@ func RefuseSame(journal, projections Location) error {
 	return nil
 }
 
-// RefuseSameSchema refuses two databases that turn out to be one, by whatever
-// names they were opened.
+// RefuseSameSchema refuses two open databases that are the same, whatever their URLs.
 func RefuseSameSchema(journal, projections *DB) error {
 	if journal.Schema != "" && journal.identity == projections.identity {
 		return oneSchema(journal.Schema, projections.url)
@@ -113,8 +109,7 @@ func oneSchema(schema string, projections *postgresURL) error {
 	return outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", schema, withSearchPath(projections.place, "projections"))
 }
 
-// Open opens the database, which it creates where it is missing, without its
-// tables being in place yet.
+// Open opens the database and creates it if it is missing. It does not create the tables.
 func (l Location) Open(ctx context.Context, name string) (*DB, error) {
 	var d *DB
 	var err error
@@ -130,8 +125,8 @@ func (l Location) Open(ctx context.Context, name string) (*DB, error) {
 	return d, nil
 }
 
-// connect makes the sessions. It is called once the schema is in place, since
-// statements are prepared against it.
+// connect creates the sessions. It is called after the migrations, since statements are
+// prepared against the schema.
 func (d *DB) connect(ctx context.Context) error {
 	d.closed = make(chan struct{})
 	d.writers = newSessions(d.Dialect.writers, d.dialWriter)
@@ -139,8 +134,7 @@ func (d *DB) connect(ctx context.Context) error {
 	return d.Read(ctx, func(*Tx) error { return nil })
 }
 
-// Close lets transactions under way end, and nobody else begin, and closes the
-// connections.
+// Close waits for running transactions, refuses new ones, and closes the connections.
 func (d *DB) Close() error {
 	close(d.closed)
 	d.writers.close()
@@ -148,31 +142,30 @@ func (d *DB) Close() error {
 	return d.ClosePools()
 }
 
-// ClosePools closes the connections of a database that was never ready.
+// ClosePools closes the connections of a database that never became ready.
 func (d *DB) ClosePools() error { return errors.Join(d.readerPool.Close(), d.pool.Close()) }
 
-// Begin is how a transaction begins.
+// Begin is the way a transaction begins.
 type Begin int
 
-// The beginnings. On SQLite, where one transaction writes at a time, those that
-// write are all alike.
+// On SQLite, where one transaction writes at a time, all writing kinds are alike.
 const (
 	BeginRead        Begin = iota // one snapshot, for reading
 	BeginWrite                    // for writing
-	BeginHint                     // for writing what may be lost
-	BeginAppend                   // sharing the lock around the drawing of positions
-	BeginAppendAlone              // with that lock alone: who has it sees every event whose position was drawn before, and none comes
-	BeginSettled                  // likewise, and busy soon where the lock is not had, since appends queue behind it
-	BeginApply                    // sharing the lock of those who apply events, with the limits of an event
-	BeginPause                    // with that lock alone, to pause a projection for all campaigns or to resume it
+	BeginHint                     // for a write that may be lost
+	BeginAppend                   // shares the lock around drawing positions
+	BeginAppendAlone              // has that lock exclusively: all positions drawn before are visible, and none is drawn meanwhile
+	BeginSettled                  // likewise, but busy soon when the lock is not free, since appends queue behind it
+	BeginApply                    // shares the apply lock, with the limits of an event
+	BeginPause                    // has the apply lock exclusively, to pause a projection for all campaigns or to resume it
 	BeginReplay                   // of a Private, with the limits of an event
-	BeginCopy                     // of a Private, with one snapshot of the live rows, and time
-	BeginSwap                     // of a Private, like BeginApply, and with time
+	BeginCopy                     // of a Private, with one snapshot of the live rows and a long limit
+	BeginSwap                     // of a Private, like BeginApply with a long limit
 	BeginPlain                    // of a Private
 	beginnings
 )
 
-// Connections are those of this process, by what they are for.
+// Connections are the connections of this process, by purpose.
 func (d *DB) Connections() []outbox.Connections {
 	write, read := d.writers.report(), d.readers.report()
 	write.Database, write.Use = d.Name, "write"
@@ -180,8 +173,8 @@ func (d *DB) Connections() []outbox.Connections {
 	return []outbox.Connections{write, read}
 }
 
-// Snapshot begins a reading transaction of database/sql, which sees one state.
-// The caller rolls it back.
+// Snapshot begins a read-only database/sql transaction with one snapshot. The caller rolls it
+// back.
 func (d *DB) Snapshot(ctx context.Context) (*sql.Tx, error) {
 	t, err := d.readerPool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: d.Dialect.snapshot})
 	if err == nil && d.settings != "" {
@@ -195,8 +188,8 @@ func (d *DB) Snapshot(ctx context.Context) (*sql.Tx, error) {
 	return t, nil
 }
 
-// Away reports whether an error, of a query outside of transactions as well, is
-// one of a database that is busy or not there, so that all may succeed later.
+// Away reports whether err means that the database is busy or unreachable, so that a retry may
+// succeed. It also takes errors of queries outside transactions.
 func (d *DB) Away(err error) bool {
 	if errors.Is(err, outbox.ErrBusy) || d.url == nil {
 		return errors.Is(err, outbox.ErrBusy) || sqliteLocked(err)
@@ -204,17 +197,16 @@ func (d *DB) Away(err error) bool {
 	return postgresAway(err)
 }
 
-// Write runs fn in one writing transaction and commits it when fn returns
-// nil. ctx bounds the wait for the connection and for the database's lock;
-// once the transaction has begun it runs to its end, since a statement that is
-// cancelled inside a transaction rolls it back behind the caller's back.
-// What may succeed later, such as a lock that is not handed out in time or a
-// server that is not there, is outbox.ErrBusy.
+// Write runs fn in one writing transaction and commits it when fn returns nil. ctx bounds the
+// wait for the connection and for the database's lock; once begun, the transaction is not
+// cancelled, since cancelling a statement inside a transaction rolls it back without the
+// caller's knowledge. An error that a retry may fix, such as a lock timeout or an unreachable
+// server, is outbox.ErrBusy.
 func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	return d.WriteFrom(ctx, BeginWrite, fn)
 }
 
-// WriteFrom is Write for a transaction that begins in another way.
+// WriteFrom is Write for a transaction with another Begin.
 func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
@@ -228,8 +220,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 	return err
 }
 
-// Read runs fn on one consistent snapshot. It waits for that no longer than
-// Write does for its transaction.
+// Read runs fn on one consistent snapshot. It waits for it no longer than Write does.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
@@ -254,8 +245,7 @@ func (d *DB) within(ctx context.Context, from *sessions, begin Begin, fn func(*T
 	return t.complete(fn, func() { s.abandon(t) }, func(err error) error { return d.explain("commit", err) })
 }
 
-// explain says what failed, and marks what may succeed later, so that callers
-// can tell it from a fault.
+// explain adds what failed to err, and marks it as busy when a retry may succeed.
 func (d *DB) explain(what string, err error) error {
 	if !errors.Is(err, outbox.ErrBusy) && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
@@ -263,25 +253,24 @@ func (d *DB) explain(what string, err error) error {
 	return fmt.Errorf("%s on the %s database: %w", what, d.Name, err)
 }
 
-// Tx is a transaction. Its first fatal error is sticky: after it no statement
-// runs any more, since the database may have rolled back already and would
-// commit each further statement by itself.
+// Tx is a transaction. Its first fatal error is sticky: after it no statement runs, since the
+// database may have rolled back already and would commit each further statement on its own.
 type Tx struct {
 	database *DB
 	link     link
 	err      error
-	lost     bool // so is the connection
+	lost     bool // the connection is lost too
 	finished bool // it is committed
 
-	statements int64 // run so far
+	statements int64 // number run so far
 
 	ForUpdate, SkipLocked string // lock suffixes, empty in a reading transaction
 }
 
 var background = context.Background()
 
-// complete runs fn in the transaction, and commits it when fn returns nil.
-// Otherwise undo undoes it. explain words an error of the commit.
+// complete runs fn in the transaction and commits it when fn returns nil; otherwise it calls
+// undo. explain wraps an error of the commit.
 func (t *Tx) complete(fn func(*Tx) error, undo func(), explain func(error) error) error {
 	committed := false
 	defer func() { // also when fn panics
@@ -304,20 +293,20 @@ func (t *Tx) complete(fn func(*Tx) error, undo func(), explain func(error) error
 	return nil
 }
 
-// Err is the error that the transaction has come to; nil while it can be used.
+// Err is the sticky error of the transaction; nil while it can be used.
 func (t *Tx) Err() error { return t.err }
 
-// Fail has the transaction come to err, unless it has come to one.
+// Fail sets the sticky error, unless there is one.
 func (t *Tx) Fail(err error) {
 	if t.err == nil {
 		t.err = err
 	}
 }
 
-// Dialect is that of the transaction's database.
+// Dialect is the dialect of the transaction's database.
 func (t *Tx) Dialect() *Dialect { return t.database.Dialect }
 
-// Schema is where the tables of the transaction's database are; empty on SQLite.
+// Schema is the schema of the transaction's database; empty on SQLite.
 func (t *Tx) Schema() string { return t.database.Schema }
 
 // Exec runs one statement and returns the number of rows it changed.
@@ -342,12 +331,10 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (int64,
 	return n, t.recordError(err)
 }
 
-// errPanicked is what a transaction comes to when a panic passes through the
-// driver.
+// errPanicked is the error of a transaction after a panic in the driver.
 var errPanicked = errors.New("a statement of this transaction panicked")
 
-// Each runs a query and calls scan for every row of its answer, or until scan
-// returns ErrEnough.
+// Each runs a query and calls scan for each row, until scan returns ErrEnough.
 func (t *Tx) Each(scan func(Row) error, query string, args ...any) error {
 	if t.err != nil {
 		return t.err
@@ -356,8 +343,7 @@ func (t *Tx) Each(scan func(Row) error, query string, args ...any) error {
 	return t.recordError(t.link.each(scan, query, args))
 }
 
-// One reads the single row of a query into dest. It returns false when there
-// is none.
+// One reads the single row of a query into dest. It returns false when there is none.
 func (t *Tx) One(dest []any, query string, args ...any) (bool, error) {
 	found := false
 	err := t.Each(func(row Row) error {
@@ -370,7 +356,7 @@ func (t *Tx) One(dest []any, query string, args ...any) (bool, error) {
 	return found, err
 }
 
-// All reads all that a query finds, each row of its answer by scan; it is never nil.
+// All reads all rows of a query with scan. The slice is never nil.
 func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
 	all := []T{}
 	err := t.Each(func(row Row) error {
@@ -381,14 +367,14 @@ func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) 
 	return all, err
 }
 
-// Column scans the one column of a row.
+// Column scans a row of one column.
 func Column[T any](row Row) (value T, err error) {
 	err = row.Scan(&value)
 	return value, err
 }
 
-// Run runs a batch and empties it. When a statement fails, those before it
-// took effect and those after it did not; done is how many those are.
+// Run runs a batch and empties it. When a statement fails, those before it took effect and
+// those after it did not; done is the number of the former.
 func (t *Tx) Run(b *Batch) (done int, err error) {
 	if t.err != nil || len(b.steps) == 0 {
 		return 0, t.err
@@ -399,14 +385,14 @@ func (t *Tx) Run(b *Batch) (done int, err error) {
 	return done, t.recordError(err)
 }
 
-// RunAll is Run for callers who do not care which statement failed.
+// RunAll is Run for callers that do not need the failed statement's index.
 func (t *Tx) RunAll(b *Batch) error {
 	_, err := t.Run(b)
 	return err
 }
 
-// Finish is RunAll for the last batch of a transaction: on PostgreSQL the commit
-// travels with it.
+// Finish is RunAll for the last batch of a transaction: on PostgreSQL the commit is sent with
+// it.
 func (t *Tx) Finish(b *Batch) error {
 	if !t.database.Dialect.Pipelines || b.Len() == 0 {
 		return t.RunAll(b)
@@ -417,8 +403,8 @@ func (t *Tx) Finish(b *Batch) error {
 	return err
 }
 
-// Lock has transactions with the same lock happen one after the other, where they
-// do not do so anyway. class tells locks of one kind from those of others.
+// Lock serializes transactions with the same class and key, where transactions are not
+// serialized anyway. class is the kind of lock.
 func (t *Tx) Lock(class int32, key string) error {
 	if t.database.Dialect.OneWriter {
 		return nil
@@ -426,7 +412,7 @@ func (t *Tx) Lock(class int32, key string) error {
 	return t.Each(func(Row) error { return nil }, `select pg_advisory_xact_lock($1, hashtext($2))`, class, strings.TrimSpace(t.database.Schema+" "+key))
 }
 
-// Prepare has the database check a statement, without running it.
+// Prepare checks a statement against the database without running it.
 func (t *Tx) Prepare(query string) error { return t.recordError(t.link.prepare(query)) }
 
 // Define runs a statement that changes the schema.
@@ -435,8 +421,7 @@ func (t *Tx) Define(statement string) error { return t.recordError(t.link.define
 // ErrKeyTaken marks a row whose key already exists.
 var ErrKeyTaken = errors.New("duplicate key")
 
-// recordError remembers what an error means for the transaction, and marks what may
-// succeed later.
+// recordError makes a fatal error sticky, and marks one that a retry may fix.
 func (t *Tx) recordError(err error) error {
 	if err == nil {
 		return nil

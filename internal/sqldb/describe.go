@@ -7,11 +7,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// described is something a database tells of itself: its name for people, and
-// the query for its value.
+// described is one property of a database: its display name and the query for its value.
 type described struct{ name, query string }
 
-// Describe tells what the database is, how large, and how it is set.
+// Describe returns the database's kind, size and settings.
 func (d *DB) Describe(ctx context.Context) (outbox.DatabaseInfo, error) {
 	info := outbox.DatabaseInfo{Name: d.Name, Place: d.place, Settings: []outbox.Setting{}}
 	err := d.Read(ctx, func(t *Tx) error {

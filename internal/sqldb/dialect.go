@@ -6,34 +6,32 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Dialect is everything in which the two databases differ beyond their links.
-// All other SQL is one text for both.
+// Dialect is the differences between the two databases beyond their links. All other SQL is
+// shared.
 type Dialect struct {
 	name        string
 	goose       goose.Dialect
-	ForUpdate   string // row lock suffix of a select that is followed by an update
-	skipLocked  string // like ForUpdate, for claims: rows others hold are passed over
-	CountTables string // counts the tables named $1
+	ForUpdate   string // row lock suffix of a select before an update
+	skipLocked  string // like ForUpdate, for claims: locked rows are skipped
+	CountTables string // query that counts the tables named $1
 
-	// OneWriter is true when one transaction writes at a time: none meets
-	// another, and what it reads nobody else has locked. Otherwise many do, of
-	// this process and of others, perhaps on other machines.
+	// OneWriter is true when one transaction writes at a time, so that rows it reads are never
+	// locked by another. Otherwise there are many writers, in this process and in others, possibly
+	// on other machines.
 	OneWriter bool
-	// Pipelines is true when the statements of a batch travel together, so that
-	// it pays to gather them, and an error is known only once they have.
+	// Pipelines is true when the statements of a batch are sent together: batching saves round
+	// trips, and an error is known only after the batch was sent.
 	Pipelines bool
-	// Typed is true when a value must be of its column's type, which a text
-	// always is.
+	// Typed is true when a value must have its column's type, except a text, which converts to any.
 	Typed bool
-	// TempTables is true when a Private is temporary tables beside the live ones,
-	// so that one statement can copy rows from one to the other.
+	// TempTables is true when a Private is temporary tables beside the live ones, so that one
+	// statement can copy rows between them.
 	TempTables bool
 
-	snapshot sql.IsolationLevel // of a transaction that sees one state
+	snapshot sql.IsolationLevel // of a snapshot transaction
 	writers  int                // writing connections
 
-	// What a database tells of itself: its version, its size in bytes, and how
-	// it is set.
+	// Queries for the database's version and its size in bytes. Its settings are queried too.
 	version, size string
 	settings      []described
 	readers       int // reading connections

@@ -10,9 +10,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Outage reports whether an error is one of the database as a whole, such as a
-// disk that fails or a file that may not be written, whatever was asked of it.
-// Memory that does not suffice for a statement is that statement's.
+// Outage reports whether err concerns the database as a whole, such as a failing disk or a
+// read-only file, whatever the statement was. Running out of memory for a statement does not.
 func Outage(err error) bool {
 	switch sqliteCode(err) & 0xff {
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB:
@@ -22,11 +21,10 @@ func Outage(err error) bool {
 	return len(code) == 5 && (code[:2] == "53" || code[:2] == "58" || code == "25006")
 }
 
-// Permanent reports whether an event that failed with err can never succeed with
-// the same version of its projection: the event lacks a required value, a value
-// has the wrong type, or the database refuses the statement for its form. What
-// depends on rows that may change, or on the state of the database, is not
-// permanent.
+// Permanent reports whether an event that failed with err can never succeed with the same
+// version of its projection: the event lacks a required value, a value has the wrong type, or
+// the statement itself is invalid. A failure that depends on rows or on the state of the
+// database is not permanent.
 func Permanent(err error) bool {
 	if errors.Is(err, outbox.ErrMissingValue) {
 		return true
@@ -40,22 +38,21 @@ func Permanent(err error) bool {
 	switch code := pgCode(err); {
 	case code == "":
 		return false
-	case code == "42501", code == "42P05": // a privilege that may be granted, a statement's name that another session of a pooler took
+	case code == "42501", code == "42P05": // a privilege may be granted; behind a pooler another session may have taken a statement's name
 		return false
 	default:
 		return code == "23502" || code[:2] == "22" || code[:2] == "42"
 	}
 }
 
-// malformedError is SQLite's refusal to prepare a statement, such as one that
-// names a table that is not there.
+// malformedError is SQLite's refusal to prepare a statement, for example with an unknown table.
 type malformedError struct{ error }
 
 func (e malformedError) Unwrap() error { return e.error }
 
-// markMalformed marks err when it is the statement itself that SQLite refuses.
-// SQLite has one code for that and for what goes wrong while a statement runs,
-// so the statement is prepared once more to tell them apart.
+// markMalformed marks err when SQLite refuses the statement itself. SQLite uses one code for
+// that and for errors while a statement runs, so the statement is prepared again to tell them
+// apart.
 func (l *sqliteLink) markMalformed(query string, err error) error {
 	if sqliteCode(err) != sqlite3.SQLITE_ERROR || sqliteCode(l.prepare(query)) != sqlite3.SQLITE_ERROR {
 		return err

@@ -13,15 +13,13 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// room is how much a file must be able to grow for its disk not to be full, in
-// bytes.
+// room is how much a file must be able to grow, in bytes, for its disk not to count as full.
 const room = 64 << 10
 
-// sqliteFull reports whether an error of the database at path means that there is
-// no room to write. SQLite has a code of its own for a file system without space
-// (ENOSPC). It calls a quota that is used up (EDQUOT), and a file that may not
-// grow (EFBIG), an I/O error and keeps the system's word for itself, so that it
-// has to be tried.
+// sqliteFull reports whether an error of the database at path means that the disk is full.
+// SQLite has a code for a file system without space (ENOSPC). It reports an exceeded quota
+// (EDQUOT) and a file size limit (EFBIG) as an I/O error without the errno, so growing has to
+// be tried.
 func sqliteFull(err error, path string) bool {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_FULL:
@@ -32,8 +30,8 @@ func sqliteFull(err error, path string) bool {
 	return false
 }
 
-// canGrow tries whether the database at path can grow, without touching its
-// files. An attempt that fails for any other reason says nothing.
+// canGrow tries whether the database at path can grow, without touching its files. It returns
+// true when the attempt fails for any other reason.
 func canGrow(path string) bool {
 	var limit syscall.Rlimit
 	limited := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit) == nil
@@ -51,20 +49,20 @@ func canGrow(path string) bool {
 	return !diskFull(err)
 }
 
-// diskFull reports whether the system refused to write for want of room.
+// diskFull reports whether the system refused a write for lack of space.
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// fullness is what a process knows of whether a database's disk is full. Moments
-// are nanoseconds since 1970. The zero value is ready for use.
+// fullness is whether a database's disk is full, as seen by this process. Times are nanoseconds
+// since 1970. The zero value is ready for use.
 type fullness struct {
-	at    atomic.Int64 // when a write last found no room; 0 when that is over
-	since atomic.Int64 // when the first of them did
-	wrote atomic.Int64 // when one that came after found room
+	at    atomic.Int64 // last write that failed for lack of space; 0 when that is over
+	since atomic.Int64 // the first such write
+	wrote atomic.Int64 // first successful write since
 }
 
-// remember keeps that a transaction found no room.
+// remember records a transaction that failed for lack of space.
 func (d *DB) remember(err error) {
 	if err == nil || !errors.Is(err, outbox.ErrFull) {
 		return
@@ -76,21 +74,19 @@ func (d *DB) remember(err error) {
 	}
 }
 
-// wrote keeps that a transaction that writes found room, for which there may be
-// none for the next one.
+// wrote records a successful write; the next one may still fail.
 func (d *DB) wrote() {
 	if d.fullness.at.Load() != 0 {
 		d.fullness.wrote.Store(time.Now().UnixNano())
 	}
 }
 
-// fullFor is how long after a write that found no room the disk counts as full
-// where that cannot be tried, or did not come to light when it was.
+// fullFor is how long the disk counts as full after a write failed for lack of space, where
+// growing cannot be tried or the attempt succeeds.
 const fullFor = 30 * time.Second
 
-// Full reports whether there was no room lately, and since when. A disk that has
-// room again is forgotten with the next write to a file that can grow, and by and
-// by whether or not anything is written.
+// Full reports whether the disk was full lately, and since when. That ends with the next write
+// to a file that can grow, and after some time even without a write.
 func (d *DB) Full() (since time.Time, full bool) {
 	last := d.fullness.at.Load()
 	if last == 0 {

@@ -13,15 +13,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Migration is one step of a database's schema.
+// Migration is one migration of a database's schema.
 type Migration struct {
 	Database  string     `json:"database"` // journal or projections
 	Version   int64      `json:"version"`
 	Name      string     `json:"name"`
-	AppliedAt *time.Time `json:"applied_at"` // nil when it is still to come
+	AppliedAt *time.Time `json:"applied_at"` // nil when it is pending
 }
 
-// newProvider reads the steps of the database's schema.
+// newProvider reads the migrations of the database's schema.
 func (d *DB) newProvider() (*goose.Provider, error) {
 	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
 	if err != nil {
@@ -35,8 +35,8 @@ func (d *DB) newProvider() (*goose.Provider, error) {
 	return goose.NewProvider(d.Dialect.goose, d.pool, files, options...)
 }
 
-// prefixed is a directory of migrations whose transactions begin with some
-// settings: a connection behind a proxy keeps none of its own.
+// prefixed is a directory of migrations whose transactions begin with settings, since a
+// connection behind a proxy keeps none.
 type prefixed struct {
 	fs.FS
 	settings string
@@ -44,7 +44,7 @@ type prefixed struct {
 
 const up = "-- +goose Up\n"
 
-// Open opens a migration with the settings in it.
+// Open opens a migration with the settings inserted.
 func (p prefixed) Open(name string) (fs.File, error) {
 	file, err := p.FS.Open(name)
 	if err != nil || !strings.HasSuffix(name, ".sql") {
@@ -58,7 +58,7 @@ func (p prefixed) Open(name string) (fs.File, error) {
 	return rewritten{file, strings.NewReader(strings.Replace(string(text), up, up+p.settings, 1))}, nil
 }
 
-// rewritten is a file with another content.
+// rewritten is a file with changed content.
 type rewritten struct {
 	fs.File
 	content io.Reader
@@ -67,7 +67,7 @@ type rewritten struct {
 // Read reads the content.
 func (r rewritten) Read(b []byte) (int, error) { return r.content.Read(b) }
 
-// peek reads one row outside the sessions, which want the schema in place.
+// peek reads one row outside the sessions, which need the schema to exist.
 func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) error {
 	t, err := d.pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -82,12 +82,11 @@ func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) erro
 	return t.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
-// migrateTries is how often in a row bringing a schema further may fail without
-// getting anywhere.
+// migrateTries is how many consecutive attempts to migrate may fail without progress.
 const migrateTries = 5
 
-// migrate brings the schema to this program's version. Several processes may
-// start at once: one that loses the race to a step finds that step done.
+// migrate migrates the schema to this program's version. Several processes may start at once:
+// one that loses the race for a migration finds it done.
 func (d *DB) migrate(ctx context.Context) error {
 	provider, err := d.provider()
 	if err != nil {
@@ -117,7 +116,7 @@ func (d *DB) migrate(ctx context.Context) error {
 	}
 }
 
-// failedTo says what failed at the start. A user without the rights is told so.
+// failedTo wraps an error at the start. A missing privilege is reported as such.
 func (d *DB) failedTo(what string, err error) error {
 	if pgCode(err) == forbidden {
 		return outbox.Setup("the user of the URL may not %s the %s database %s: %v; "+anotherUser, what, d.Name, d.place, pgMessage(err))
@@ -125,14 +124,13 @@ func (d *DB) failedTo(what string, err error) error {
 	return fmt.Errorf("%s the %s database: %w", what, d.Name, err)
 }
 
-// forbidden is the SQLSTATE of a right that is missing.
+// forbidden is the SQLSTATE of a missing privilege.
 const forbidden = "42501"
 
 const anotherUser = "connect as the user who runs outboxweb serve, or grant this one the same rights"
 
-// Forbidden is a sentence for a person about a right on PostgreSQL that is
-// missing, as *outbox.Refusal with outbox.ErrSetup. Any other error comes back as
-// it is.
+// Forbidden turns a missing privilege on PostgreSQL into an *outbox.Refusal with
+// outbox.ErrSetup. Any other error is returned unchanged.
 func Forbidden(err error) error {
 	if pgCode(err) != forbidden {
 		return err
@@ -140,7 +138,7 @@ func Forbidden(err error) error {
 	return outbox.Setup("PostgreSQL refuses this to the user of the URL: %v; "+anotherUser, pgMessage(err))
 }
 
-// recognize makes sure that the database is the one of the two it is taken for.
+// recognize checks that this is the expected one of the two databases.
 func (d *DB) recognize(ctx context.Context) error {
 	var tables int
 	err := d.peek(ctx, &tables, d.Dialect.CountTables, d.config.Marks[d.Name])
@@ -153,7 +151,7 @@ func (d *DB) recognize(ctx context.Context) error {
 	return nil
 }
 
-// versions reads the version the database has and the newest one known here.
+// versions reads the database's version and the newest one that this program has.
 func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want int64, err error) {
 	want = newest(provider)
 	var tables int
@@ -165,13 +163,13 @@ func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want
 	return have, want, err
 }
 
-// newest is the version that a database has after every step.
+// newest is the version of a database after all migrations.
 func newest(provider *goose.Provider) int64 {
-	sources := provider.ListSources() // in their order
+	sources := provider.ListSources() // sorted by version
 	return sources[len(sources)-1].Version
 }
 
-// Ready brings the schema to this program's version and makes the sessions.
+// Ready migrates the schema to this program's version and creates the sessions.
 func (d *DB) Ready(ctx context.Context) error {
 	if err := d.migrate(ctx); sqliteFull(err, d.path) {
 		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
@@ -181,7 +179,7 @@ func (d *DB) Ready(ctx context.Context) error {
 	return d.connect(ctx)
 }
 
-// Migrations lists the steps of the database, in order.
+// Migrations lists the migrations of the database, in order.
 func (d *DB) Migrations(ctx context.Context) (steps []Migration, err error) {
 	provider, err := d.provider()
 	if err != nil {
@@ -205,8 +203,7 @@ func (d *DB) Migrations(ctx context.Context) (steps []Migration, err error) {
 	return steps, err
 }
 
-// Version reads the version that the database has now, and the newest one known
-// here.
+// Version reads the database's current version and the newest one that this program has.
 func (d *DB) Version(ctx context.Context) (have, want int64, err error) {
 	provider, err := d.provider()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// scanWindow is how many rows one step of a filtered list looks at, and
-// scanWindows how many steps a page takes before it answers with what it has.
+// scanWindow is how many rows one step of a filtered list scans, and scanWindows how many steps
+// a page takes before it returns what it has.
 const (
 	scanWindow  = 1000
 	scanWindows = 5
@@ -27,28 +27,27 @@ type Reader interface {
 	One(dest []any, query string, args ...any) (bool, error)
 }
 
-// List is one way to walk through items in the order of a unique key. It is
-// walked in both directions by the same query written both ways; nothing is
-// ever skipped by counting, so that what is added or removed meanwhile moves
+// List walks through items in the order of a unique key. Both directions use the same query
+// written both ways. It never skips by counting, so that items added or removed meanwhile move
 // no other item to another page.
 type List[T any] struct {
-	Name  string // of the order and its direction; a cursor carries it
+	Name  string // of the order and its direction; part of a cursor
 	Query Ways
 	Args  []any // after the key and before the limit
-	Low   []any // a key below all others; its types are those of the key
+	Low   []any // a key below all others, with the same types
 	High  []any // a key above all others
 	Scan  func(Row) (T, error)
 	Key   func(T) []any
-	Match func(T) bool // nil when the query selects exactly what is wanted
+	Match func(T) bool // nil when the query selects exactly the wanted items
 	Down  bool         // the list begins at the high end
 }
 
-// Ways is a query in both directions. It takes the key to start after, further
+// Ways is a query in both directions. Its parameters are the key to start after, further
 // arguments, and a limit.
 type Ways struct{ Up, Down string }
 
-// BothWays makes the two queries of one text, in which {>} and {>=} stand for
-// the comparison with the key and {desc} follows each column of the order.
+// BothWays makes the two queries from one text, in which {>} and {>=} are the comparison with
+// the key and {desc} follows each column of the order.
 func BothWays(text string) Ways {
 	return Ways{
 		Up:   strings.NewReplacer("{>}", ">", "{>=}", ">=", "{desc}", "").Replace(text),
@@ -64,31 +63,30 @@ const (
 	FarFuture = 1 << 62
 )
 
-// Place is where a page begins: after the key, or with back before it. Without
-// a key it is the start of the list, or with back its end.
+// Place is where a page begins: after the key, or before it if back is set. Without a key it is
+// the start of the list, or its end if back is set.
 type Place struct {
 	Back bool
 	Key  []any
 }
 
-// Ending says why the reading of a page ended.
+// Ending is the reason why reading a page ended.
 type Ending int
 
 const (
 	AtEnd  Ending = iota // nothing is left
-	Full                 // there is more than the page holds
-	Enough               // as much was looked through as one page may
+	Full                 // there is more than fits on the page
+	Enough               // the scan limit of a page was reached
 )
 
-// Stretch is what was read for a page, in the order of reading.
+// Stretch is the items read for a page, in the order of reading.
 type Stretch[T any] struct {
 	Items  []T
-	Looked []any // the key of the last item looked at; nil if there was none
+	Looked []any // key of the last scanned item; nil if there was none
 	Ending Ending
 }
 
-// Read reads from a place on until limit items match, or until enough was
-// looked through.
+// Read reads from a place until limit items match or the scan limit is reached.
 func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	s := Stretch[T]{Items: []T{}}
 	query, key := l.direction(from)
@@ -110,7 +108,7 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	return s, nil
 }
 
-// window reads one step and returns how many items it looked at.
+// window reads one step and returns how many items it scanned.
 func (l *List[T]) window(t Reader, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
 	err = t.Each(func(rows Row) error {
 		item, err := l.Scan(rows)
@@ -143,10 +141,9 @@ func (l *List[T]) direction(from Place) (query string, key []any) {
 	return query, key
 }
 
-// Page reads the page at a cursor, for which so many items were asked; see At and
-// PageLimit. Its cursors lead on from its first and last item; where it has none,
-// from what was looked through, or from the other end of the list when nothing is
-// left on this side.
+// Page reads the page at a cursor, with the asked number of items; see At and PageLimit. Its
+// cursors continue from its first and last item. A page without items continues from the last
+// scanned key, or from the other end of the list when nothing is left on this side.
 func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], error) {
 	from, err := l.At(cursor)
 	if err != nil {
@@ -178,7 +175,7 @@ func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], erro
 	return page, nil
 }
 
-// cursor packs a place into an opaque text.
+// cursor encodes a place as an opaque text.
 func (l *List[T]) cursor(at Place) *string {
 	texts := []string{map[bool]string{false: ">", true: "<"}[at.Back] + l.Name}
 	for _, part := range at.Key {
@@ -188,8 +185,8 @@ func (l *List[T]) cursor(at Place) *string {
 	return &cursor
 }
 
-// At unpacks a cursor; the empty one is the start of the list. One that this
-// list did not give is outbox.ErrInvalid.
+// At decodes a cursor; the empty one is the start of the list. A cursor of another list is
+// outbox.ErrInvalid.
 func (l *List[T]) At(cursor string) (Place, error) {
 	if cursor == "" {
 		return Place{}, nil
@@ -231,7 +228,7 @@ func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (s S
 	return s, err
 }
 
-// Towards is the part of a list's name that tells at which end it begins.
+// Towards is the part of a list's name that says at which end it begins.
 func Towards(down bool) string {
 	if down {
 		return "-"
@@ -239,8 +236,7 @@ func Towards(down bool) string {
 	return "+"
 }
 
-// When all of a list is wanted, so many items are read at a time, in at most so
-// much of it.
+// Page size and scan limit when all of a list is read.
 const (
 	exportPage = 500
 	exportTime = 30 * time.Second
@@ -263,15 +259,15 @@ func InPages[T any](ctx context.Context, d *DB, l *List[T], cursor string) iter.
 }
 
 const (
-	// CountMost is where counting ends: "1,000+" tells a person enough.
+	// CountMost is where counting ends: "1,000+" is precise enough for a reader.
 	CountMost = 1000
-	// CountWindow is how many items are looked at to count those that match:
-	// taking a text apart to look for a part of it costs some microseconds.
+	// CountWindow is how many items are scanned to count the matching ones, since a substring
+	// search costs some microseconds per item.
 	CountWindow = 2000
 )
 
-// CountInto notes how many items match in all. The query says how many were
-// looked at, of CountWindow + 1, and how many of these match.
+// CountInto sets the page's total. The query returns the number of scanned items, at most
+// CountWindow + 1, and how many of them match.
 func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any) error {
 	var looked, matched int64
 	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
@@ -282,15 +278,14 @@ func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any)
 	return nil
 }
 
-// Exactly notes how many items match in all. What counted them may be a moment
-// older than the page.
+// Exactly sets the page's exact total. The count may be a moment older than the page.
 func Exactly[T any](page *outbox.Page[T], total int64) {
 	total = max(total, int64(len(page.Items)))
 	page.Total = &total
 }
 
-// Told notes the total of a page that begins the list and either shows all
-// there is, or is what much looking came to. It reports whether it did.
+// Told sets the total of a page that begins the list and either shows all of it or reached the
+// scan limit. It reports whether it did.
 func Told[T any](page *outbox.Page[T]) bool {
 	if page.PrevCursor != nil || page.NextCursor != nil && !page.Partial {
 		return false
@@ -300,8 +295,7 @@ func Told[T any](page *outbox.Page[T]) bool {
 	return true
 }
 
-// PageLimit is how many items a page shows of which so many were asked for: by
-// default 50.
+// PageLimit is the number of items on a page: asked, at most most, and 50 by default.
 func PageLimit(asked, most int) int {
 	if asked <= 0 {
 		return min(outbox.DefaultPage, most)

@@ -25,12 +25,12 @@ import (
 
 const (
 	postgresReaders = 4
-	// postgresWriters is how many transactions write at a time beside those of
-	// the worker's waves.
+	// postgresWriters is how many transactions may write at a time besides those of the worker's
+	// waves.
 	postgresWriters = 4
 )
 
-// postgresDialect is the dialect for a process that works on waves at a time.
+// postgresDialect is the dialect for a process with this many concurrent waves.
 func postgresDialect(waves int) *Dialect {
 	return &Dialect{
 		name:        "postgres",
@@ -62,12 +62,12 @@ where n.nspname = current_schema()
 // postgresURL is a parsed postgres:// URL.
 type postgresURL struct {
 	config *pgx.ConnConfig
-	schema string // from search_path; empty means the one the server chooses
+	schema string // from search_path; empty means the server's default
 	place  string // without secrets
-	mode   bool   // the URL says how statements are sent
+	mode   bool   // the URL sets how statements are sent
 }
 
-// plainName is a schema name that means the same quoted and unquoted.
+// plainName matches schema names that mean the same quoted and unquoted.
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 func parsePostgresURL(flag, raw string) (*postgresURL, error) {
@@ -76,8 +76,8 @@ func parsePostgresURL(flag, raw string) (*postgresURL, error) {
 		return nil, outbox.Setup("--%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", flag, WithoutSecrets(raw))
 	}
 	u := &postgresURL{config: config, place: WithoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
-	// A proxy that pools transactions keeps no setting of a session, and some
-	// refuse a connection that asks for one.
+	// A transaction pooler keeps no session settings, and some poolers refuse a connection that
+	// asks for one.
 	delete(config.RuntimeParams, "search_path")
 	if u.schema != "" && !plainName.MatchString(u.schema) {
 		return nil, outbox.Setup("--%s: search_path=%s must name one schema, in small letters, digits and underscores", flag, u.schema)
@@ -91,16 +91,16 @@ func parsePostgresURL(flag, raw string) (*postgresURL, error) {
 	return u, nil
 }
 
-// sameSchema reports whether two URLs plainly name one schema of one database.
-// Those that name none, or one server by two names, are told apart later.
+// sameSchema reports whether two URLs obviously name one schema of one database. URLs without a
+// schema, or with two names of one server, are compared after connecting.
 func sameSchema(a, b *postgresURL) bool {
 	return a.schema != "" && a.schema == b.schema && a.config.Database == b.config.Database && a.config.Host == b.config.Host && a.config.Port == b.config.Port
 }
 
-// WithoutSecrets is a database URL as it may be shown.
+// WithoutSecrets is a database URL for display.
 func WithoutSecrets(raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil || strings.Contains(u.Opaque+u.Path, "password") { // the words of another kind of address
+	if err != nil || strings.Contains(u.Opaque+u.Path, "password") { // some other kind of connection string
 		return "postgres://…"
 	}
 	if _, secret := u.User.Password(); secret {
@@ -128,7 +128,7 @@ func withSearchPath(raw, schema string) string {
 	return u.String()
 }
 
-// peekPostgres connects to the database for reading the version alone.
+// peekPostgres connects to the database only to read its version.
 func peekPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
 	conn, err := connectFirst(ctx, name, u)
 	if err != nil {
@@ -148,8 +148,7 @@ func peekPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 	return d, nil
 }
 
-// openPostgres connects to the database, and creates it and its schema where
-// they are missing.
+// openPostgres connects to the database and creates it and its schema if they are missing.
 func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
 	conn, err := connectFirst(ctx, name, u)
 	if _, absent := errors.AsType[*missingError](err); absent {
@@ -177,21 +176,21 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 	for _, p := range []*sql.DB{d.pool, d.readerPool} {
 		p.SetMaxOpenConns(2)
 		p.SetMaxIdleConns(1)
-		p.SetConnMaxIdleTime(5 * time.Second) // they are needed at the start, and seldom after it
+		p.SetConnMaxIdleTime(5 * time.Second) // used at the start and seldom afterwards
 	}
 	d.readerPool.SetMaxOpenConns(2 + d.config.Snapshots)
 	return d, nil
 }
 
-// openPool makes connections that prepare nothing, for database/sql.
+// openPool opens connections without prepared statements, for database/sql.
 func (u *postgresURL) openPool() *sql.DB {
 	config := u.config.Copy()
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return stdlib.OpenDB(*config)
 }
 
-// connectFirst makes the connection that decides whether the URL is right. It
-// returns a *missingError where there is no such database.
+// connectFirst makes the first connection, which decides whether the URL is valid. It returns a
+// *missingError when the database does not exist.
 func connectFirst(ctx context.Context, name string, u *postgresURL) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, u.config.Copy())
 	if err == nil {
@@ -206,8 +205,8 @@ func connectFirst(ctx context.Context, name string, u *postgresURL) (*pgx.Conn, 
 	return nil, outbox.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", name, u.place, pgMessage(err))
 }
 
-// createDatabase makes the database that the URL names, by way of the one that
-// every server has.
+// createDatabase creates the database of the URL through the maintenance database of the
+// server.
 func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 	config := u.config.Copy()
 	config.Database = "postgres"
@@ -216,13 +215,13 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 		defer conn.Close(background)
 		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{u.config.Database}.Sanitize())
 	}
-	if err != nil && pgCode(err) != "42P04" && pgCode(err) != "23505" { // another process was faster
+	if err != nil && pgCode(err) != "42P04" && pgCode(err) != "23505" { // another process created it first
 		return outbox.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb %s", name, u.place, pgMessage(err), u.config.Database)
 	}
 	return nil
 }
 
-// meet learns what kind of server answers, and whether the schema exists.
+// meet detects the kind of server and whether the schema exists.
 func (d *DB) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (exists bool, err error) {
 	var version int
 	var backend uint32
@@ -247,9 +246,9 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 		return false, outbox.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.Name, d.place)
 	}
 	d.Schema = *schema
-	// Who greets and who answers are one unless a proxy stands between them. Behind
-	// one, a statement prepared by name may be asked of a server that does not
-	// know it.
+	// The process id at the start of the connection and the one that answers differ only behind a
+	// proxy. Behind one, a statement prepared by name may be sent to a server that does not have
+	// it.
 	if d.Proxied = backend != conn.PgConn().PID(); d.Proxied && !u.mode {
 		u.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
@@ -267,21 +266,21 @@ func (d *DB) createSchema(ctx context.Context, conn *pgx.Conn) error {
 // setSchema is the first statement of a transaction on the pools.
 func (d *DB) setSchema() string { return "set local search_path to " + d.Schema }
 
-// Limits of transactions on PostgreSQL. A process that stops in the middle of
-// one, holding locks, must have been cut off by the time its leases end.
+// Limits of transactions on PostgreSQL. A process that stalls in the middle of one, holding
+// locks, must have been disconnected by the time its leases end.
 const (
 	statementLimit = 30 * time.Second
 	readLimit      = 2 * time.Minute
-	settleLimit    = 250 * time.Millisecond // appends queue behind a reader who waits for the lock around positions
+	settleLimit    = 250 * time.Millisecond // appends queue behind a reader that waits for the lock around positions
 )
 
-// setting is a server's parameter and its value.
+// setting is a server parameter and its value.
 type setting struct {
 	name  string
 	value any
 }
 
-// script writes statements that make the settings.
+// script is the statements that apply the settings.
 func script(word string, settings []setting) string {
 	var text strings.Builder
 	for _, s := range settings {
@@ -294,12 +293,11 @@ func script(word string, settings []setting) string {
 	return text.String()
 }
 
-// setTransactions writes how connections and each kind of transaction begin.
-// Behind a proxy every setting is one of the transaction alone, since the next
-// one may get another connection. Sequential scans are left to reading: the
-// planner would choose them for tables that were empty a moment ago, and a
-// queue often was. A plan without a choice then looks dear, and must not be
-// compiled for it.
+// setTransactions sets how connections and each kind of transaction begin. Behind a proxy every
+// setting is local to the transaction, since the next one may get another connection.
+// Sequential scans are allowed for reads only: the planner would choose them for tables that
+// were empty a moment ago, as queues often are. When no other plan exists its estimated cost is
+// high, so compilation (JIT) is off.
 func (d *DB) setTransactions() (writer, reader string) {
 	common := []setting{{"search_path", d.Schema}, {"idle_in_transaction_session_timeout", d.config.Lease / 2}}
 	writing := append(slices.Clone(common), setting{"statement_timeout", statementLimit}, setting{"lock_timeout", LockWait},
@@ -332,13 +330,13 @@ func (d *DB) setTransactions() (writer, reader string) {
 	return script("set", writing), script("set", reading)
 }
 
-// positionLock is the key of the lock around the drawing of positions. Appends
-// share it. Whoever has it alone sees, from the next statement on, every event
-// whose position was drawn before, and none comes until its transaction ends.
+// positionLock is the key of the lock around drawing positions. Appends share it. A transaction
+// that has it exclusively sees, from its next statement on, every event whose position was
+// drawn before, and none is drawn until the transaction ends.
 func (d *DB) positionLock() string { return d.advisory(0x6f757462) }
 
-// pauseLock is the key of the lock that whoever applies events shares, and
-// that is taken alone to pause a projection for all campaigns, or to resume it.
+// pauseLock is the key of the apply lock: transactions that apply events share it, and pausing
+// or resuming a projection for all campaigns takes it exclusively.
 func (d *DB) pauseLock() string { return d.advisory(0x6f757464) }
 
 func (d *DB) advisory(purpose int32) string {
@@ -354,7 +352,7 @@ func pgCode(err error) string {
 	return ""
 }
 
-// pgMessage is the server's own sentence, or the innermost cause.
+// pgMessage is the server's message, or that of the innermost cause.
 func pgMessage(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return errors.New(e.Message)
@@ -371,14 +369,14 @@ func pgMessage(err error) error {
 	}
 }
 
-// postgresLink is a connection to PostgreSQL. The driver keeps its statements
-// prepared where the connection allows it.
+// postgresLink is a connection to PostgreSQL. The driver caches prepared statements where the
+// connection allows it.
 type postgresLink struct {
 	conn    *pgx.Conn
 	proxied bool
 }
 
-// dialPostgres makes a connection and runs settings on it.
+// dialPostgres opens a connection and applies settings to it.
 func (d *DB) dialPostgres(ctx context.Context, settings string) (link, error) {
 	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {
@@ -401,17 +399,17 @@ func hangUp(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// answerLimit is how long the server's answer is waited for. The server cuts a
-// statement off earlier by itself, unless it is gone without a word.
+// answerLimit is how long to wait for the server's answer. The server times a statement out
+// earlier, unless it is unreachable.
 const answerLimit = readLimit + 10*time.Second
 
 func (l *postgresLink) expectAnswer() {
 	_ = l.conn.PgConn().Conn().SetDeadline(time.Now().Add(answerLimit))
 }
 
-// begin does not send a request to cancel when ctx is cancelled and a proxy
-// stands before the server: one that comes as its client leaves ends pgbouncer
-// 1.18. The wait ends by its deadline.
+// begin sends no cancel request when ctx is cancelled and a proxy is in between: a cancel
+// request that arrives while its client disconnects crashes pgbouncer 1.18. The wait ends by
+// its deadline.
 func (l *postgresLink) begin(ctx context.Context, text string) error {
 	if l.proxied {
 		if deadline, ok := ctx.Deadline(); ok {
@@ -440,8 +438,8 @@ func (l *postgresLink) rollback() error {
 	return l.conn.PgConn().Exec(background, "rollback").Close()
 }
 
-// exec leaves the deadline of ctx to the transaction's statement_timeout: a
-// context that ends in the middle would cost the connection.
+// exec leaves the deadline of ctx to the transaction's statement_timeout: a context that ends
+// during the statement would cost the connection.
 func (l *postgresLink) exec(_ context.Context, query string, args []any) (int64, error) {
 	l.expectAnswer()
 	tag, err := l.conn.Exec(background, query, args...)
@@ -458,9 +456,9 @@ func (l *postgresLink) each(scan func(Row) error, query string, args []any) erro
 	return scanAll(rows, scan)
 }
 
-// Journey is how many statements travel at a time: few enough that all fit
-// between the two programs, so that one which stops in the middle has sent
-// either all of them or none.
+// Journey is how many statements are sent at a time: few enough to fit into the buffers between
+// the two programs, so that a process that stalls in the middle has sent either all of them or
+// none.
 const Journey = 256
 
 func (l *postgresLink) run(b *Batch) (int, error) {
@@ -519,14 +517,14 @@ func (l *postgresLink) prepare(query string) error {
 	return err
 }
 
-// classify follows the classes of SQLSTATE (PostgreSQL, appendix A).
+// classify follows the SQLSTATE classes (PostgreSQL, appendix A).
 func (l *postgresLink) classify(err error) verdict {
 	code := pgCode(err)
 	class := code[:min(2, len(code))]
 	v := verdict{late: code == "57014", full: code == "53100", damaged: code == "XX001" || code == "XX002", taken: code == "23505"}
 	v.lost = l.conn.IsClosed() || slices.Contains([]string{"08", "57"}, class) && !v.late || slices.Contains([]string{"25006", "25P03"}, code)
-	// A statement can run into a limit set for it, or a case the server did not
-	// foresee, all by itself.
+	// These codes concern the statement alone: a limit set for it, or an internal error of the
+	// server.
 	itsOwn := code == "53400" || code == "XX000"
 	contended := class == "40" || class == "53" || code == "55P03"
 	v.busy = v.lost || contended && !itsOwn
@@ -534,7 +532,7 @@ func (l *postgresLink) classify(err error) verdict {
 	return v
 }
 
-// postgresAway is judge's busy for an error whose connection is not at hand.
+// postgresAway is the busy verdict of classify for an error without its connection.
 func postgresAway(err error) bool {
 	if code := pgCode(err); code != "" {
 		return slices.Contains([]string{"08", "40", "53", "57"}, code[:2]) && code != "57014" && code != "53400" ||
@@ -545,11 +543,11 @@ func postgresAway(err error) bool {
 		func(lost error) bool { return errors.Is(err, lost) })
 }
 
-// Notifies reports whether processes can hear of each other through the server.
+// Notifies reports whether processes can notify each other through the server.
 func (d *DB) Notifies() bool { return d.url != nil && !d.Proxied }
 
-// Listen calls heed for every notification on a channel, after it has called
-// listening once, until the connection is lost or ctx ends.
+// Listen calls listening once the subscription is active, and heed for every notification on a
+// channel, until the connection is lost or ctx ends.
 func (d *DB) Listen(ctx context.Context, channel string, listening func(), heed func(payload string)) error {
 	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {

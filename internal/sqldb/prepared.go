@@ -8,8 +8,8 @@ import (
 // BeginText is the SQL that a transaction begins with.
 func (d *DB) BeginText(b Begin) string { return d.begins[b] }
 
-// Prepared lists the statements that are prepared for writing and for reading, so
-// that their plans can be looked at. It waits for transactions under way.
+// Prepared lists the statements prepared for writing and for reading, so that their plans can
+// be inspected. It waits for running transactions.
 func (d *DB) Prepared() (writing, reading []string) {
 	return d.writers.prepared(), d.readers.prepared()
 }
@@ -17,7 +17,7 @@ func (d *DB) Prepared() (writing, reading []string) {
 // Prepared lists the statements that are prepared.
 func (p *Private) Prepared() []string { return preparedOn(p.link) }
 
-// prepared lists the texts that are prepared in any of the sessions.
+// prepared lists the statements prepared in any of the sessions.
 func (s *sessions) prepared() (queries []string) {
 	for range cap(s.free) {
 		one, err := s.acquire(background, nil)
@@ -35,7 +35,7 @@ func preparedOn(l link) (queries []string) {
 	case *sqliteLink:
 		return slices.Collect(maps.Keys(l.stmts))
 	case *postgresLink:
-		_ = l.each(func(row Row) error { // what cannot be read is not there
+		_ = l.each(func(row Row) error { // an unreadable list counts as empty
 			var query string
 			err := row.Scan(&query)
 			queries = append(queries, query)

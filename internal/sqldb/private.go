@@ -13,31 +13,29 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Private is a database of its user's own beside a DB: a temporary file of SQLite,
-// or one connection to PostgreSQL with its temporary tables, which see those of the
-// DB as well. What does not fit into its cache is on disk. It belongs to one
-// goroutine.
+// Private is a private database beside a DB: a temporary file of SQLite, or one connection to
+// PostgreSQL with temporary tables, which also sees the tables of the DB. Rows that do not fit
+// into its cache are on disk. It belongs to one goroutine.
 //
-// An outbox.ErrBusy from any method means that the connection may be gone, and
-// the rows with it: Close it and open another.
+// An outbox.ErrBusy from any method means that the connection, and the rows with it, may be
+// gone: Close it and open another.
 type Private struct {
 	database *DB
-	pool     *sql.DB // of one connection
+	pool     *sql.DB // with one connection
 	conn     *sql.Conn
-	link     link // conn again
+	link     link // conn as a link
 }
 
 // Temporary is the schema of a Private on PostgreSQL.
 const Temporary = "pg_temp"
 
-// scratchURL names no file, which is SQLite's word for a private one that is
-// gone when it is closed; it is in the directory that the environment variables
-// SQLITE_TMPDIR or TMPDIR name. The journal of such a file stays in memory while
-// it is small, and is a file itself when it is not.
+// scratchURL names no file: SQLite then creates a private one and deletes it on close, in the
+// directory of SQLITE_TMPDIR or TMPDIR. Its journal stays in memory while it is small, and
+// becomes a file when it is not.
 const scratchURL = "file:?_pragma=cache_size(-16000)&_pragma=temp_store(file)&_pragma=synchronous(off)&_pragma=foreign_keys(1)"
 
-// OpenPrivate makes a Private. Where a proxy hands out connections by the
-// transaction there can be none, which is an outbox.ErrConflict.
+// OpenPrivate opens a Private. Behind a transaction pooler that is impossible and an
+// outbox.ErrConflict.
 func (d *DB) OpenPrivate(ctx context.Context) (*Private, error) {
 	p := &Private{database: d}
 	open := p.openSQLite
@@ -45,7 +43,7 @@ func (d *DB) OpenPrivate(ctx context.Context) (*Private, error) {
 		open = p.openPostgres
 	}
 	if err := open(ctx); err != nil {
-		_ = p.Close() // what is wrong is known
+		_ = p.Close() // the first error matters
 		return nil, err
 	}
 	return p, nil
@@ -53,7 +51,7 @@ func (d *DB) OpenPrivate(ctx context.Context) (*Private, error) {
 
 func (p *Private) openSQLite(ctx context.Context) (err error) {
 	if p.pool, err = sql.Open("sqlite", scratchURL); err == nil {
-		p.pool.SetMaxOpenConns(1) // every connection would have a file of its own
+		p.pool.SetMaxOpenConns(1) // each connection would get a file of its own
 		p.conn, err = p.pool.Conn(ctx)
 	}
 	if err != nil {
@@ -63,8 +61,8 @@ func (p *Private) openSQLite(ctx context.Context) (err error) {
 	return nil
 }
 
-// openPostgres makes a connection of the Private's own. database/sql reads on it,
-// everything else goes past that, never both at a time.
+// openPostgres opens a connection for the Private. database/sql reads on it and everything else
+// bypasses database/sql, never both at a time.
 func (p *Private) openPostgres(ctx context.Context) error {
 	d := p.database
 	if d.Proxied {
@@ -99,7 +97,7 @@ func (p *Private) Close() error {
 	if l, ok := p.link.(*sqliteLink); ok {
 		l.close()
 		if l.unclosable {
-			return nil // closing the pool would wait for ever
+			return nil // closing the pool would block forever
 		}
 	} else if p.conn != nil {
 		p.conn.Close()
@@ -107,8 +105,8 @@ func (p *Private) Close() error {
 	return p.pool.Close()
 }
 
-// QueryContext reads outside of transactions, on PostgreSQL as a snapshot of the
-// DB is read. The rows must be closed before anything else is done.
+// QueryContext reads outside transactions, on PostgreSQL in the query mode of DB.Snapshot. The
+// rows must be closed before any other call.
 func (p *Private) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if p.database.url != nil {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
@@ -128,12 +126,12 @@ func (p *Private) Each(scan func(Row) error, query string, args ...any) error {
 // Define runs a statement that changes no rows, outside of transactions.
 func (p *Private) Define(statement string) error { return p.link.define(statement) }
 
-// Within runs fn in one transaction, and commits it when fn returns nil.
+// Within runs fn in one transaction and commits it when fn returns nil.
 func (p *Private) Within(begin Begin, fn func(*Tx) error) error {
 	t := &Tx{database: p.database, link: p.link}
 	if err := p.link.begin(background, p.database.begins[begin]); err != nil {
 		return fmt.Errorf("begin on the scratch database: %w", t.recordError(err))
 	}
-	undo := func() { _ = p.link.rollback() } // it fails where the database has rolled back by itself
+	undo := func() { _ = p.link.rollback() } // it fails when the database has already rolled back
 	return t.complete(fn, undo, func(err error) error { return fmt.Errorf("commit on the scratch database: %w", err) })
 }

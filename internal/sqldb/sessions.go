@@ -10,22 +10,21 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// session is a place for a transaction: a connection, which is made when it is
-// first needed, and again when it was lost.
+// session is a slot for one transaction: a connection that is opened on first use, and again
+// after it was lost.
 type session struct {
 	dial func(context.Context) (link, error)
-	link link          // nil when there is none
-	open *atomic.Int64 // how many sessions of its kind have a connection
+	link link          // nil when not connected
+	open *atomic.Int64 // number of sessions of this kind with a connection
 }
 
-// sessions hands out sessions. Who waits longest is served first; what is
-// handed out is the session that was used last, so that few are warm and no
-// more connections are made than are needed at a time.
+// sessions is a pool of sessions. Callers are served in order of arrival and get the session
+// used last, so that no more connections are open than are needed at a time.
 type sessions struct {
-	free chan struct{} // one for each idle session: a channel queues fairly, a mutex does not
+	free chan struct{} // one element per idle session: a channel queues fairly, a mutex does not
 
 	open    atomic.Int64 // sessions with a connection
-	waiting atomic.Int64 // callers of take
+	waiting atomic.Int64 // callers of acquire
 
 	mu   sync.Mutex
 	idle []*session
@@ -39,7 +38,7 @@ func newSessions(n int, dial func(context.Context) (link, error)) *sessions {
 	return s
 }
 
-// acquire waits for a session until ctx ends, or closed does.
+// acquire waits for a session until ctx ends or closed is closed.
 func (s *sessions) acquire(ctx context.Context, closed <-chan struct{}) (*session, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
@@ -65,13 +64,13 @@ func (s *sessions) release(one *session) {
 	s.free <- struct{}{}
 }
 
-// report counts connections. What is in use may be about to get its connection.
+// report counts connections. A session in use may not have its connection yet.
 func (s *sessions) report() outbox.Connections {
 	inUse, open := cap(s.free)-len(s.free), int(s.open.Load())
 	return outbox.Connections{InUse: inUse, Idle: max(0, open-inUse), Waiting: int(s.waiting.Load()), Limit: cap(s.free)}
 }
 
-// close waits for every session and drops its connection.
+// close waits for every session and closes its connection.
 func (s *sessions) close() {
 	for range cap(s.free) {
 		<-s.free
@@ -83,8 +82,8 @@ func (s *sessions) close() {
 	}
 }
 
-// begin starts a transaction. Where the connection turns out to be lost it is
-// made again, until ctx ends: nothing has happened yet.
+// begin starts a transaction. It reconnects when the connection turns out to be lost, until ctx
+// ends, which is safe since nothing has happened yet.
 func (s *session) begin(ctx context.Context, text string) error {
 	for {
 		err := s.tryBegin(ctx, text)
@@ -97,7 +96,7 @@ func (s *session) begin(ctx context.Context, text string) error {
 	}
 }
 
-// tryBegin leaves no link when the connection was lost.
+// tryBegin sets link to nil when the connection is lost.
 func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 	if s.link == nil {
 		if s.link, err = s.dial(ctx); err != nil {
@@ -117,13 +116,13 @@ func (s *session) tryBegin(ctx context.Context, text string) (err error) {
 		s.drop()
 		return err
 	}
-	// When ctx ended just as the transaction had begun, the driver reports the
-	// context's error for a begin that took effect.
+	// When ctx ends just as the transaction has begun, the driver reports the context's error
+	// although the begin took effect.
 	_ = s.link.rollback()
 	return verdict{busy: v.busy, full: v.full}.mark(err)
 }
 
-// abandon undoes a transaction, or gives its connection up.
+// abandon rolls a transaction back, or closes its connection.
 func (s *session) abandon(t *Tx) {
 	if t.lost {
 		s.drop()

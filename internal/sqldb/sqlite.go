@@ -28,7 +28,7 @@ var sqliteDialect = &Dialect{
 	version:     `select sqlite_version()`,
 	size:        `select page_count * page_size from pragma_page_count, pragma_page_size`,
 	settings: []described{
-		{"journal_mode", `pragma journal_mode`}, {"synchronous", `select 'full'`}, // as verified when it was opened
+		{"journal_mode", `pragma journal_mode`}, {"synchronous", `select 'full'`}, // verified when it was opened
 		{"busy_timeout", `pragma busy_timeout`},
 		{"foreign_keys", `pragma foreign_keys`}, {"page_size", `pragma page_size`}, {"auto_vacuum", `pragma auto_vacuum`},
 	},
@@ -36,14 +36,14 @@ var sqliteDialect = &Dialect{
 
 const busyTimeout = 10 * time.Second
 
-// Modes of what is made here: journals tell what people did, and are nobody
-// else's to read. What exists keeps its mode.
+// Modes of created files: journals contain what people did and must not be readable by other
+// users. Existing files keep their mode.
 const (
 	privateFile = 0o600
 	privateDir  = 0o700
 )
 
-// sameFile reports whether two paths lead to one file, or would once it is made.
+// sameFile reports whether two paths are one file, or would be once it is created.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
@@ -55,7 +55,7 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && absA == absB
 }
 
-// peekSQLite opens the SQLite file at path for reading the version alone.
+// peekSQLite opens the SQLite file at path only to read its version.
 func peekSQLite(name, path string, c Config) (*DB, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -65,7 +65,7 @@ func peekSQLite(name, path string, c Config) (*DB, error) {
 		return nil, outbox.Setup("cannot write the %s database %s: %v", name, path, outbox.Cause(err))
 	}
 	f.Close()
-	// With mode=ro SQLite would leave the files beside a WAL database behind.
+	// With mode=ro SQLite would leave the side files of a WAL database behind.
 	pool, err := sql.Open("sqlite", sqliteURL(path)+"&mode=rw")
 	if err != nil {
 		return nil, fmt.Errorf("open %s database %q: %w", name, path, err)
@@ -73,15 +73,14 @@ func peekSQLite(name, path string, c Config) (*DB, error) {
 	return &DB{Name: name, place: path, path: path, Dialect: sqliteDialect, config: c, pool: pool}, nil
 }
 
-// sqliteURL is how the driver takes a path. Without "file:" it drops every
-// parameter in silence.
+// sqliteURL is the path as the driver takes it. Without "file:" the driver silently drops every
+// parameter.
 func sqliteURL(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
 }
 
-// openSQLite opens the SQLite file at path, creating its directory and the
-// file itself where they are missing. SQLite gives the files beside it the same
-// mode.
+// openSQLite opens the SQLite file at path and creates it and its directory if they are
+// missing. SQLite gives the side files the same mode.
 func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 	if err := prepareFile(name, path); err != nil {
 		return nil, err
@@ -116,8 +115,8 @@ func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 
 const beginReading = "begin"
 
-// prepareFile makes sure that the file can be opened for writing, so that a
-// wrong path is one clear sentence and not the driver's.
+// prepareFile checks that the file can be opened for writing, so that a wrong path gets a clear
+// message instead of the driver's.
 func prepareFile(name, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
 		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with --%[1]s-db", name, path, outbox.Cause(err))
@@ -131,10 +130,10 @@ func prepareFile(name, path string) error {
 	if err := f.Close(); err != nil || !made {
 		return err
 	}
-	return syncDir(filepath.Dir(path)) // or a power failure could take the new file away, events and all
+	return syncDir(filepath.Dir(path)) // or a power failure could lose the new file with all its events
 }
 
-// verifyPragmas reads back what durability depends on.
+// verifyPragmas reads back the settings that durability depends on.
 func (d *DB) verifyPragmas(ctx context.Context) error {
 	var version, journal string
 	var synchronous int
@@ -159,7 +158,7 @@ func (d *DB) verifyPragmas(ctx context.Context) error {
 	return nil
 }
 
-// unopenable says why SQLite cannot open the file.
+// unopenable explains why SQLite cannot open the file.
 func (d *DB) unopenable(err error) error {
 	switch {
 	case sqliteCode(err) == sqlite3.SQLITE_NOTADB:
@@ -172,9 +171,8 @@ func (d *DB) unopenable(err error) error {
 	return outbox.Setup("cannot open the %s database %s: %v", d.Name, d.place, err)
 }
 
-// patiently repeats act while another process holds a lock, for at most
-// LockWait. SQLite waits by itself for most locks, but not for those it
-// takes to turn a new file into a WAL database.
+// patiently retries act while another process holds a lock, for at most LockWait. SQLite itself
+// waits for most locks, but not for those it takes to turn a new file into a WAL database.
 func (d *DB) patiently(ctx context.Context, act func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
@@ -197,7 +195,7 @@ func versionAtLeast(version string, want ...int) bool {
 	return true
 }
 
-// sqliteCode is the primary result code of err, or 0 when SQLite did not speak.
+// sqliteCode is the primary result code of err, or 0 when err is not from SQLite.
 func sqliteCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff
@@ -209,13 +207,13 @@ func sqliteLocked(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqliteCode(err) == sqlite3.SQLITE_LOCKED
 }
 
-// sqliteLink is a pinned connection. Statements stay prepared on it, which
-// halves the cost of small ones.
+// sqliteLink is a pinned connection. It keeps statements prepared, which halves the cost of
+// small ones.
 type sqliteLink struct {
 	conn       *sql.Conn
 	path       string // of the database
 	stmts      map[string]*sql.Stmt
-	unclosable bool // closing conn would wait for ever
+	unclosable bool // closing conn would block forever
 }
 
 func pin(ctx context.Context, pool *sql.DB, path string) (link, error) {
@@ -235,8 +233,8 @@ func (l *sqliteLink) close() {
 	}
 }
 
-// begin waits for nothing where the transaction only reads, so that it needs no
-// goroutine to watch ctx.
+// begin does not wait when the transaction only reads, so that it needs no goroutine to watch
+// ctx.
 func (l *sqliteLink) begin(ctx context.Context, text string) error {
 	if text == beginReading {
 		ctx = background
@@ -274,10 +272,9 @@ func (l *sqliteLink) exec(ctx context.Context, query string, args []any) (int64,
 	return res.RowsAffected()
 }
 
-// clean tidies up behind a panic that passed through the driver: the
-// statement is still in progress, and as long as it exists every later one
-// would be refused. database/sql never gives the connection back after that,
-// so that it stays usable here but must not be closed.
+// clean cleans up after a panic in the driver: the statement is still in progress, and while it
+// exists every later one would be refused. database/sql never gets the connection back, so it
+// stays usable here but must not be closed.
 func (l *sqliteLink) clean(query string, stmt *sql.Stmt) {
 	l.unclosable = true
 	delete(l.stmts, query)
@@ -346,8 +343,8 @@ func (l *sqliteLink) classify(err error) verdict {
 	v := verdict{busy: sqliteLocked(err), fatal: true, full: sqliteFull(err, l.path), damaged: sqliteCode(err) == sqlite3.SQLITE_CORRUPT, late: errors.Is(err, context.DeadlineExceeded)}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
-		// A context that ended interrupts the statement, and SQLite
-		// answers an interrupted write by rolling everything back.
+		// A cancelled context interrupts the statement, and SQLite rolls the whole transaction back
+		// when a write is interrupted.
 		return v
 	}
 	v.taken = e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE
@@ -358,8 +355,8 @@ func (l *sqliteLink) classify(err error) verdict {
 	return v
 }
 
-// DamagedPages lists what is wrong with the file. A server finds its own damage
-// when it reads it.
+// DamagedPages lists the defects of the file; none on PostgreSQL, which detects damage when it
+// reads.
 func (d *DB) DamagedPages(ctx context.Context) (found []string, err error) {
 	if d.url != nil {
 		return nil, nil

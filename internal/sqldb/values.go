@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// textLimit is how much of a text is stored that others write, in bytes.
+// textLimit is how much of a text from outside is stored, in bytes.
 const textLimit = 64 << 10
 
-// At turns stored microseconds into a time; 0 is the zero time.
+// At converts stored microseconds to a time; 0 is the zero time.
 func At(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}
@@ -26,7 +26,7 @@ func AtOrNil(micros sql.NullInt64) *time.Time {
 	return &t
 }
 
-// Micros is a time as it is stored; 0 for the zero time.
+// Micros converts a time to stored microseconds; the zero time is 0.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -34,7 +34,7 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Truth is a condition as both databases store it.
+// Truth converts a bool to the integer that both databases store.
 func Truth(is bool) int64 {
 	if is {
 		return 1
@@ -42,7 +42,7 @@ func Truth(is bool) int64 {
 	return 0
 }
 
-// Clip shortens text to at most limit bytes, at a character's end.
+// Clip shortens text to at most limit bytes, at a character boundary.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -53,8 +53,8 @@ func Clip(text string, limit int) string {
 	return text[:limit]
 }
 
-// Storable is a text of any origin as both databases take it, cut off where it is
-// very long.
+// Storable is a text of any origin in a form that both databases accept, truncated when very
+// long.
 func Storable(text string) string {
 	return Clip(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), textLimit)
 }

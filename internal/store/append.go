@@ -16,35 +16,33 @@ type Append struct {
 	// ExpectedSeq makes the append conditional: the campaign's high-water
 	// seq must be this. All events must then be of one campaign.
 	ExpectedSeq *int64
-	// Condition makes the append conditional on what is not in the journal
-	// before it; nil makes it depend on nothing. A call whose events are all
-	// there already is answered as ever.
+	// Condition makes the append conditional: no event of the journal may match it. nil means no
+	// condition. A call whose events are all in the journal already is answered as without one.
 	Condition *outbox.AppendCondition
 }
 
-// Appended tells where one event stands in the journal.
+// Appended is the position of one event in the journal.
 type Appended struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
 	Seq        int64  `json:"seq"`
 	Position   int64  `json:"position"`
 	EventID    string `json:"event_id" redact:"-"`
-	Existed    bool   `json:"existed"` // the same event was there already
+	Existed    bool   `json:"existed"` // the same event was already in the journal
 }
 
-// OnAppend registers the function that is told of every append that was not
-// refused: how many events it made, and how long it took. It is called by the
-// goroutine that appends, so it must not block. Register it before the first append.
+// OnAppend registers a function that is called after every append that was not refused, with
+// the number of new events and the duration. The appending goroutine calls it, so it must not
+// block. Register it before the first append.
 func (s *Store) OnAppend(appended func(events int, took time.Duration)) { s.appended = appended }
 
-// Append writes events to the journal, each with its outbox row unless it is to
-// be applied on the request path, in one transaction. An event whose event_id is
-// there already with the same content is answered with the stored one; with other
-// content it is a conflict. Once Append returns nil, the events survive a
-// power failure.
+// Append writes events to the journal in one transaction, each with its outbox row unless the
+// request path is to apply it. An event whose event_id is already in the journal returns the
+// stored event if the content is the same, and is a conflict otherwise. Once Append returns
+// nil, the events survive a power failure.
 //
-// Errors made for the writer are *outbox.Refusal with ErrInvalid, ErrTooLarge
-// or ErrConflict, whose Index says which event, or whose InTheWay which event of
-// the journal is against the condition. Concurrent callers share commits.
+// Errors the writer can cause are *outbox.Refusal with ErrInvalid, ErrTooLarge or ErrConflict.
+// Index is the position of the refused event in the request, or InTheWay is the journal event
+// that violates the condition. Concurrent callers share commits.
 func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 	call, err := s.append(ctx, a, nil)
 	if err != nil {
@@ -53,10 +51,10 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 	return call.result, nil
 }
 
-// AppendOnce is Append under a key; all events must be of one campaign. The key
-// is written with the events. Asked for again it appends nothing and is answered
-// as the first time, and repeated is true; with another request it is
-// outbox.ErrInvalid. An append that was refused leaves its key free.
+// AppendOnce is Append with an idempotency key; all events must be of one campaign. The key is
+// written with the events. A second call with the same key and request appends nothing and
+// returns the first result with repeated true; with another request it is outbox.ErrInvalid. A
+// refused append leaves its key free.
 func (s *Store) AppendOnce(ctx context.Context, a Append, key AppendKey) (result []Appended, repeated bool, err error) {
 	call, err := s.append(ctx, a, &key)
 	if err != nil {
@@ -93,8 +91,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 	return call, nil
 }
 
-// validate refuses what no journal would take, and returns the events in their
-// normal form.
+// validate refuses events that no journal accepts and returns the others normalized.
 func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
 	if len(a.Events) == 0 {
 		return nil, outbox.Invalid("events", "there is no event to append")

@@ -19,23 +19,23 @@ type appending struct {
 	t         *Tx
 	now       int64
 	campaigns map[string]*appendTarget
-	taken     map[eventKey]*outbox.Event // by event ids that are there already; nil for one still queued. On SQLite, where the insert tells, there is no map
-	added     []eventKey                 // what the call under way added to taken
-	judged    bool                       // the condition of the call under way, if it has one, holds
+	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one. No map on SQLite, where the insert tells
+	added     []eventKey                 // keys that the current call added to taken
+	judged    bool                       // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
 }
 
 type eventKey struct{ campaign, eventID string }
 
-// appendTarget is a campaign while events are appended to it.
+// appendTarget is a campaign that events are being appended to.
 type appendTarget struct {
 	row    *CampaignRow
 	stored int64 // high-water seq when the transaction began
 	before int64 // high-water seq when the call began
 }
 
-// open locks the campaigns of all calls, creating those that are new, and
-// looks up which events are there already where inserts travel together.
+// open locks the campaigns of all calls and creates the new ones. Where inserts are batched it
+// also looks up which events already exist.
 func (a *appending) open(calls []*appendCall) error {
 	if err := a.lockKeys(calls); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (a *appending) lookUp(calls []*appendCall) error {
 	return nil
 }
 
-// openCampaigns reads the rows of campaigns, locked for a change in this
-// transaction, and creates those that are missing.
+// openCampaigns reads campaign rows, locked for update in this transaction, and creates the
+// missing ones.
 func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, error) {
 	rows, err := t.Campaigns(ids)
 	if err != nil {
@@ -93,7 +93,7 @@ func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, er
 	}
 	var missing sqldb.Batch
 	var made []string
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // in one order, so that nobody waits in a circle
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // sorted, to avoid deadlocks
 		if rows[id] == nil {
 			made = append(made, id)
 			missing.Exec(nil, insertCampaign, id, now)
@@ -105,12 +105,12 @@ func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, er
 	if err := t.RunAll(&missing); err != nil {
 		return nil, fmt.Errorf("create campaigns: %w", err)
 	}
-	more, err := t.Campaigns(made) // another append may have been faster
+	more, err := t.Campaigns(made) // another append may have created the row first
 	maps.Copy(rows, more)
 	return rows, err
 }
 
-// call appends the events of one call, except for what is still queued.
+// call appends the events of one call; the last statements may still be queued.
 func (a *appending) call(call *appendCall) error {
 	if call.key != nil {
 		if repeated, err := a.repeated(call); repeated || err != nil {
@@ -134,8 +134,8 @@ func (a *appending) call(call *appendCall) error {
 	return nil
 }
 
-// callApart is call in a savepoint. It returns an error only when the whole
-// transaction is lost; a refusal stays with the call, and leaves nothing.
+// callApart is call in a savepoint. It returns an error only when the whole transaction is
+// lost. A refusal is stored in the call and leaves nothing in the database.
 func (a *appending) callApart(call *appendCall) error {
 	before := make(map[string]CampaignRow)
 	for i := range call.events {
@@ -175,9 +175,8 @@ func (a *appending) callApart(call *appendCall) error {
 	return err
 }
 
-// explainTaken turns the refusal of the database to give a seq twice into one
-// that names the cause: the campaign's row says that the journal ends before it
-// does.
+// explainTaken replaces the database's unique violation on a seq with an error that names the
+// cause: the campaign's row puts the end of the journal too low.
 func (a *appending) explainTaken(call *appendCall) error {
 	for i := range call.events {
 		id := call.events[i].CampaignID
@@ -197,7 +196,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 	return nil
 }
 
-// flush sends what is queued.
+// flush runs the queued statements.
 func (a *appending) flush() error {
 	if err := a.t.RunAll(&a.queue); err != nil {
 		return fmt.Errorf("insert events: %w", err)
@@ -205,7 +204,7 @@ func (a *appending) flush() error {
 	return nil
 }
 
-// close sends what is queued, with the campaigns' rows brought up to it.
+// close runs the queued statements and saves the updated campaign rows.
 func (a *appending) close() error {
 	for _, target := range a.campaigns {
 		a.save(target)
@@ -216,8 +215,8 @@ func (a *appending) close() error {
 	return nil
 }
 
-// insertEvent inserts nothing when the event_id is taken. An "on conflict do
-// nothing" would do so too, but use up a position each time.
+// insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
+// same, but consume a position each time.
 const insertEvent = `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
@@ -230,8 +229,8 @@ const insertRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 values ($1, $2, $3, $4, $4, $4)`
 
-// event appends one event of a call. It leaves what was given as it is, since
-// the call may be run a second time.
+// event appends one event of a call. It does not modify its input, since the call may be run a
+// second time.
 func (a *appending) event(call *appendCall, i int) error {
 	given := &call.events[i]
 	if stored, taken := a.taken[eventKey{given.CampaignID, given.EventID}]; taken {
@@ -283,7 +282,7 @@ func (a *appending) event(call *appendCall, i int) error {
 	return nil
 }
 
-// assign fills in what the writer left to be assigned, and the hashes.
+// assign fills in the hashes and the fields that the writer left empty.
 func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.Event, error) {
 	if e.EventID == "" {
 		id, err := uuid.NewV7()
@@ -300,17 +299,17 @@ func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.
 	return e, nil
 }
 
-// enqueues reports whether the events appended to a campaign get rows. In inline
-// mode those do that the request path is not to apply at once.
+// enqueues reports whether events appended to a campaign get rows. In inline mode only events
+// that the request path will not apply at once get one.
 func (a *appending) enqueues(c *CampaignRow) bool {
 	return a.store.options.Mode.Enqueues() || c.Head.Valid || c.PausedAt.Valid || c.Diverged != ""
 }
 
-// checkCondition holds the condition of a call against the journal before event i, the
-// first of its events that is new. When the event turns out to be there already
-// it is answered, and done is true.
+// checkCondition checks the condition of a call against the journal before event i, the first
+// new event of the call. done is true when the event turns out to exist already and has been
+// answered.
 func (a *appending) checkCondition(call *appendCall, i int) (done bool, err error) {
-	if err := a.flush(); err != nil { // what earlier calls append counts
+	if err := a.flush(); err != nil { // events of earlier calls in the group count
 		return false, err
 	}
 	if given := &call.events[i]; a.taken == nil && given.EventID != "" {
@@ -330,9 +329,8 @@ const selectEventByID = SelectEvent + `
 where campaign_id = $1
   and event_id = $2`
 
-// repeat answers an event whose event_id is there already: with the stored
-// event, which is read if it is not known, when it says the same, and with a
-// conflict otherwise.
+// repeat answers an event whose event_id exists: with the stored event, read if necessary, when
+// the content is the same, and with a conflict otherwise.
 func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err error) {
 	given := call.events[i]
 	if stored == nil {
@@ -352,8 +350,8 @@ func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err e
 	return err
 }
 
-// sameEvent compares what is appended with what is stored. What the writer left
-// to be assigned is not compared.
+// sameEvent compares a given event with the stored one. Fields that the writer left to be
+// assigned are not compared.
 func sameEvent(given, stored outbox.Event) (Appended, error) {
 	if given.OccurredAt.IsZero() {
 		given.OccurredAt = stored.OccurredAt
@@ -372,8 +370,8 @@ delete from campaigns
 where campaign_id = $1
   and high_water_seq = 0`
 
-// save queues the change of the campaign's row, if events were appended. One
-// that was created for events that were refused goes again.
+// save queues the update of the campaign's row if events were appended. A campaign that was
+// created for events that were then refused is deleted.
 func (a *appending) save(target *appendTarget) {
 	c := target.row
 	added := c.HighWater - target.stored
@@ -389,7 +387,7 @@ func (a *appending) save(target *appendTarget) {
 	if a.enqueues(c) {
 		first := target.stored + 1
 		if inline := !a.store.options.Mode.Enqueues(); inline && !c.Head.Valid && c.LeaseOwner == "" && c.Diverged == "" && first > c.Applied+1 {
-			first = c.Applied + 1 // what requests have left unapplied is before these
+			first = c.Applied + 1 // events that requests left unapplied come first
 			a.queue.Exec(nil, insertMissingRows, c.ID, c.Applied, a.now)
 		}
 		c.Counts.Pending += c.HighWater - first + 1

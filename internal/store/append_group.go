@@ -12,40 +12,40 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// appendCall is one caller's append on its way through a group commit.
+// appendCall is one caller's append during a group commit.
 type appendCall struct {
 	events    []outbox.Event
 	expected  *int64
 	condition *outbox.AppendCondition
 	key       *AppendKey // nil without one
-	repeated  bool       // it was done before, under its key
-	weight    int        // of its events
-	until     time.Time  // how long it waits for its turn
+	repeated  bool       // the key was used before
+	weight    int        // of the events, see weigh
+	until     time.Time  // deadline for its turn
 	result    []Appended
 	err       error
 	done      chan struct{}
-	lead      chan struct{} // closed when this caller is to commit the next group
+	lead      chan struct{} // closed when this caller must commit the next group
 }
 
-// appendGroup joins the appends of concurrent callers into one transaction:
-// while one commits, the others queue up, and the first of them commits them
-// all. A single caller never waits for company. A large append has a transaction
-// of its own, and all small ones go before the next.
+// appendGroup joins the appends of concurrent callers into one transaction. While one commits,
+// the others queue; then the first in the queue commits all of them. A single caller never
+// waits for others. A large append gets its own transaction, and all queued small ones run
+// before the next large one.
 type appendGroup struct {
 	mu      sync.Mutex
 	waiting []*appendCall
 	busy    bool
 }
 
-// groupLimit and groupWeight bound how many appends share a commit, so that none
-// waits for a transaction without end.
+// groupLimit and groupWeight bound how many appends share a commit, so that no caller waits for
+// an unbounded transaction.
 const (
 	groupLimit  = 128
 	groupWeight = 1000
 )
 
-// weigh tells about how long events take to be inserted, in small events: so
-// do 16 KiB of a document and two short tags.
+// weigh estimates how long events take to insert, in units of one small event: 16 KiB of
+// document, or two short tags, count one.
 func weigh(events []outbox.Event) int {
 	weight := len(events)
 	for i := range events {
@@ -57,7 +57,7 @@ func weigh(events []outbox.Event) int {
 
 func (c *appendCall) large() bool { return c.weight > groupWeight/2 }
 
-// dequeue removes from the queue what the first call in it commits together.
+// dequeue removes from the queue the calls to be committed together with the first one.
 func (g *appendGroup) dequeue() []*appendCall {
 	first := g.waiting[0]
 	calls, weight := []*appendCall{first}, first.weight
@@ -73,8 +73,8 @@ func (g *appendGroup) dequeue() []*appendCall {
 	return calls
 }
 
-// wakeNext lets the call in the queue lead that is next after another: after a large
-// one a small one, if there is any.
+// wakeNext makes the next call in the queue the leader: after a large call a small one, if
+// there is any.
 func (g *appendGroup) wakeNext(after *appendCall) {
 	if len(g.waiting) == 0 {
 		g.busy = false
@@ -114,11 +114,10 @@ func (g *appendGroup) submit(call *appendCall, commit func([]*appendCall)) {
 	g.mu.Unlock()
 }
 
-// commitGroup runs the calls in one transaction. As long as none is refused
-// they need no savepoints; when one is, the group is run again with each call
-// in a savepoint of its own, so that the refused ones undo only themselves. The
-// leader's context must not decide over the others, but how long it has waited
-// does: none has waited longer.
+// commitGroup runs the calls in one transaction. Without a refusal they need no savepoints;
+// after one, the group is run again with a savepoint per call, so that refused calls undo only
+// themselves. The leader's context must not cancel the others, but its waiting time counts: no
+// other call has waited longer.
 func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), calls[0].until)
 	defer cancel()
@@ -137,9 +136,8 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	}
 }
 
-// appendGroup runs each call in one transaction. The campaigns are locked
-// beforehand, all in one order, so that two groups never wait for each other,
-// and saved once at the end.
+// appendGroup runs each call in one transaction. The campaigns are locked first, in a fixed
+// order, so that two groups cannot deadlock, and saved once at the end.
 func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
 	begin := sqldb.BeginAppend
 	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {

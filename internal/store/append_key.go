@@ -11,33 +11,30 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// AppendKey lets an append be asked for again without being done again: for
-// AppendKeyLife the same key, of the same caller, with the same request is
-// answered as the first time.
+// AppendKey makes an append idempotent: for AppendKeyLife, the same key with the same caller
+// and request returns the first result.
 type AppendKey struct {
 	By      outbox.Identity
 	Key     string
-	Request string // a hash of what was asked for
+	Request string // hash of the request
 }
 
-// AppendKeyLife is how long the key of an append is kept.
+// AppendKeyLife is how long an append key is kept.
 const AppendKeyLife = 24 * time.Hour
 
-// lock orders keys, and is what appends of several processes wait for.
+// lock is the key's lock name: it orders keys and serializes appends of several processes.
 func (k *AppendKey) lock() string {
 	return strings.Join([]string{"append", string(k.By.Auth), k.By.Name, k.Key}, " ")
 }
 
-// seqRun is a stretch of seqs that an append came to: new events, or such that
-// were there already.
+// seqRun is a run of seqs that an append resulted in: new events or existing ones.
 type seqRun struct {
 	First   int64 `json:"first"`
 	Last    int64 `json:"last"`
 	Existed bool  `json:"existed,omitempty"`
 }
 
-// lockKeys lets appends under one key happen one after the other, where
-// transactions do not do so anyway.
+// lockKeys serializes appends under one key where transactions are not serialized anyway.
 func (a *appending) lockKeys(calls []*appendCall) error {
 	var locks []string
 	for _, call := range calls {
@@ -45,7 +42,7 @@ func (a *appending) lockKeys(calls []*appendCall) error {
 			locks = append(locks, call.key.lock())
 		}
 	}
-	slices.Sort(locks) // in one order, so that nobody waits in a circle
+	slices.Sort(locks) // sorted, to avoid deadlocks
 	for _, lock := range locks {
 		if err := a.t.lockKey(lock); err != nil {
 			return fmt.Errorf("wait for the key of an append: %w", err)
@@ -77,9 +74,9 @@ where campaign_id = $1
 order by seq`
 )
 
-// repeated answers a call whose key was used before, and reports whether it was.
+// repeated answers a call whose key was used before and reports whether it was.
 func (a *appending) repeated(call *appendCall) (bool, error) {
-	if err := a.flush(); err != nil { // a call before it in the group may have the key
+	if err := a.flush(); err != nil { // an earlier call in the group may have the same key
 		return false, err
 	}
 	k := call.key
@@ -112,7 +109,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	return true, nil
 }
 
-// recordKey queues the record of what a call under a key came to.
+// recordKey queues the record of a keyed call's result.
 func (a *appending) recordKey(call *appendCall) error {
 	var runs []seqRun
 	for _, one := range call.result {

@@ -12,30 +12,28 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Change is one operator's act on its way through a transaction: what the audit
-// record will say.
+// Change is one operator action during its transaction: what the audit record will say.
 type Change struct {
 	Order      outbox.Command
 	Action     outbox.Action
 	CampaignID string
 	Seq        int64
-	Target     outbox.Target // what it is about besides
+	Target     outbox.Target // an additional target
 	Before     any
 	After      any
-	// Asked is what the action was asked to do where its action and target do not
-	// say so; it is before or after too, so that the record has it.
+	// Asked is the request where action and target do not say it all. It is recorded if neither
+	// before nor after has it.
 	Asked any
-	// Touched are the rows that an action on many changed.
+	// Touched are the rows changed by an action on many rows.
 	Touched []outbox.RowKey
-	// summed is that the record stands for many refusals, as after says.
+	// summed marks a record that stands for many refusals, counted in after.
 	summed bool
 }
 
-// Perform runs change in one transaction with its audit record and returns
-// its result. An order whose idempotency key was used before is answered with
-// the first one's result, without doing anything. One that is refused leaves a
-// record too, unless it is for a lease: whoever waits for that asks again, and
-// leaves the record in the end.
+// Perform runs change in one transaction with its audit record and returns its result. A
+// command whose idempotency key was used before returns the first result and does nothing. A
+// refused command leaves an audit record too, except a refusal because of a lease: the caller
+// retries those and records the last one.
 func Perform[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, int64) (R, error)) (R, error) {
 	result, err := tryChange(ctx, s, a, change)
 	if err != nil && !errors.Is(err, ErrHeld) {
@@ -71,7 +69,7 @@ func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx,
 	return result, nil
 }
 
-// Admit refuses an order that no action would follow.
+// Admit refuses a command that is invalid for every action.
 func (s *Store) Admit(o outbox.Command) error {
 	if len(o.Reason) > outbox.MaxReason {
 		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
@@ -79,8 +77,8 @@ func (s *Store) Admit(o outbox.Command) error {
 	return s.Refuse()
 }
 
-// Require refuses an action on one row that releases so many without what that asks
-// for: a reason where the store was told so, and a typed phrase.
+// Require refuses an action on one row that releases this many rows without the required
+// confirmation: a reason where the store is configured to ask for one, and a typed phrase.
 func (s *Store) Require(o outbox.Command, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
 		return err
@@ -88,8 +86,8 @@ func (s *Store) Require(o outbox.Command, released int64) error {
 	return outbox.ActionRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
 }
 
-// RequireReason refuses an action that releases so many rows without a reason, where
-// the store was told to.
+// RequireReason refuses an action that releases this many rows without a reason, where the
+// store is configured to ask for one.
 func (s *Store) RequireReason(o outbox.Command, released int64) error {
 	if from := s.options.ReasonFrom; outbox.NeedsReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
@@ -100,8 +98,8 @@ func (s *Store) RequireReason(o outbox.Command, released int64) error {
 	return nil
 }
 
-// lockKey lets acts under one idempotency key happen one after the other, where
-// transactions do not do so anyway.
+// lockKey serializes actions under one idempotency key where transactions are not serialized
+// anyway.
 func (t *Tx) lockKey(key string) error {
 	if key == "" {
 		return nil
@@ -109,8 +107,8 @@ func (t *Tx) lockKey(key string) error {
 	return t.Lock(lockKeys, key)
 }
 
-// RepeatedChange reports whether the action was done before under the order's
-// idempotency key, and then reads its result.
+// RepeatedChange reports whether the action was already done under the command's idempotency
+// key, and if so reads its result.
 func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	if a.Order.IdempotencyKey == "" {
 		return false, nil
@@ -124,7 +122,7 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	switch {
 	case err != nil || !found:
 		return false, err
-	case auth != "" && (actor != a.Order.By.Name || auth != a.Order.By.Auth): // older records do not say how who acted was known
+	case auth != "" && (actor != a.Order.By.Name || auth != a.Order.By.Auth): // older records have no authentication method
 		return false, outbox.Conflict("this Idempotency-Key was used by another identity; use a new one")
 	case action != a.Action || campaign != a.CampaignID || seq != a.Seq:
 		return false, outbox.Conflict("this Idempotency-Key was used for another action: %s of %s", action, targetOf(action, campaign, seq, before))
@@ -141,7 +139,7 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	return true, json.Unmarshal([]byte(stored), result)
 }
 
-// targetOf is the target of an action by its audit record.
+// targetOf is the target of an action, taken from its audit record.
 func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
 	var sub outbox.SubscriptionName
 	if action.OnPublisher() && json.Unmarshal([]byte(before), &sub) == nil {
@@ -166,7 +164,7 @@ insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before,
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 returning id`
 
-// Record writes the audit record of an action that was done, in its transaction.
+// Record writes the audit record of a completed action, in its transaction.
 func (t *Tx) Record(a *Change, result any, now int64) error {
 	var texts [3]string
 	for i, v := range []any{a.Before, a.After, result} {
@@ -186,7 +184,7 @@ func (t *Tx) Record(a *Change, result any, now int64) error {
 	return t.RecordTargets(id, a.Touched, now)
 }
 
-// rowState is what an audit record keeps of a row.
+// rowState is the part of a row that an audit record keeps.
 type rowState struct {
 	Status   outbox.Status `json:"status"`
 	Attempts int           `json:"attempt_count"`
@@ -197,8 +195,7 @@ func stateOf(r outbox.Row) rowState {
 	return rowState{Status: r.Status, Attempts: r.AttemptCount, Due: r.NextAttemptAt.Format("2006-01-02T15:04:05.999999Z07:00")}
 }
 
-// expectCampaign compares the head the operator was shown with the one that is
-// there.
+// expectCampaign compares the head that the operator was shown with the current one.
 func (t *Tx) expectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
@@ -209,7 +206,7 @@ func (t *Tx) expectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
 	return t.expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
 }
 
-// expect compares what the operator was shown with what is there.
+// expect compares the state that the operator was shown with the current one.
 func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
@@ -248,8 +245,7 @@ func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, er
 	return found.Items[0], nil
 }
 
-// AuditEntryOfKey finds the audit record that was made under an idempotency key; 0
-// when there is none.
+// AuditEntryOfKey finds the audit record made under an idempotency key; 0 when there is none.
 func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (id int64, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, `select id from audit_log where idempotency_key = $1 and idempotency_key <> ''`, key)
@@ -261,9 +257,8 @@ func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (id int64, err 
 	return id, nil
 }
 
-// AuditLog pages through the audit records, newest first unless the filter says
-// otherwise. A page looks through a bounded number of them and may end early,
-// with Partial set.
+// AuditLog pages through the audit records, newest first unless the filter says otherwise. A
+// page scans a bounded number of records and may end early, with Partial set.
 func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
 	var page outbox.Page[outbox.AuditEntry]
 	l := auditList(f)
@@ -272,7 +267,7 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 			return err
 		}
 		seq := f.Seq
-		if f.CampaignID != "" { // what is counted is chosen by it
+		if f.CampaignID != "" { // the count is selected by campaign
 			seq = 0
 		}
 		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
@@ -290,8 +285,7 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 	return page, nil
 }
 
-// AuditLogOf lists the latest actions on a target, newest first, the refused ones
-// among them.
+// AuditLogOf lists the latest actions on a target, refused ones included, newest first.
 func (s *Store) AuditLogOf(ctx context.Context, target outbox.Target, limit int) ([]outbox.AuditEntry, error) {
 	var found sqldb.Stretch[outbox.AuditEntry]
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
@@ -304,7 +298,7 @@ func (s *Store) AuditLogOf(ctx context.Context, target outbox.Target, limit int)
 	return found.Items, nil
 }
 
-// AuditLogInPages reads the audit records that f selects as RowsInPages does rows.
+// AuditLogInPages reads the audit records that f selects, page by page like RowsInPages.
 func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.Seq2[[]outbox.AuditEntry, error] {
 	return sqldb.InPages(ctx, s.journal.DB, auditList(f), f.Cursor)
 }
@@ -340,7 +334,7 @@ func auditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
 	}
 	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
 		rest := f
-		if f.CampaignID != "" { // the query has chosen by it, and by the seq
+		if f.CampaignID != "" { // the query has already selected by campaign and seq
 			rest.CampaignID, rest.Seq = "", 0
 		}
 		l.Match = rest.Matches
@@ -359,7 +353,7 @@ func scanAuditEntry(rows sqldb.Row) (outbox.AuditEntry, error) {
 }
 
 const (
-	// The same conditions as in ActFilter.Matches.
+	// The same conditions as in AuditFilter.Matches.
 	countAuditMatching = `
 select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
   and ($2 = '' or action = $2)

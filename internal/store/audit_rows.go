@@ -15,8 +15,8 @@ const insertTarget = `
 insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 values ($1, $2, $3, $4, $5)`
 
-// RecordTargets notes which rows an action on many touched, consecutive ones as one
-// range: by that the action is found from each of them. It sorts rows.
+// RecordTargets records which rows an action on many rows touched, one range per run of
+// consecutive rows, so that the action is found from each row. It sorts rows.
 func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
@@ -36,10 +36,9 @@ func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 	return nil
 }
 
-// An action touched a campaign when its record names it, or when one of its ranges
-// lies there. An action on many rows touched no more than its ranges, even where
-// its record names the campaign that it was asked for. Showing what is hidden
-// touches nothing.
+// An action touched a campaign when its record names it or one of its ranges is in it. An
+// action on many rows touched only its ranges, even where its record names the requested
+// campaign. A reveal touches nothing.
 var selectLastAct = `
 select action, actor, at
 from (
@@ -81,7 +80,7 @@ where campaign_id = ''
 order by id desc
 limit 1`
 
-// actionsThat are the actions with one of the effects, as SQL lists them.
+// actionsThat is the SQL list of the actions with one of the effects.
 func actionsThat(effects ...outbox.Effect) string {
 	var quoted []string
 	for _, action := range outbox.ActionsThat(effects...) {
@@ -99,9 +98,9 @@ where target = $1
 order by id desc
 limit 1`
 
-// LastAction says who did what last to a row or, with seq 0, to a campaign or any
-// of its rows, for a refusal; empty when nobody did anything. Without a campaign
-// it is about the requeues of many rows.
+// LastAction says who last did what to a row or, with seq 0, to a campaign or any of its rows,
+// for the text of a refusal; empty when there was no action. Without a campaign it is the last
+// requeue of many rows.
 func (t *Tx) LastAction(campaign string, seq, now int64) string {
 	if campaign == "" {
 		return t.lastActionBy(now, selectLastActOnMany)
@@ -109,8 +108,8 @@ func (t *Tx) LastAction(campaign string, seq, now int64) string {
 	return t.lastActionBy(now, selectLastAct, campaign, seq, 0)
 }
 
-// LastActionSince says who did what last to a row since a time, for a text about it;
-// empty when nobody did anything.
+// LastActionSince says who last did what to a row since a time, for a text about the row; empty
+// when there was no action.
 func (t *Tx) LastActionSince(campaign string, seq int64, since time.Time) string {
 	var action, actor string
 	var when int64
@@ -120,7 +119,7 @@ func (t *Tx) LastActionSince(campaign string, seq int64, since time.Time) string
 	return fmt.Sprintf("; last action: %s by %s", actionWords(action), actor)
 }
 
-// LastActionOn is LastAction for what is neither a campaign nor a row.
+// LastActionOn is LastAction for a target that is neither a campaign nor a row.
 func (t *Tx) LastActionOn(target outbox.Target, now int64) string {
 	return t.lastActionBy(now, selectLastActOn, string(target))
 }
@@ -138,9 +137,8 @@ func actionWords(action string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
 }
 
-// touching chooses the actions on a campaign, or on one of its events, by their record
-// and by what they touched, each as many as are wanted at most. It is given which
-// parameters say what.
+// touching selects the actions on a campaign or on one of its events, by record and by touched
+// ranges, at most limit each. Its arguments are the parameters of the statement.
 func touching(after, campaign, seq, limit string) string {
 	return strings.NewReplacer("{after}", after, "{campaign}", campaign, "{seq}", seq, "{limit}", limit).Replace(`join (
   select entry_id

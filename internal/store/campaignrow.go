@@ -10,9 +10,8 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// CampaignRow is a row of campaigns as the store's own statements see it.
-// Every change goes through load, change, save in one transaction, so that
-// the row stays exact and due_at has one definition.
+// CampaignRow is a row of campaigns as the store's own statements see it. Every change is load,
+// modify, save in one transaction, so that the row stays exact and due_at has one definition.
 type CampaignRow struct {
 	ID          string
 	HighWater   int64
@@ -33,18 +32,18 @@ type CampaignRow struct {
 	PausedBy    string
 	PausedWhy   string
 	Diverged    string
-	Skips       int64  // that stand
-	span        string // of the events applied last, see span
+	Skips       int64  // active ones
+	span        string // the events applied last, see type span
 	CreatedAt   int64
 	UpdatedAt   int64
 }
 
-// CampaignColumns are what Dest scans.
+// CampaignColumns are the columns that Dest scans.
 const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, head_seq, head_status, head_next_attempt_at,
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
-// CampaignColumnsOf is CampaignColumns of the table of an alias.
+// CampaignColumnsOf is CampaignColumns qualified with a table alias.
 func CampaignColumnsOf(alias string) string {
 	names := strings.Split(CampaignColumns, ",")
 	for i, name := range names {
@@ -53,7 +52,7 @@ func CampaignColumnsOf(alias string) string {
 	return strings.Join(names, ", ")
 }
 
-// Dest is where a query scans CampaignColumns into.
+// Dest is the scan destination for CampaignColumns.
 func (c *CampaignRow) Dest() []any {
 	return []any{&c.ID, &c.HighWater, &c.ChainHash, &c.Applied, &c.Head, &c.HeadStatus, &c.HeadNext,
 		&c.Oldest, &c.Due, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead,
@@ -66,8 +65,8 @@ select ` + CampaignColumns + `, applied_span
 from campaigns
 where campaign_id = $1`
 
-// campaign reads a campaign's row, locked for a change in this transaction.
-// It is false when there is none.
+// campaign reads a campaign's row, locked for update in this transaction; false when there is
+// none.
 func (t *Tx) campaign(id string) (*CampaignRow, bool, error) {
 	var c CampaignRow
 	found, err := t.One(append(c.Dest(), &c.span), selectCampaign+t.ForUpdate, id)
@@ -77,10 +76,8 @@ func (t *Tx) campaign(id string) (*CampaignRow, bool, error) {
 	return &c, found, nil
 }
 
-// Campaigns reads the rows of several campaigns, locked for a change in this
-// transaction, always in the order of their ids, so that transactions that
-// want the same ones never wait for each other in a circle. Unknown ones are
-// left out.
+// Campaigns reads the rows of several campaigns, locked for update in this transaction. Rows
+// are locked in order of id, so that transactions cannot deadlock. Unknown ids are left out.
 func (t *Tx) Campaigns(ids []string) (map[string]*CampaignRow, error) {
 	rows := make(map[string]*CampaignRow, len(ids))
 	var b sqldb.Batch
@@ -97,7 +94,7 @@ func (t *Tx) Campaigns(ids []string) (map[string]*CampaignRow, error) {
 	return rows, nil
 }
 
-// ExistingCampaign is campaign for callers to whom a missing one is a refusal.
+// ExistingCampaign is campaign, but refuses a missing one with UnknownCampaign.
 func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 	c, found, err := t.campaign(id)
 	if err == nil && !found {
@@ -106,7 +103,7 @@ func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 	return c, err
 }
 
-// UnknownCampaign is the refusal of what is asked of a campaign without events.
+// UnknownCampaign is the refusal of a request for a campaign without events.
 func UnknownCampaign(id string) error {
 	return outbox.NotFound("there is no campaign %q: nothing has been appended to it", id)
 }
@@ -131,13 +128,13 @@ set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_
   paused_at = $19, paused_by = $20, paused_reason = $21, diverged = $22, skips = $23, updated_at = $24`
 )
 
-// SaveInto adds the statement that writes the row to a batch, but for the span,
-// see saveAppliedInto.
+// SaveInto adds the statement that writes the row to a batch. It does not write the span; see
+// saveAppliedInto.
 func (c *CampaignRow) SaveInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateCampaign, c.values(now)...)
 }
 
-// saveAppliedInto is SaveInto with the span: claims neither read nor write it.
+// saveAppliedInto is SaveInto including the span, which claims neither read nor write.
 func (c *CampaignRow) saveAppliedInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateApplied, append(c.values(now), c.span)...)
 }
@@ -150,7 +147,7 @@ func (c *CampaignRow) values(now int64) []any {
 		c.PausedAt, c.PausedBy, c.PausedWhy, c.Diverged, c.Skips, now}
 }
 
-// Save writes the row of a campaign, but for the span.
+// Save writes the row of a campaign, without the span.
 func (t *Tx) Save(c *CampaignRow, now int64) error {
 	var b sqldb.Batch
 	c.SaveInto(&b, now)
@@ -160,31 +157,30 @@ func (t *Tx) Save(c *CampaignRow, now int64) error {
 	return nil
 }
 
-// Schedule sets due_at, the earliest time at which a worker may claim the
-// campaign by outbox.ClaimFacts's rule, or null when no passing of time makes it
-// claimable. While a lease stands that is the lease's end, so one index answers
-// every claim. A campaign
-// that becomes ready queues behind those that were ready before.
+// Schedule sets due_at: the earliest time at which a worker may claim the campaign by the rule
+// of outbox.ClaimFacts, or null when waiting alone never makes it claimable. While a lease
+// lasts it is the lease's end, so that one index answers every claim. A campaign that becomes
+// ready queues behind those that were ready before.
 func (c *CampaignRow) Schedule(now int64) {
-	if c.LeaseOwner != "" { // also one that ran out is found by its end
+	if c.LeaseOwner != "" { // expired leases too are found by their end
 		now = min(now, c.LeaseExpiry-1)
 	}
 	_, until := c.ClaimFacts().Blocker(now)
 	c.Due = sql.NullInt64{Int64: until, Valid: until > 0}
 }
 
-// Bare reports whether events are owed and none of them has a row: they are
-// being applied by the request that appended them, or it died.
+// Bare reports whether events are unapplied and none has a row: the request that appended them
+// is applying them, or it died.
 func (c *CampaignRow) Bare() bool { return !c.Head.Valid && c.HighWater > c.Applied }
 
-// Mistimed reports whether workers are to look at the campaign later than they
-// may take it, or never.
+// Mistimed reports whether due_at is later than the time at which the campaign may be claimed,
+// or null.
 func (c *CampaignRow) Mistimed(now int64) bool {
 	_, until := c.ClaimFacts().Blocker(now)
 	return until > 0 && (!c.Due.Valid || c.Due.Int64 > until)
 }
 
-// ClaimFacts is what decides whether a worker may take the campaign.
+// ClaimFacts are the facts that decide whether a worker may claim the campaign.
 func (c *CampaignRow) ClaimFacts() outbox.ClaimFacts {
 	return outbox.ClaimFacts{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: outbox.Status(c.HeadStatus.String),
 		NextAttempt: c.HeadNext.Int64, Bare: c.Bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
@@ -196,7 +192,7 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// The event that is next to be applied is looked up only when it has no row.
+// The next event to apply is looked up only when it has no row.
 const selectHead = `
 select seq, status, next_attempt_at, case when seq = $3 then enqueued_at else (select recorded_at from events where campaign_id = $1 and seq = $3) end
 from projection_apply_outbox
@@ -205,8 +201,8 @@ where campaign_id = $1
 order by seq
 limit 1`
 
-// refreshHead reads the lowest row of the campaign, and when its oldest unapplied
-// event was appended, into c.
+// refreshHead reads into c the campaign's lowest row and the append time of its oldest
+// unapplied event.
 func (t *Tx) refreshHead(c *CampaignRow) error {
 	var b sqldb.Batch
 	c.HeadInto(&b, 0)
@@ -216,8 +212,8 @@ func (t *Tx) refreshHead(c *CampaignRow) error {
 	return nil
 }
 
-// HeadInto adds the query that refreshHead is to a batch. There is no row below
-// from: on PostgreSQL what was deleted there is still to be passed over.
+// HeadInto adds the query of refreshHead to a batch. The caller guarantees that there is no row
+// below from: on PostgreSQL the scan would otherwise pass over deleted rows.
 func (c *CampaignRow) HeadInto(b *sqldb.Batch, from int64) {
 	c.Head, c.HeadStatus, c.HeadNext, c.Oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
 	switch next := c.Applied + 1; {
@@ -228,8 +224,8 @@ func (c *CampaignRow) HeadInto(b *sqldb.Batch, from int64) {
 	}
 }
 
-// saveFromHead saves a campaign whose rows were changed: its head is read anew,
-// and when it may be claimed follows from that.
+// saveFromHead re-reads the head of a campaign whose rows were changed, reschedules and saves
+// it.
 func (t *Tx) saveFromHead(c *CampaignRow, now int64) error {
 	if err := t.refreshHead(c); err != nil {
 		return err
@@ -238,7 +234,7 @@ func (t *Tx) saveFromHead(c *CampaignRow, now int64) error {
 	return t.Save(c, now)
 }
 
-// Count returns the counter of a status, to be changed.
+// Count returns a pointer to the counter of a status.
 func (c *CampaignRow) Count(status string) *int64 {
 	switch outbox.Status(status) {
 	case outbox.Pending:
@@ -252,18 +248,18 @@ func (c *CampaignRow) Count(status string) *int64 {
 	}
 }
 
-// Requeued counts rows of a status that became pending, due at once, because
-// somebody wants them tried: the campaign is no suspect any more.
+// Requeued counts rows of a status that an operator made pending and due at once. The campaign
+// is no longer a suspect.
 func (c *CampaignRow) Requeued(from outbox.Status, rows int64) {
 	*c.Count(string(from)) -= rows
 	c.Counts.Pending += rows
 	c.unsuspect()
 }
 
-// unsuspect forgets the processes that died while they had the campaign.
+// unsuspect clears the count of processes that died while they held the campaign.
 func (c *CampaignRow) unsuspect() { c.Crashes, c.Suspect = 0, 0 }
 
-// View is the campaign as the rest of the program sees it.
+// View converts the row to the domain type.
 func (c *CampaignRow) View() outbox.Campaign {
 	v := outbox.Campaign{
 		CampaignID: c.ID, HighWaterSeq: c.HighWater, AppliedSeq: c.Applied,

@@ -9,9 +9,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Campaign reads one campaign, its applied seq from the watermark itself. That of
-// one that has diverged is of another journal: its applied seq is what this
-// journal has been told. An unknown one is outbox.ErrNotFound.
+// Campaign reads one campaign, with the applied seq of the watermark itself. A diverged
+// campaign has the watermark of another journal: its applied seq is the one stored in this
+// journal. An unknown campaign is outbox.ErrNotFound.
 func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
 	var c *CampaignRow
 	var view outbox.Campaign
@@ -29,7 +29,7 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	if err != nil {
 		return outbox.Campaign{}, err
 	}
-	if mark.AppliedSeq > c.HighWater && view.Diverged == "" { // or events were appended and applied since
+	if mark.AppliedSeq > c.HighWater && view.Diverged == "" { // or events were appended and applied in the meantime
 		view.Diverged, err = s.Divergence(ctx, id, mark)
 	}
 	if view.Diverged != "" {
@@ -40,9 +40,8 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 	return view, err
 }
 
-// Campaigns pages through campaigns, in either direction. A page with a state
-// filter looks through a bounded number of them and may end early, with Partial
-// set.
+// Campaigns pages through campaigns, in either direction. A page with a state filter scans a
+// bounded number of them and may end early, with Partial set.
 func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
 	var page outbox.Page[outbox.Campaign]
 	l := campaignList(f)
@@ -64,20 +63,19 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 	return page, nil
 }
 
-// CampaignsInPages reads the campaigns that f selects as RowsInPages does rows.
+// CampaignsInPages reads the campaigns that f selects, page by page like RowsInPages.
 func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) iter.Seq2[[]outbox.Campaign, error] {
 	return sqldb.InPages(ctx, s.journal.DB, campaignList(f), f.Cursor)
 }
 
-// The keys of the orders. Each has an index over exactly this expression.
+// The sort keys. Each has an index over exactly this expression.
 const (
 	lagKey = `applied_seq - high_water_seq`
 	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
 )
 
-// foundColumn counts the projections of a campaign that have drifted and, times
-// unverifiableUnit, those that could not be verified: two numbers by one look
-// into the index of both.
+// foundColumn is the number of drifted projections of a campaign plus unverifiableUnit times
+// the number that could not be verified: two counts from one index lookup.
 const (
 	foundColumn = `,
   (select cast(coalesce(sum(case v.verdict when 'drift' then 1 else 1000000 end), 0) as bigint)
@@ -87,8 +85,8 @@ const (
 	unverifiableUnit = 1_000_000
 )
 
-// byKey is the query of an order by a key. The keys are sorted first and the
-// rows fetched after, so that the sort carries two columns and not all of them.
+// byKey is the query sorted by a key. The keys are sorted first and the rows fetched
+// afterwards, so that the sort carries two columns instead of all.
 func byKey(key string) sqldb.Ways {
 	return sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
@@ -105,8 +103,8 @@ join campaigns on campaign_id = id
 order by sort_key{desc}, id{desc}`)
 }
 
-// idHasPart looks for a part of an id by taking it out and seeing whether
-// anything changed, which both databases know and which needs no escaping.
+// idHasPart matches a substring of an id by removing it and comparing. Both databases support
+// this, and it needs no escaping.
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
@@ -122,7 +120,7 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// ScanFound reads a campaign with its foundColumn.
+// ScanFound reads a campaign and its foundColumn.
 func ScanFound(row sqldb.Row) (c *CampaignRow, drifted, unverifiable int64, err error) {
 	c = new(CampaignRow)
 	var found int64
@@ -163,7 +161,7 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 	return l
 }
 
-// ageOf is a campaign's key in the order by age.
+// ageOf is a campaign's key when sorted by age.
 func ageOf(c outbox.Campaign) int64 {
 	if c.OldestEnqueuedAt.IsZero() {
 		return sqldb.FarFuture
@@ -171,7 +169,7 @@ func ageOf(c outbox.Campaign) int64 {
 	return c.OldestEnqueuedAt.UnixMicro()
 }
 
-// A campaign is in the list of a state as Campaign.In has it.
+// The same states as in Campaign.In.
 const countCampaigns = `
 select count(*), coalesce(sum(case when ($1 = '' or $1 = 'paused' and paused_at is not null or $1 = case
     when diverged <> '' then 'diverged'
@@ -191,8 +189,8 @@ from (
   limit $3
 ) as c`
 
-// Blocked lists the campaigns that need somebody, worst first: diverged ones,
-// then those whose head is dead or failing, by rows waiting times age.
+// Blocked lists the campaigns that need an operator, worst first: diverged ones, then those
+// whose head is dead or failing, by waiting rows times age.
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
 	blocked := []outbox.Blocked{}
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -218,7 +216,7 @@ limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
 	return blocked, nil
 }
 
-// headErrors fills in what the heads failed with.
+// headErrors fills in the errors of the heads.
 func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 	var b sqldb.Batch
 	for i := range blocked {
@@ -229,7 +227,7 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 	return t.RunAll(&b)
 }
 
-// Paused lists campaigns that operators stopped, the last first.
+// Paused lists the campaigns that operators paused, latest first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	paused := []outbox.Campaign{}
 	err := s.journal.Read(ctx, func(t *Tx) error {

@@ -11,47 +11,46 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Worker names who claims, fails and settles, for leases and histories.
+// Worker identifies the process that claims, fails and settles, for leases and histories.
 type Worker struct {
 	ID     string       // unique per process start
 	Build  string       // version of the program
 	Serves outbox.Scope // the campaigns that it may claim
 }
 
-// Claim is the right to apply consecutive rows of one campaign until the
-// lease ends.
+// Claim is the right to apply consecutive rows of one campaign until the lease ends.
 type Claim struct {
 	CampaignID string
 	Epoch      int64 // the fencing number
-	First      int64 // seq of the first row held
-	Last       int64 // seq of the last row held
-	// Bare is true when the events First to Last have no rows: they are applied
-	// by the request that appended them.
+	First      int64 // seq of the first claimed row
+	Last       int64 // seq of the last claimed row
+	// Bare is true when the events First to Last have no rows: the request that appended them
+	// applies them.
 	Bare bool
 	// Attempts is the number of failures the first row already has.
 	Attempts int
-	// Counted is true when this attempt was counted before it starts,
-	// because earlier ones took their process down.
+	// Counted is true when this attempt was counted before it starts, because earlier attempts
+	// killed their process.
 	Counted bool
-	// Slow is true when the first row's last attempt was cut off by its deadline.
+	// Slow is true when the first row's last attempt exceeded its deadline.
 	Slow bool
-	// Unskipped is true when no event of the campaign was skipped at the
-	// moment of the claim. While it is held none will be.
+	// Unskipped is true when no event of the campaign was skipped at the time of the claim. None
+	// can be skipped during the claim.
 	Unskipped bool
 }
 
 // ClaimLimits bounds one wave.
 type ClaimLimits struct {
 	Rows  int           // rows in all
-	Lease time.Duration // how long the right lasts without renewal
+	Lease time.Duration // duration of the lease without renewal
 
-	// Except are campaigns to be left alone.
+	// Except are campaigns not to be claimed.
 	Except map[string]bool
 
-	suspect bool // a suspect, and nothing else
+	suspect bool // claim one suspect and nothing else
 }
 
-// CampaignError is an error of work on several campaigns that concerns one.
+// CampaignError is an error of one campaign in work on several.
 type CampaignError struct {
 	CampaignID string
 	Err        error
@@ -61,15 +60,14 @@ func (e *CampaignError) Error() string { return fmt.Sprintf("campaign %q: %v", e
 
 func (e *CampaignError) Unwrap() error { return e.Err }
 
-// Claim takes a wave: the campaigns that have been due the longest, a run of
-// consecutive rows of each from its head on, marked processing under a new
-// epoch. Campaigns whose lease ran out are taken over; suspects are left to
-// ClaimSuspect. No campaigns are no
-// error. Claims beside an error may be held or not, since the answer to the
+// Claim leases the campaigns that have been due the longest and marks a run of consecutive rows
+// of each, from its head on, processing under a new epoch. Campaigns with an expired lease are
+// taken over; suspects are left to ClaimSuspect. It returns an empty slice and no error when
+// nothing is due. Claims returned with an error may or may not be held, since the answer to the
 // commit was lost: the caller settles them with nothing applied.
 func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
 	if s.journal.Dialect.OneWriter {
-		// Looking first costs an idle worker no write lock.
+		// Check without a write lock first, so that an idle worker takes none.
 		if wait, any, err := s.UntilDue(ctx, w.Serves); err != nil || !any || wait > 0 {
 			return nil, err
 		}
@@ -81,10 +79,10 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 	return claims, err
 }
 
-// ClaimSuspect is Claim for one suspect, a campaign that two processes have died
-// with: its head alone, with the attempt counted before it starts. No process
-// may try two suspects at a time, nor anything else beside one, so that the one
-// that takes it down is told from those that were only there.
+// ClaimSuspect is Claim for one suspect, a campaign that two processes died with: only its
+// head, with the attempt counted before it starts. A process may try one suspect at a time and
+// nothing beside it, so that the event that kills a process can be told from those that were
+// merely loaded.
 func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration) ([]Claim, error) {
 	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
@@ -116,7 +114,7 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 	return claims, nil
 }
 
-// taking is a campaign on its way to being claimed.
+// taking is a campaign that is being claimed.
 type taking struct {
 	c      *CampaignRow
 	claim  Claim
@@ -124,9 +122,8 @@ type taking struct {
 	marked int64
 }
 
-// markDue ends leases that ran out and marks the rows of each campaign that is to
-// be claimed. Campaigns that turn out to be held by something else, such as a
-// head that died with its worker, are left out.
+// markDue ends expired leases and marks the rows of each campaign to be claimed. Campaigns that
+// turn out to be blocked, for example by a head that died with its worker, are left out.
 func (s *Store) markDue(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks sqldb.Batch
@@ -170,11 +167,11 @@ func newTaking(c *CampaignRow, limit int64) *taking {
 	return k
 }
 
-// retried reports whether the head has failed before and is tried again.
+// retried reports whether the head has failed before and is due again.
 func (k *taking) retried() bool { return k.c.HeadStatus.String == string(outbox.Failed) }
 
-// leaseMarked gives the worker the leases of campaigns whose rows are marked, and
-// brings their counts up to that.
+// leaseMarked gives the worker the leases of campaigns whose rows are marked and updates their
+// counts accordingly.
 func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
 	var claims []Claim
 	var saves sqldb.Batch
@@ -200,7 +197,7 @@ func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int
 	return claims, nil
 }
 
-// recountCampaign sets a campaign's row right that promised rows which are not there.
+// recountCampaign corrects a campaign's row that counts rows which do not exist.
 func (t *Tx) recountCampaign(c *CampaignRow, now int64) error {
 	if err := t.Recount(c); err != nil {
 		return err
@@ -222,8 +219,8 @@ where campaign_id = $1
   and seq = $2
   and status = 'processing'`
 
-// settleMarks brings the campaign's counts up to the rows that were marked and
-// fills in what the claim holds. A hole or a dead row further on ends the run.
+// settleMarks updates the campaign's counts to the rows that were marked and fills in the
+// claim's range. A hole or a dead row ends the run.
 func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 	c, claim := k.c, &k.claim
 	if k.marked != k.want {
@@ -231,8 +228,8 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 			return err
 		}
 	}
-	// A head that was tried and given back is pending again, due since its
-	// last failure and not since its append.
+	// A head that was claimed and released is pending again, due since its last failure and not
+	// since its append.
 	if k.retried() || c.Crashes > 0 || c.HeadNext != c.Oldest {
 		var last string
 		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, claim.First); err != nil {
@@ -266,7 +263,7 @@ where campaign_id = $1
   and status = 'processing'
   and claim_epoch = $4`
 
-// unmarkBeyondHole gives back what was marked beyond the first hole and returns the
+// unmarkBeyondHole returns rows marked beyond the first hole to the queue and returns the
 // length of the run that stays marked.
 func (t *Tx) unmarkBeyondHole(c *CampaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First

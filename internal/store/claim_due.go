@@ -13,12 +13,12 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// WaveShares is into how many parts a wave is divided at the least when more
-// campaigns are due: none gets more than its share then. A full wave of fewer
-// campaigns has taken all that were due.
+// WaveShares is the least number of parts that a wave is divided into when more campaigns are
+// due: no campaign gets more than one part then. A full wave of fewer campaigns contains all
+// that were due.
 const WaveShares = 8
 
-// waveCampaigns is the most campaigns in a wave.
+// waveCampaigns is the maximum number of campaigns in a wave.
 const waveCampaigns = 256
 
 var (
@@ -34,9 +34,9 @@ order by due_at, campaign_id
 limit $2`
 )
 
-// serving is the condition of a query for the campaigns of a scope, and its
-// parameters, of which there are others before. It is judged on each entry of the
-// index on due_at: of the campaigns that owe something, and of no others.
+// serving is the SQL condition for the campaigns of a scope, and its parameters, numbered after
+// those in before. It is evaluated per entry of the index on due_at, so only for campaigns with
+// unapplied events.
 func serving(s outbox.Scope, before ...any) (condition string, args []any) {
 	args = before
 	if s.Every() {
@@ -55,11 +55,11 @@ func serving(s outbox.Scope, before ...any) (condition string, args []any) {
 	return "\n  and (" + strings.Join(matches, " or ") + ")", args
 }
 
-// suspectFrom is how many processes must have died with a campaign for it to be a
+// suspectFrom is the number of processes that must have died with a campaign to make it a
 // suspect.
 const suspectFrom = 2
 
-var suspectCrashes = strconv.Itoa(suspectFrom) // for statements
+var suspectCrashes = strconv.Itoa(suspectFrom) // as SQL text
 
 func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
 
@@ -89,8 +89,8 @@ func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
 	return c, row.Scan(c.Dest()...)
 }
 
-// UntilDue is how long it takes until the next campaign of a scope may be claimed,
-// not below 0; false when none ever will by itself.
+// UntilDue is the time until the next campaign of a scope may be claimed, at least 0; false
+// when waiting alone makes none claimable.
 func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
 	var due sql.NullInt64
 	served, args := serving(scope)
@@ -104,12 +104,12 @@ func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration
 	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, nil
 }
 
-// leastShare is the number of rows of a wave that a campaign may have however
-// many others are due.
+// leastShare is the number of rows of a wave that a campaign may always have, however many
+// others are due.
 func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
-// claimStep is how many due campaigns a claim reads at first: as many as can be in
-// a wave, or few where reading them locks them.
+// claimStep is how many due campaigns a claim reads first: a full wave, or fewer where reading
+// locks them.
 func (t *Tx) claimStep() int {
 	if t.Dialect().OneWriter {
 		return waveCampaigns
@@ -117,8 +117,8 @@ func (t *Tx) claimStep() int {
 	return WaveShares
 }
 
-// dueCampaigns reads due campaigns until their shares fill the wave. It reads,
-// and with that locks, few at first and more as long as they are small.
+// dueCampaigns reads due campaigns until their shares fill the wave. It reads (and so locks)
+// few at first, and more while their shares are small.
 func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*CampaignRow, error) {
 	var due []*CampaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
@@ -148,8 +148,8 @@ func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 	return due, nil
 }
 
-// readableDue is dueCampaigns where the rows of some campaigns cannot be read. Their
-// names can, from an index; the first whose row cannot is a CampaignError.
+// readableDue is dueCampaigns for a table with unreadable rows. The ids can still be read, from
+// an index; the first campaign whose row is unreadable is returned as a CampaignError.
 func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*CampaignRow, err error) {
 	var ids []string
 	served, args := serving(scope, now, waveCampaigns+len(limits.Except))

@@ -8,12 +8,11 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// ClaimInline takes one campaign for a request that applies what it has
-// appended: its rows as a worker does, or the events themselves where they have
-// none. HoldNone says that it is claimed, HoldEmpty that everything is applied, and
-// HoldLease that another works on it for the moment. A campaign that is not to be
-// applied now is an outbox.ErrNotYet refusal. A claim beside an error may be held
-// or not.
+// ClaimInline claims one campaign for a request that applies the events it appended: the rows
+// as a worker does, or the events themselves where they have none. BlockerNone means claimed,
+// BlockerEmpty that everything is applied, and BlockerLease that another process works on the
+// campaign right now. A campaign that may not be applied now is an outbox.ErrNotYet refusal. A
+// claim returned with an error may or may not be held.
 func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Blocker, err error) {
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
@@ -39,7 +38,7 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
 	case hold == outbox.BlockerNone:
 		if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
-			hold = outbox.BlockerLease // it is not what it seemed; look again
+			hold = outbox.BlockerLease // the state has changed; try again
 		}
 	case hold == outbox.BlockerEmpty && c.Bare():
 		claim, hold = c.leaseBare(w, limits, now), outbox.BlockerNone
@@ -52,8 +51,7 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 	return claim, hold, err
 }
 
-// claimRows is Claim for one campaign that is due. The claim is empty when it
-// turns out that it is not.
+// claimRows is Claim for one due campaign. The claim is empty when it turns out not to be due.
 func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
 	taken, err := s.markDue(t, []*CampaignRow{c}, w, limits, now)
 	if err != nil {
@@ -66,7 +64,7 @@ func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, n
 	return claims[0], err
 }
 
-// leaseBare gives a worker the lease of a campaign whose events have no rows.
+// leaseBare leases a campaign whose events have no rows to a worker.
 func (c *CampaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
 	c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, c.LeaseEpoch+1, now+limits.Lease.Microseconds()
 	c.Schedule(now)

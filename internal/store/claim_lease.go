@@ -13,10 +13,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// takeOver ends an expired lease. Rows it left in processing go back to
-// pending. When that happens twice in the same stretch, the campaign is a suspect,
-// and its events there may have taken the process down: from then on they are
-// tried one by one, each attempt counted before it starts.
+// takeOver ends an expired lease. Its processing rows go back to pending. When that happens
+// twice in the same stretch, the campaign is a suspect, since its events there may have killed
+// the process: from then on they are tried one by one, each attempt counted before it starts.
 func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	held := c.Counts.Processing
 	if held > 0 {
@@ -35,15 +34,15 @@ func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 		}
 	}
 	c.LeaseOwner, c.LeaseExpiry = "", 0
-	if c.Bare() { // they were left by the request that was to apply them
+	if c.Bare() { // left by the request that should have applied them
 		_, err := t.enqueueMissing(c, now)
 		return err
 	}
 	return nil
 }
 
-// recordCrash writes down that applying the head took its process down, unless
-// the event was applied before the process died.
+// recordCrash records a failed attempt of the head, whose process died while applying it,
+// unless the event was applied before the process died.
 func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	mark, err := s.WatermarkOf(context.Background(), c.ID)
 	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
@@ -59,7 +58,7 @@ func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	return nil
 }
 
-// byCampaign is the order in which campaigns are locked.
+// byCampaign is the lock order of campaigns.
 func byCampaign(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) }
 
 const renewLease = `
@@ -69,9 +68,8 @@ where campaign_id = $1
   and lease_owner = $2
   and lease_epoch = $3`
 
-// Renew extends the leases of a wave that takes long. It returns
-// outbox.ErrLeaseLost when one of them is no longer held; the others are
-// extended all the same.
+// Renew extends the leases of a long wave. It returns outbox.ErrLeaseLost when one of them is
+// no longer held; the others are still extended.
 func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
 	lost, err := s.renew(ctx, w, claims, lease)
 	if err != nil {
@@ -83,7 +81,7 @@ func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return nil
 }
 
-// renew extends leases and returns the campaigns of those that are not held.
+// renew extends leases and returns the campaigns whose lease is no longer held.
 func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		lost = nil
@@ -102,8 +100,8 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return lost, err
 }
 
-// endLeases ends with a query that takes the campaigns in the order in which
-// everybody does; a lock suffix and a parenthesis are to follow.
+// endLeases lacks its end: the caller appends a lock suffix and a parenthesis. Its query locks
+// the campaigns in the common order.
 const endLeases = `
 update campaigns
 set lease_expires_at = $1, due_at = case when due_at is null then null else cast($1 as bigint) end
@@ -115,9 +113,8 @@ where campaign_id in (
     and lease_expires_at > $1
   order by campaign_id`
 
-// EndLeases lets the leases of a worker that is known to be gone, and of the runs
-// it worked on, run out now instead of at their time; an empty owner stands for
-// all. Should the worker live after all, its epoch keeps it from doing harm.
+// EndLeases expires the leases of a worker known to be gone, and of the runs it worked on; an
+// empty owner means all. If the worker is still alive, its epoch prevents any further change.
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		_, err := t.Exec(endLeases+t.ForUpdate+")", s.Now(), owner)

@@ -11,36 +11,34 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// clocks is what a process knows of how far the clocks of others are from its
-// own. It learns from signs of life alone: one that is read was written before,
-// and one that was not there at the read before was written since. The zero
-// value is ready for use.
+// clocks is what a process knows about the offsets of other processes' clocks from its own. It
+// learns from heartbeats alone: a heartbeat was written before it was read, and one that the
+// previous read did not see was written since. The zero value is ready for use.
 type clocks struct {
 	mu sync.Mutex
 	of map[string]*clockBounds
 }
 
-// clockBounds are between how much and how much an instance's clock is ahead of
-// this process's, in microseconds.
+// clockBounds bounds how far an instance's clock is ahead of this process's, in microseconds.
 type clockBounds struct {
-	seen        int64 // the instance's last sign of life, by its own clock
-	looked      int64 // when this process began to read it last
+	seen        int64 // the instance's last heartbeat, by its own clock
+	looked      int64 // when this process began its last read
 	least, most int64
-	signs       int   // of life that least and most are from
-	kept        int64 // what the signs before them said
+	signs       int   // heartbeats that least and most are from
+	kept        int64 // what the heartbeats before them showed
 }
 
-// clocksTrusted is how many signs of life must say that a clock is behind: one of
-// them may have taken long to be written. After clocksKept of them the bounds are
-// made anew, since a clock may be set right by less than they are apart.
+// clocksTrusted is how many heartbeats must show that a clock is behind, since a single one may
+// have been slow to write. After clocksKept heartbeats the bounds start over, since a clock may
+// be corrected by less than the distance between them.
 const (
 	clocksTrusted = 3
 	clocksKept    = 15
 )
 
-// correct learns from instances that were read between two moments, and sets how
-// far their clocks are ahead, where that is more than the tolerance. Their last
-// sign of life is put into the time of this process's clock.
+// correct learns from instances read between two moments, and sets how far their clocks are
+// ahead where that exceeds the tolerance. It converts their last heartbeat to this process's
+// clock.
 func (k *clocks) correct(all []outbox.InstanceState, began, ended int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +72,7 @@ func (k *clocks) observe(id string, seen, began, ended int64) *clockBounds {
 	case seen != b.seen:
 		least, most := seen-ended, seen-b.looked
 		switch {
-		case least > b.most || most < b.least: // a clock was set
+		case least > b.most || most < b.least: // the clock was adjusted
 			*b = clockBounds{least: least, most: most}
 		case b.signs >= clocksKept:
 			*b = clockBounds{least: least, most: most, kept: b.bounded()}
@@ -98,11 +96,11 @@ func (b *clockBounds) bounded() int64 {
 	return 0
 }
 
-// overdrawn are what publishers and runs have to wait for: a query for one that
-// ends after $1, and the statement that shortens all of them, to $2.
+// overdrawn is a kind of lease or wait outside campaigns: a query that finds one ending after
+// $1, and the statement that shortens all of those to $2.
 type overdrawn struct {
 	query, shorten string
-	longest        time.Duration // that it may take from now
+	longest        time.Duration // longest allowed time from now
 }
 
 func (s *Store) allOverdrawn() []overdrawn {
@@ -111,9 +109,8 @@ func (s *Store) allOverdrawn() []overdrawn {
 			`update publisher_progress set lease_expires_at = $2 where lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
 		{`select kind from runs where finished_at is null and lease_owner <> '' and lease_expires_at > $1 limit 1`,
 			`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
-		// The settings of a publisher, and what its destination asked for, are in
-		// how long it was to wait from its error on. Whoever holds it looks again
-		// when its actions have changed.
+		// retry_at minus last_error_at includes the publisher's settings and the wait that its
+		// destination asked for. The lease holder reads the row again when acts has changed.
 		{`select topic from publisher_progress where retry_at is not null and last_error_at > $1 limit 1`,
 			`update publisher_progress set retry_at = $2 + (retry_at - last_error_at), last_error_at = $2, acts = acts + 1 where retry_at is not null and last_error_at > $1`, 0},
 	}

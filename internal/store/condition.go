@@ -9,28 +9,28 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// What a search for events in the way may cost, since appends wait for it: an
-// entry that is passed over costs one, an event that is read readCost.
+// Limits on the cost of a search for conflicting events, since appends wait for it: an entry
+// passed over costs 1, an event read costs readCost.
 const (
 	searchBudget = 200_000
 	readCost     = 10
-	countShare   = 10   // so many entries that are counted cost one
-	countLimit   = 1000 // up to here ways are compared by their length at first
+	countShare   = 10   // this many counted entries cost 1
+	countLimit   = 1000 // paths are first compared by length up to this
 )
 
-// search looks for the first event in the way of an append.
+// search looks for the first event that conflicts with an append.
 type search struct {
 	t      *Tx
 	after  int64
-	below  int64            // positions from here on do not matter any more
-	found  *outbox.EventRef // at below; nil as long as none is
-	item   int              // of which found is
+	below  int64            // positions from here on no longer matter
+	found  *outbox.EventRef // at below; nil until one is found
+	item   int              // index of the item that found matches
 	budget int
 }
 
-// checkCondition is an *outbox.Refusal with ErrConflict when an event is in the
-// way, and with ErrInvalid when that cannot be told without reading too much of
-// the journal or from a position that the journal has not come to.
+// checkCondition returns an *outbox.Refusal: with ErrConflict when an event matches the
+// condition, and with ErrInvalid when deciding that would read too much of the journal, or the
+// condition's position is beyond the journal's end.
 func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
 	if err := t.checkPosition(c.AfterPosition); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
 	return refusal
 }
 
-// checkPosition refuses a position behind the journal's end: what comes up to there
-// would never be in the way.
+// checkPosition refuses a position beyond the journal's end: events up to it could never
+// conflict.
 func (t *Tx) checkPosition(position int64) error {
 	if position == 0 {
 		return nil
@@ -67,18 +67,18 @@ func (t *Tx) checkPosition(position int64) error {
 	return nil
 }
 
-// walk leads through entries of the journal in the order of positions: those
-// of a tag, of a type, of a campaign, or all.
+// walk reads entries of the journal in order of position: those of a tag, a type, a campaign,
+// or all.
 type walk struct {
-	order   string // the column that it goes by
-	entries string // the rest of a query, from its from on; it takes key, from, below and a limit
+	order   string // the column that it is sorted by
+	entries string // the query from its "from" on; parameters are key, from, below and a limit
 	key     []any
-	from    int64 // the last entry before those that matter
+	from    int64 // the last entry to skip
 }
 
 // entry is an event as walks see it.
 type entry struct {
-	at        int64 // where the walk goes on after it
+	at        int64 // where the walk continues
 	position  int64
 	eventType string
 }
@@ -116,7 +116,7 @@ where position > $1
 order by position
 limit $3`
 
-	// selectEnvelope leaves out what no condition looks at.
+	// selectEnvelope omits the columns that no condition uses.
 	selectEnvelope = `
 select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
@@ -125,13 +125,13 @@ from events
 where position = $1`
 )
 
-// Names and values of tags are indexed up to so many characters.
+// Tag names and values are indexed up to this many characters.
 const (
 	indexedName  = 100
 	indexedValue = 200
 )
 
-// TagEntry is the name and the value that a tag is indexed by.
+// TagEntry is the name and value that a tag is indexed by.
 func TagEntry(name, value string) (string, string) {
 	return cut(name, indexedName), cut(value, indexedValue)
 }
@@ -147,7 +147,7 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// find looks for an event of item i below what was found.
+// find looks for an event of item i below the one found so far.
 func (s *search) find(i int, item *outbox.ConditionItem) error {
 	way, err := s.shortest(i, item)
 	if err != nil {
@@ -161,10 +161,9 @@ func (s *search) find(i int, item *outbox.ConditionItem) error {
 	return nil
 }
 
-// shortest is the way past every event of the item that has the fewest entries,
-// or one that is short enough. It is several walks where an event may be of any
-// of several types, and none where there is no event. Ways are counted further
-// and further until one of them ends.
+// shortest is the path over every event of the item with the fewest entries, or one that is
+// short enough. A path is several walks where an event may have any of several types, and none
+// where no event can match. Paths are counted in growing steps until one of them ends.
 func (s *search) shortest(number int, item *outbox.ConditionItem) ([]walk, error) {
 	ways, err := s.paths(item)
 	if err != nil {
@@ -189,8 +188,7 @@ func (s *search) shortest(number int, item *outbox.ConditionItem) ([]walk, error
 	}
 }
 
-// compare is the way with the fewest entries, up to limit, or the first where
-// all of them have more.
+// compare is the path with the fewest entries, up to limit, or the first where all have more.
 func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64, err error) {
 	best, fewest = ways[0], limit
 	for _, way := range ways {
@@ -202,14 +200,13 @@ func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64,
 			best, fewest = way, n
 		}
 		if fewest <= firstEntries {
-			break // no other way is worth a question
+			break // no other path can be shorter
 		}
 	}
 	return best, fewest, nil
 }
 
-// paths are the ways past every event of the item, the one to be preferred
-// among long ones first.
+// paths are the possible paths over every event of the item, the preferred long one first.
 func (s *search) paths(item *outbox.ConditionItem) (ways [][]walk, err error) {
 	for name, value := range item.Tags {
 		if !outbox.EnvelopeTag(name) {
@@ -238,8 +235,8 @@ func (s *search) paths(item *outbox.ConditionItem) (ways [][]walk, err error) {
 	return ways, nil
 }
 
-// lastSeqBefore is the seq of a campaign's last event up to the position after
-// which is searched: its events have growing positions.
+// lastSeqBefore is the seq of a campaign's last event up to the position after which the search
+// starts: within a campaign positions grow with seq.
 func (s *search) lastSeqBefore(campaign string) (int64, error) {
 	if s.after == 0 {
 		return 0, nil
@@ -257,7 +254,7 @@ func (s *search) lastSeqBefore(campaign string) (int64, error) {
 	})), err
 }
 
-// length counts the entries of a way, up to most.
+// length counts the entries of a path, up to most.
 func (s *search) length(way []walk, most int64) (sum int64, err error) {
 	for _, w := range way {
 		var n int64
@@ -271,14 +268,14 @@ func (s *search) length(way []walk, most int64) (sum int64, err error) {
 	return sum, nil
 }
 
-// Pages of a walk: the first is short, since an event that is in the way is
-// often the first that could be.
+// Page sizes of a walk: the first is small, since a conflicting event is often the first
+// candidate.
 const (
 	firstEntries = 32
 	mostEntries  = 1024
 )
 
-// walk looks at the entries of a walk until one is an event of the item.
+// walk reads the entries of a walk until one is an event of the item.
 func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 	types := item.Types()
 	for limit := firstEntries; ; limit = min(2*limit, mostEntries) {
@@ -306,8 +303,8 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 	}
 }
 
-// verify reads the events at the positions, which grow, until one is of the
-// item. That is then the one in the way.
+// verify reads the events at the positions, in ascending order, until one matches the item: the
+// conflicting event.
 func (s *search) verify(positions []int64, number int, item *outbox.ConditionItem) (bool, error) {
 	for some := range slices.Chunk(positions, firstEntries) {
 		var b sqldb.Batch

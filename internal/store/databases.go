@@ -8,7 +8,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Databases describes both databases as they are now.
+// Databases describes the current state of both databases.
 func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
 	steps, err := s.Migrations(ctx)
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
 	return all, nil
 }
 
-// Plan lists the steps that Open would apply to databases that are missing or of
-// an older version, in order, and creates and changes nothing.
+// Plan lists, in order, the migrations that Open would apply to missing or older databases. It
+// changes nothing.
 func Plan(ctx context.Context, o Options) ([]sqldb.Migration, error) {
 	journal, projections, err := o.locations()
 	if err != nil {

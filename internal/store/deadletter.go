@@ -14,10 +14,9 @@ where campaign_id = $1
   and seq = $2
   and status in ('failed', 'pending')`
 
-// DeadLetterRow declares a head dead that has failed and waits to be tried
-// again, so that it is not tried until it is requeued. Its attempts stay. A row
-// that a worker holds, that has not failed or that is no head is
-// outbox.ErrConflict.
+// DeadLetterRow marks a failed head that waits for its retry dead, so that it is not tried
+// until it is requeued. Its attempts are kept. A row that a worker holds, that has not failed
+// or that is not a head is outbox.ErrConflict.
 func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
 	a := &Change{Order: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {

@@ -8,14 +8,13 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// What pages read of events. A document of an event may be megabytes long, so
-// that none is read whose length is over a limit. Both databases know the
-// length in bytes without reading the document. A beginning of it would be no
-// cheaper: SQLite reads all of it for substr, and for length, which counts
-// characters.
+// The parts of events that pages read. A document may be megabytes long, so documents over a
+// limit are not read. Both databases know the length in bytes without reading the document.
+// Reading only its beginning would not be cheaper: SQLite reads all of it for substr, and for
+// length, which counts characters.
 
-// eventWithin is the columns of SelectEvent, and the documents' lengths. SQLite
-// comes to the hashes only by walking over the payload: 10 ms for 25 MB.
+// eventWithin is the columns of SelectEvent and the documents' lengths. SQLite reaches the
+// hashes only by walking over the payload: 10 ms for 25 MB.
 const eventWithin = `
 select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
@@ -27,9 +26,8 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// eventWithin reads an event without its documents longer than limit bytes,
-// which are nil, and how long all of them are. It says when it is skipped, and
-// when its content does not match its hash.
+// eventWithin reads an event and the sizes of its documents; documents longer than limit bytes
+// are nil. The event says whether it is skipped and whether its content matches its hash.
 func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
@@ -47,8 +45,8 @@ func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 	return e, sizes, found, err
 }
 
-// EventWithin reads one event for its page, without those of its documents
-// that are longer than limit bytes. A missing one is outbox.ErrNotFound.
+// EventWithin reads one event for its page, without documents longer than limit bytes. A
+// missing event is outbox.ErrNotFound.
 func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
 	var d outbox.EventDetail
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -71,15 +69,15 @@ func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int
 	return d, err
 }
 
-// selectRelatives finds events by their ids within a campaign, for which there
-// is an index. Nothing finds the events that name another as their cause.
+// selectRelatives finds events by id within a campaign, by an index. There is no way to find
+// the events that name another as their cause.
 const selectRelatives = `
 select seq, event_id
 from events
 where campaign_id = $1
   and event_id in ($2, $3)`
 
-// relatives finds the events that an event names as its correlation and cause.
+// relatives finds the events that an event names as its correlation and its cause.
 func (t *Tx) relatives(d *outbox.EventDetail) error {
 	e := d.Event
 	if e.CorrelationID == "" && e.CausationID == "" {
@@ -109,8 +107,8 @@ var selectDocument = map[outbox.Part]string{
 	outbox.PartMetadata: `select metadata, event_hash from events where campaign_id = $1 and seq = $2`,
 }
 
-// Document reads one document of an event, whole and exactly as stored,
-// and the event's hash. A missing event is outbox.ErrNotFound.
+// Document reads one document of an event, whole and exactly as stored, and the event's hash. A
+// missing event is outbox.ErrNotFound.
 func (s *Store) Document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
 	query, ok := selectDocument[part]
 	if !ok {
@@ -135,8 +133,8 @@ where e.campaign_id = $1
   and e.seq between $2 and $3
 order by e.seq`
 
-// EventLines reads the events of a campaign from seq first to seq last, each in
-// one line with the status of its row and none of its documents.
+// EventLines reads the events first to last of a campaign, each with the status of its row and
+// without documents.
 func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
 	lines := []outbox.EventLine{}
 	err := s.journal.Read(ctx, func(t *Tx) error {

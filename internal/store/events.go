@@ -34,8 +34,8 @@ func ScanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
 
 var emptyObject = json.RawMessage("{}")
 
-// RawObject is the text as raw JSON; the empty object, which most tags are, is
-// shared and must not be changed. What was not read is nil.
+// RawObject converts text to raw JSON; nil for a column that was not read. The empty object,
+// which most tags are, is shared and must not be changed.
 func RawObject(text string) json.RawMessage {
 	if text == "" {
 		return nil
@@ -94,9 +94,8 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 	return e, err
 }
 
-// hashedWithin is how long each document of an event may be, in bytes, for its
-// content to be held against its hash wherever the event is read. Of a longer one
-// verify and check tell.
+// hashedWithin is the document size, in bytes, up to which an event's content is checked
+// against its hash on every read. Longer documents are checked by verify and check only.
 const hashedWithin = 64 << 10
 
 func checkContentHash(e *outbox.Event, sizes outbox.Sizes) {
@@ -105,7 +104,7 @@ func checkContentHash(e *outbox.Event, sizes outbox.Sizes) {
 	}
 }
 
-// missingEvent says what is missing: the campaign, or only the event.
+// missingEvent is the refusal that says what is missing: the campaign, or only the event.
 func (t *Tx) missingEvent(campaign string, seq int64) error {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
@@ -114,10 +113,10 @@ func (t *Tx) missingEvent(campaign string, seq int64) error {
 	return outbox.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.HighWater)
 }
 
-// Events reads the events of a campaign after a seq, in order. The page's
-// cursors are the seq they lead on from, as text. limit 0 means 50; the most is 1,000. A page
-// ends early, with Partial set, where its events would be larger than
-// eventsBytes together. An unknown campaign is outbox.ErrNotFound.
+// Events reads the events of a campaign after a seq, in order. The page's cursors are the seqs
+// to continue from, as text. limit 0 means 50; the most is 1,000. A page ends early, with
+// Partial set, where its events would exceed eventsBytes. An unknown campaign is
+// outbox.ErrNotFound.
 func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
 	limit = sqldb.PageLimit(limit, 1000)
 	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
@@ -151,8 +150,8 @@ func seqCursor(after int64) *string {
 	return &cursor
 }
 
-// eventsBytes is how large the documents of one page of events may be together,
-// unless its first event alone is larger.
+// eventsBytes is the maximum total size of the documents on one page of events, unless the
+// first event alone is larger.
 const eventsBytes = 16 << 20
 
 const selectEventSizes = `
@@ -162,9 +161,8 @@ where campaign_id = $1
   and seq between $2 and $3
 order by seq`
 
-// lastWithin is the last of the events first to last up to which their
-// documents are no larger than most bytes together; first itself always is. cut
-// is true when that is not all of them.
+// lastWithin is the last of the events first to last up to which their documents total at most
+// most bytes, and at least first. cut is true when that is not all of them.
 func (t *Tx) lastWithin(campaign string, first, last, most int64) (fits int64, cut bool, err error) {
 	fits = last
 	var sum int64
@@ -188,8 +186,8 @@ values ($1, $2, $3)
 on conflict (event_type) do update set intent = excluded.intent, registered_at = excluded.registered_at
 where event_types.intent <> excluded.intent`
 
-// RegisterEventTypes records what event types are for. A type that is not
-// named keeps its intent. Registering again changes nothing.
+// RegisterEventTypes records the intent of event types. A type that is not named keeps its
+// intent. Registering again changes nothing.
 func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbox.Intent) error {
 	known, err := s.EventTypes(ctx)
 	if err != nil {
@@ -208,7 +206,7 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 		return nil
 	}
 	return s.journal.Write(ctx, func(t *Tx) error {
-		for _, name := range slices.Sorted(maps.Keys(changed)) { // in one order, so that nobody waits in a circle
+		for _, name := range slices.Sorted(maps.Keys(changed)) { // sorted, to avoid deadlocks
 			if _, err := t.Exec(upsertEventType, name, string(changed[name]), s.Now()); err != nil {
 				return fmt.Errorf("register event type %q: %w", name, err)
 			}

@@ -11,17 +11,16 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// groupAttempts is of how many of the rows that are grouped the attempts are looked
-// at.
+// groupAttempts is the number of grouped rows whose attempts are read.
 const groupAttempts = 1_000
 
-// grouped is a part of one group: its rows of one event type.
+// grouped is the part of a group with one event type.
 type grouped struct {
 	fingerprint, eventType, example string
 	rows, heads, released           int64
 }
 
-// triedRows are columns of the rows that have failed or died, as many as $1 says.
+// triedRows selects columns of rows that have failed or died, at most $1.
 func triedRows(status, columns string) string {
 	return `(
   select campaign_id, seq, fingerprint` + columns + `
@@ -51,7 +50,7 @@ join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
 group by o.fingerprint, a.build, a.projection, a.projection_version`
 }
 
-// groups gathers what the queries say about each fingerprint.
+// groups merges the results of the queries by fingerprint.
 type groups struct {
 	by    map[string]*outbox.ErrorGroup
 	types map[string]map[string]int64
@@ -66,9 +65,8 @@ func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 	return g.by[fingerprint]
 }
 
-// ErrorGroups groups the failed and dead rows by what went wrong. It is shared
-// between all who ask: at least a second old at most, and longer where reading
-// it takes long. Callers must not change it.
+// ErrorGroups groups the failed and dead rows by error. The result is shared by all callers: up
+// to a second old, or older when reading takes long. Callers must not change it.
 func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	all, err := s.groups.Get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
 	if err != nil {
@@ -144,8 +142,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 	}, selectGroupAttempts(string(status)), groupAttempts)
 }
 
-// addTried adds what dead or failed rows were tried with to the others of their
-// group.
+// addTried adds the attempt details of dead or failed rows to the others of their group.
 func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 	for i := range all {
 		known := &all[i]
@@ -216,8 +213,8 @@ values ($1, $2, $3, $4)
 on conflict (fingerprint) do update
 set note = excluded.note, noted_by = excluded.noted_by, noted_at = excluded.noted_at`
 
-// selectKnown counts the rows that selectGroups looks at, and those of them that
-// have a fingerprint.
+// selectKnown counts the rows that selectGroups reads, and those of them that have a
+// fingerprint.
 func selectKnown(status string) string {
 	return `
 select count(*), coalesce(sum(case when fingerprint = $2 then 1 else 0 end), 0)
@@ -231,8 +228,8 @@ from (
 ) as o`
 }
 
-// groupExists reports whether a row failed with a fingerprint, as far as groups
-// are looked at: where there are more rows, any may be known.
+// groupExists reports whether a row failed with a fingerprint, among the rows that groups are
+// built from; it is true when there are more rows than that, since any of them may match.
 func (t *Tx) groupExists(fingerprint string) (bool, error) {
 	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 		var rows, alike int64
@@ -246,9 +243,9 @@ func (t *Tx) groupExists(fingerprint string) (bool, error) {
 	return false, nil
 }
 
-// SetGroupNote pins a note to the rows that failed with a fingerprint, now and
-// later; an empty note takes it away, and the result is nil. A fingerprint that no
-// row has is outbox.ErrNotFound, unless there is a note to change.
+// SetGroupNote sets the note of the rows that fail with a fingerprint, now or later; an empty
+// note deletes it and returns nil. A fingerprint without rows is outbox.ErrNotFound, unless
+// there is a note to change.
 func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint, note string) (*outbox.GroupNote, error) {
 	type noted struct {
 		Fingerprint string `json:"fingerprint"`

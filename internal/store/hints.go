@@ -13,32 +13,29 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// hints tell workers that there is something to do: those of this process at
-// once, those of others through PostgreSQL's NOTIFY. A hint may be lost;
-// polling finds what it would have told.
+// hints wake workers when there is work: those of this process at once, those of others through
+// PostgreSQL's NOTIFY. A hint may be lost; polling finds the work then.
 type hints struct {
 	wake atomic.Pointer[func()]
 
 	begin    sync.Once
 	stop     context.CancelFunc
 	ctx      context.Context
-	due      loop.Signal // others are to be told
+	due      loop.Signal // a hint to other processes is due
 	loops    sync.WaitGroup
-	listened bool   // once, before the connection was lost
-	sender   string // of the hints of this store, so that it does not heed them itself
+	listened bool   // was connected once, before the connection was lost
+	sender   string // id of this store in its hints, so that it ignores its own
 }
 
-// hintChannel is where hints travel. Their payload is the journal's schema and
-// the sender.
+// hintChannel is the NOTIFY channel. The payload is the journal's schema and the sender.
 const hintChannel = "outboxweb"
 
-// hintPause is the least time between two hints to others: many appends are
-// one hint.
+// hintPause is the least time between two hints to other processes: many appends become one
+// hint.
 const hintPause = 20 * time.Millisecond
 
-// OnWork registers the function that is called, without blocking, after every
-// append and act that made a row due: by the caller of this process, and on
-// PostgreSQL for those of others as well.
+// OnWork registers a function that is called, without blocking, after every append and action
+// that made a row due, in this process and, on PostgreSQL, in others.
 func (s *Store) OnWork(wake func()) {
 	s.hints.wake.Store(&wake)
 	if s.journal.Notifies() {
@@ -47,7 +44,7 @@ func (s *Store) OnWork(wake func()) {
 	}
 }
 
-// WakeUp tells every worker that there is something to do.
+// WakeUp wakes every worker.
 func (s *Store) WakeUp() {
 	if wake := s.hints.wake.Load(); wake != nil {
 		(*wake)()
@@ -55,8 +52,7 @@ func (s *Store) WakeUp() {
 	s.NotifyOthers()
 }
 
-// NotifyOthers hints to the workers of other processes that there is something
-// to do.
+// NotifyOthers wakes the workers of other processes.
 func (s *Store) NotifyOthers() {
 	if s.journal.Dialect.OneWriter {
 		return
@@ -75,7 +71,7 @@ func (s *Store) startHints() {
 	})
 }
 
-// close tells what is still to be told and ends both loops.
+// close sends a pending hint and ends both loops.
 func (h *hints) close() {
 	h.begin.Do(func() {})
 	if h.stop != nil {
@@ -108,7 +104,7 @@ func (s *Store) sendHints(ctx context.Context) {
 	}
 }
 
-// notify sends one hint. Nobody needs to know when it fails.
+// notify sends one hint. Errors are ignored, since polling finds the work.
 func (s *Store) notify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -117,11 +113,10 @@ func (s *Store) notify(ctx context.Context) {
 	})
 }
 
-// listenPause is how long a listener that lost its connection waits before it
-// makes another.
+// listenPause is how long a listener waits to reconnect after it lost its connection.
 const listenPause = time.Second
 
-// listen heeds the hints of others until ctx ends.
+// listen receives the hints of other processes until ctx ends.
 func (s *Store) listen(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -136,13 +131,12 @@ func (s *Store) listen(ctx context.Context) {
 	}
 }
 
-// receiveHints wakes the worker for every hint until the connection is lost or ctx
-// ends.
+// receiveHints wakes the worker for every hint until the connection is lost or ctx ends.
 func (s *Store) receiveHints(ctx context.Context) error {
 	wake := *s.hints.wake.Load()
 	listening := func() {
 		if s.hints.listened {
-			wake() // for what was missed while nobody listened
+			wake() // for hints missed while not listening
 		}
 		s.hints.listened = true
 	}

@@ -10,10 +10,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// EventHistory tells what an event went through: appended, each failed attempt,
-// what operators did to it or its row, and when it was applied and by whom. What
-// is longer ago than history or audit records are kept is not among it. A missing
-// event is outbox.ErrNotFound.
+// EventHistory lists the steps of an event: appended, each failed attempt, operator actions on
+// it or its row, and when and by which worker it was applied. Steps older than the retention of
+// history and audit records are missing. A missing event is outbox.ErrNotFound.
 func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
 	h := outbox.EventHistory{CampaignID: campaign, Seq: seq, Steps: []outbox.EventStep{}}
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -37,7 +36,7 @@ func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (o
 	return h, nil
 }
 
-// stepOrder is the order of steps of one moment.
+// stepOrder is the order of steps with the same time.
 var stepOrder = map[outbox.StepKind]int{
 	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
 }
@@ -66,7 +65,7 @@ func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
 	return err
 }
 
-// actsTold is how many actions a history tells of.
+// activityTold is the maximum number of actions in a history.
 const activityTold = 50
 
 const selectTouched = `
@@ -82,7 +81,7 @@ func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
 	if err != nil {
 		return err
 	}
-	touched := map[int64]int64{} // an action on many reached the event later than it began
+	touched := map[int64]int64{} // an action on many rows reached the event later than it began
 	err = t.Each(func(row sqldb.Row) error {
 		var act, when int64
 		err := row.Scan(&act, &when)
@@ -116,7 +115,7 @@ func (t *Tx) readApplied(h *outbox.EventHistory, c *CampaignRow) error {
 	if err != nil {
 		return err
 	}
-	passed, err := sqldb.All(t, sqldb.Column[int64], selectPassed, c.ID, h.Seq) // when the event was passed over
+	passed, err := sqldb.All(t, sqldb.Column[int64], selectPassed, c.ID, h.Seq) // when the event was skipped over
 	for _, p := range spans {
 		view := p.view()
 		step := outbox.EventStep{Kind: outbox.StepApplied, At: view.EndedAt, Span: &view}

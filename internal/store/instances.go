@@ -21,8 +21,8 @@ set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
   applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second,
   trouble = excluded.trouble, stalled = excluded.stalled`
 
-// Heartbeat writes an instance's sign of life. Instances that stopped, or were
-// last seen, more than a week ago are forgotten.
+// Heartbeat writes an instance's heartbeat. Instances that stopped or were last seen more than
+// a week ago are deleted.
 func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
@@ -30,7 +30,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		var stopped sql.NullInt64
 		if i.StoppedAt != nil {
 			stopped = sql.NullInt64{Int64: i.StoppedAt.UnixMicro(), Valid: true}
-			if !i.LastSeen.IsZero() { // somebody else found it gone
+			if !i.LastSeen.IsZero() { // another process detected that it was gone
 				seen = i.LastSeen.UnixMicro()
 			}
 		}
@@ -52,7 +52,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		return err
 	})
 	if err == nil && s.Shared() {
-		_, err = s.Processes(ctx) // for their clocks
+		_, err = s.Processes(ctx) // to learn their clock offsets
 	}
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
@@ -60,8 +60,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	return nil
 }
 
-// Processes is Instances without what they hold, and without owners of leases that
-// have no record.
+// Processes is Instances without the leases held, and without lease owners that have no record.
 func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err error) {
 	began := s.Now()
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
@@ -72,10 +71,10 @@ func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err 
 	return all, err
 }
 
-// Instances lists the processes that work or worked lately with what they
-// hold, in the order of outbox.SortInstances. Owners of leases without a
-// record of their own are among them. Who holds what is at most a second old;
-// callers share it and must not change what it points to.
+// Instances lists the processes that are or were recently at work with the leases they hold, in
+// the order of outbox.SortInstances. Lease owners without a record of their own are included.
+// Held leases are at most a second old. Callers share the result and must not change what it
+// points to.
 func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 	holdings, err := s.holdings.Get(ctx, func() (map[string]outbox.HeldLeases, error) {
 		return s.readHoldings(context.WithoutCancel(ctx))
@@ -103,7 +102,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 	return all, nil
 }
 
-// withOwners adds the owners of leases that are not listed yet.
+// withOwners adds the lease owners that are not listed yet.
 func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.HeldLeases) ([]outbox.InstanceState, error) {
 	listed := make(map[string]bool, len(all))
 	for _, i := range all {
@@ -133,16 +132,14 @@ select ` + instanceColumns + `
 from instances
 where id = $1`
 
-// Those that speak come first, so that a crowd of short-lived ones hides none
-// of them.
+// Live instances come first, so that many short-lived ones cannot push them out of the limit.
 const selectInstances = `
 select ` + instanceColumns + `
 from instances
 order by last_seen desc, started_at desc, id
 limit 100`
 
-// instances lists the processes that work or worked lately, without what they
-// hold.
+// instances lists the processes that are or were recently at work, without their leases.
 func (t *Tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
 
 func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
@@ -182,7 +179,7 @@ where lease_owner <> ''
   and lease_expires_at > $1
 order by topic, publisher`
 
-// readHoldings reads what each owner of leases holds.
+// readHoldings reads the leases of each owner.
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases, error) {
 	holdings := make(map[string]outbox.HeldLeases)
 	err := s.journal.Read(ctx, func(t *Tx) error {

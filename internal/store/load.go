@@ -13,25 +13,25 @@ import (
 type Range struct {
 	CampaignID  string
 	First, Last int64
-	Unskipped   bool // no event of the campaign was skipped, and none will be
+	Unskipped   bool // no event of the campaign is skipped, and none can be
 }
 
-// Range is the events that are claimed.
+// Range is the range of claimed events.
 func (c Claim) Range() Range { return Range{c.CampaignID, c.First, c.Last, c.Unskipped} }
 
-// Loaded is what was read of the events of one range.
+// Loaded is the result of loading one range.
 type Loaded struct {
-	Events []outbox.Event // in order of seq; a missing one leaves a hole
-	// Partial is true when the events that follow were not read because of their size.
+	Events []outbox.Event // in order of seq, without missing ones
+	// Partial is true when later events were not read because of their size.
 	Partial bool
 }
 
-// largePayload is the length in bytes from which on a payload is read by itself,
-// and only once it is clear that it will be used.
+// largePayload is the length in bytes from which a payload is read separately, and only once it
+// is certain to be used.
 const largePayload = 1 << 20
 
-// loadEvents reads the short texts of an event as one: a column costs the driver
-// more than what is in it. What parts them stands in no name and in no JSON.
+// loadEvents reads the short texts of an event as one column, since a column costs the driver
+// more than its content. The separator cannot occur in names or JSON.
 const loadEvents = `
 select position, seq, occurred_at, recorded_at,
   concat_ws(cast($5 as text), event_id, event_type, actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
@@ -42,11 +42,9 @@ where campaign_id = $1
   and seq between $2 and $3
 order by seq`
 
-// Load reads the events of each range, in one snapshot, together with the
-// event types that are only journalled. It ends where the documents of all
-// events together would be longer than most bytes; the very first event is read
-// in any case. Events that are skipped say so, unless it is known that there are
-// none.
+// Load reads the events of each range, in one snapshot, and the audit-only event types. It
+// stops where the documents of all events together would exceed most bytes; the very first
+// event is always read. Skipped events are marked, unless the range says that there are none.
 func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []Loaded, auditOnly map[string]bool, err error) {
 	loaded = make([]Loaded, len(ranges))
 	err = s.journal.Read(ctx, func(t *Tx) error {
@@ -87,18 +85,18 @@ func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []
 	return loaded, auditOnly, nil
 }
 
-// budget is how many bytes more may be read.
+// budget is the number of bytes that may still be read.
 type budget struct {
 	left  int64
 	some  bool // something was read
-	large bool // a payload was left out
-	odd   bool // a text of an event holds what parts texts
+	large bool // a payload was left for a separate read
+	odd   bool // a text contains the separator
 }
 
 // allows reports whether size bytes more may be read, and counts them.
 func (b *budget) allows(size int64) bool {
 	if b.some && size > b.left {
-		b.left = 0 // nothing of the same campaigns may follow
+		b.left = 0 // no later event of the same campaigns may follow
 		return false
 	}
 	b.some = true
@@ -111,12 +109,12 @@ func documents(e *outbox.Event) int64 {
 }
 
 const (
-	textBound = "\x1f" // parts the texts of an event
+	textBound = "\x1f" // separates the texts of an event
 	textParts = 14
 )
 
-// scanLoaded reads a row of loadEvents. The hash of an event whose texts cannot be
-// told apart is left empty.
+// scanLoaded reads a row of loadEvents. The hash of an event whose texts cannot be separated is
+// left empty.
 func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
 	e := outbox.Event{CampaignID: campaign}
 	var occurred, recorded int64
@@ -158,7 +156,7 @@ func (l *Loaded) collect(campaign string, b *budget) func(sqldb.Row) error {
 	}
 }
 
-// loadOdd reads the events one by one whose texts could not be told apart.
+// loadOdd re-reads, one by one, the events whose texts could not be separated.
 func (t *Tx) loadOdd(loaded []Loaded) error {
 	for _, l := range loaded {
 		for k := range l.Events {
@@ -177,15 +175,14 @@ func (t *Tx) loadOdd(loaded []Loaded) error {
 	return nil
 }
 
-// loadLarge reads the payloads that were left out, and cuts off what becomes too
-// much with them.
+// loadLarge reads the large payloads and cuts off the events that then exceed the limit.
 func (t *Tx) loadLarge(loaded []Loaded, most int64) error {
 	b := budget{left: most}
 	for i := range loaded {
 		l := &loaded[i]
 		for k := range l.Events {
 			e := &l.Events[k]
-			large := len(e.Payload) == 0 // or gone, which its hash will tell
+			large := len(e.Payload) == 0 // or missing, which the hash check finds
 			if large && (!b.some || b.left > 0) {
 				if err := t.loadPayload(e); err != nil {
 					return err
@@ -208,7 +205,7 @@ func (t *Tx) loadPayload(e *outbox.Event) error {
 	return err
 }
 
-// auditOnly names the event types that no projection is told of.
+// auditOnly returns the event types that no projection receives.
 func (t *Tx) auditOnly() (map[string]bool, error) {
 	types, err := t.eventTypes()
 	if err != nil {

@@ -19,14 +19,13 @@ limit $3`
 // lastPosition is above every position.
 const lastPosition = 1<<63 - 1
 
-// readBytes is how much of events is read at a time.
+// readBytes is the maximum size of events per read.
 const readBytes = 8 << 20
 
-// EventsFrom reads events of all campaigns after a position, in the order of
-// positions, at most limit. Whoever goes on from the last one misses none: an
-// event never becomes visible below a position that was handed out here. An
-// append that is under way may hold events back; they come with a later call,
-// as do those that would make more than a few megabytes.
+// EventsFrom reads at most limit events of all campaigns after a position, in order of
+// position. A caller who continues from the last one misses none: no event becomes visible
+// below a position that was returned. A running append may hold events back; a later call
+// returns them, as it does those that would exceed a few megabytes.
 func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
 	var events []outbox.Event
 	read := func(t *Tx, last int64) error {
@@ -48,9 +47,9 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
 		return events, wrapPositions(err)
 	}
-	// Positions are drawn in one order and committed in another, so that a hole
-	// is an append under way, or one that was rolled back. Once the lock around
-	// the drawing is had alone, everything up to here is decided.
+	// Positions are drawn in one order and committed in another, so a hole is a running append or a
+	// rolled-back one. Once this transaction has had the lock around drawing to itself, everything
+	// up to here is decided.
 	sound := slices.Clone(events[:whole])
 	last := events[len(events)-1].Position
 	err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, func(t *Tx) error { return read(t, last) })
@@ -60,8 +59,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	return events, wrapPositions(err)
 }
 
-// HeadPosition is the journal's last position that can be seen; 0 when it is
-// empty.
+// HeadPosition is the last visible position of the journal; 0 when it is empty.
 func (t *Tx) HeadPosition() (head int64, err error) {
 	if _, err = t.One([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
 		return 0, fmt.Errorf("read the journal's last position: %w", err)
@@ -69,10 +67,9 @@ func (t *Tx) HeadPosition() (head int64, err error) {
 	return head, nil
 }
 
-// Position is the journal's last position, and 0 when it is empty. No event
-// becomes visible at or below it any more: a writer who takes it first, and
-// then reads what a decision rests on, has seen every event up to it. While an
-// append stays open on PostgreSQL it is outbox.ErrBusy.
+// Position is the journal's last position; 0 when it is empty. No event becomes visible at or
+// below it any more: a writer who reads it first, and then the data for a decision, has seen
+// every event up to it. While an append stays open on PostgreSQL it is outbox.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
 	read := func(t *Tx) (err error) {
 		position, err = t.HeadPosition()
@@ -93,8 +90,8 @@ func wrapPositions(err error) error {
 	return nil
 }
 
-// contiguous is how many of the events follow each other without a hole in
-// their positions, from the one after on.
+// contiguous is the number of events without a hole in their positions, starting after a
+// position.
 func contiguous(events []outbox.Event, after int64) int {
 	for i := range events {
 		if events[i].Position != after+int64(i)+1 {

@@ -22,8 +22,7 @@ func (s *Store) Migrations(ctx context.Context) ([]sqldb.Migration, error) {
 	return all, nil
 }
 
-// Ready returns one sentence per reason why the store cannot serve, and none
-// when it can.
+// Ready returns one sentence per reason why the store cannot serve, and none when it can.
 func (s *Store) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, d := range s.both() {
@@ -47,7 +46,7 @@ func (s *Store) Ready(ctx context.Context) []string {
 	}
 	sum, err := s.Summary(ctx)
 	switch {
-	case errors.Is(err, outbox.ErrDamaged): // which holds up what it concerns, and no more
+	case errors.Is(err, outbox.ErrDamaged): // damage blocks only the affected campaigns
 	case err != nil:
 		reasons = append(reasons, "the databases cannot be read")
 	case sum.WrongJournal() || sum.OtherJournal && s.wrong.Load():
@@ -60,12 +59,12 @@ func (s *Store) Ready(ctx context.Context) []string {
 	return reasons
 }
 
-// SetStalled says why the worker of this process applies nothing; empty when it
-// does.
+// SetStalled sets the reason why the worker of this process applies nothing; empty when it
+// works.
 func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }
 
-// Probe reports why the two databases cannot be used for applying at all: nil
-// when a campaign that fails does so for a reason of its own.
+// Probe reports why the two databases cannot be used for applying at all; nil when a campaign's
+// failure is its own.
 func (s *Store) Probe(ctx context.Context) error {
 	for _, d := range s.both() {
 		table := "campaigns"
@@ -73,7 +72,7 @@ func (s *Store) Probe(ctx context.Context) error {
 			table = "projection_watermarks"
 		}
 		err := d.Write(ctx, func(t *sqldb.Tx) error {
-			_, err := t.Exec("delete from " + table + " where 1 = 0") // which reads no page that may be damaged
+			_, err := t.Exec("delete from " + table + " where 1 = 0") // reads no page that may be damaged
 			return err
 		})
 		if err != nil {

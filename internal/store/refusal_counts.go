@@ -11,23 +11,22 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// refusalsInFull is how many refusals of one action, by one identity and within a
-// minute, have a record each. What is refused beyond is counted, and leaves one
-// record that says how many: nobody fills the ledger by asking.
+// refusalsInFull is how many refusals of one action, per identity and minute, get a record
+// each. Further refusals are counted in one summary record, so that repeated requests cannot
+// fill the audit log.
 const refusalsInFull = 10
 
-// refusalCounts are the refusals of the minute. It is safe for concurrent use;
-// the zero value is ready. A process that is killed loses the counts that have no
-// record yet.
+// refusalCounts counts the refusals of the current minute. It is safe for concurrent use; the
+// zero value is ready. A killed process loses the counts that have no record yet.
 type refusalCounts struct {
 	mu     sync.Mutex
 	of     map[refusalKind]*refusalCount
-	timer  *time.Timer // until the counts are written
+	timer  *time.Timer // fires when the counts must be written
 	write  func()
 	closed bool
 }
 
-// refusalKind is what refusals that are counted together share.
+// refusalKind is the key that refusals are counted by.
 type refusalKind struct {
 	auth   outbox.Auth
 	name   string
@@ -36,19 +35,19 @@ type refusalKind struct {
 }
 
 type refusalCount struct {
-	record atomic.Int64 // the last that was written in full
-	full   int          // that have a record, or are about to
-	more   int64        // that have none
+	record atomic.Int64 // the last full record
+	full   int          // refusals with a record, written or under way
+	more   int64        // refusals without one
 	last   *Change
-	why    string // of the last
+	why    string // reason of the last one
 }
 
-// summedRefusals is what a record says that stands for many.
+// summedRefusals is the content of a summary record.
 type summedRefusals struct {
 	Refused int64 `json:"refused"`
 }
 
-// count counts a refusal. counted is true when it has no record of its own.
+// count counts a refusal. counted is true when it gets no record of its own.
 func (c *refusalCounts) count(a *Change, refusal string, now int64) (like *refusalCount, counted bool) {
 	kind := refusalKind{a.Order.By.Auth, a.Order.By.Name, a.Action, now / time.Minute.Microseconds()}
 	c.mu.Lock()
@@ -71,14 +70,14 @@ func (c *refusalCounts) count(a *Change, refusal string, now int64) (like *refus
 	return like, true
 }
 
-// schedule has the counts written after a minute, unless that is so already.
+// schedule starts the timer that writes the counts after a minute, unless it is running.
 func (c *refusalCounts) schedule() {
 	if c.timer == nil && !c.closed {
 		c.timer = time.AfterFunc(time.Minute, c.write)
 	}
 }
 
-// drain removes the counts of the minutes that are over at a time.
+// drain removes and returns the counts of the minutes that are over.
 func (c *refusalCounts) drain(now int64) map[refusalKind]*refusalCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +95,7 @@ func (c *refusalCounts) drain(now int64) map[refusalKind]*refusalCount {
 	return over
 }
 
-// close ends what is scheduled.
+// close stops the timer.
 func (c *refusalCounts) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,13 +105,12 @@ func (c *refusalCounts) close() {
 	}
 }
 
-// SumRefusals writes the records of refusals that were counted in minutes that
-// are over. It happens by itself within two minutes, and when the store is closed.
+// SumRefusals writes the summary records of the minutes that are over. It runs by itself within
+// two minutes, and when the store is closed.
 func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, s.Now()) }
 
-// sumRefusals writes the records of the minutes that are over at a time until one
-// cannot be written. That count and those after it are lost, as single records
-// would have been.
+// sumRefusals writes the summary records of the minutes that are over until one cannot be
+// written. That count and those after it are lost, as single records would have been.
 func (s *Store) sumRefusals(ctx context.Context, now int64) {
 	for kind, count := range s.refusals.drain(now) {
 		if count.more == 0 {

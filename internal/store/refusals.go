@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	MaxRefusal = 500             // bytes of a refusal that are kept
-	RecordTime = 5 * time.Second // for the record of a refusal, whatever became of who asked
+	MaxRefusal = 500             // bytes kept of a refusal
+	RecordTime = 5 * time.Second // deadline for writing a refusal's record, even if the caller is gone
 )
 
 const insertRefusal = `
@@ -21,17 +21,16 @@ insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before,
 values ($1, $2, $3, $4, $5, $6, $7, $8, $15, $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
 returning id`
 
-// RecordRefusal leaves an audit record of an action that was refused before a
-// store method was asked for it. Its idempotency key stays free. It returns the
-// record's id; a store that is read-only writes none, and returns 0.
+// RecordRefusal writes an audit record of an action that was refused before any store method
+// was called. Its idempotency key stays free. It returns the record's id; a read-only store
+// writes none and returns 0.
 func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.RefusedAction) (int64, error) {
 	return s.recordRefusal(ctx, &Change{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
-// Refused leaves an audit record of an action that err refused, unless it has one,
-// in a transaction of its own: the action's was rolled back. It returns err, whose
-// Refusal then names the record. A record that cannot be written changes nothing
-// about the refusal.
+// Refused writes an audit record of an action that err refused, unless it has one, in its own
+// transaction since the action's was rolled back. It returns err, whose Refusal then names the
+// record. Failing to write the record does not change the refusal.
 func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 	var refusal *outbox.Refusal
 	if !errors.As(err, &refusal) || refusal.Act != 0 || !isRefusal(err) {
@@ -43,8 +42,8 @@ func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 	return err
 }
 
-// isRefusal reports whether err says that the action was wrong, and not that the
-// database was not there to do it.
+// isRefusal reports whether err says that the action was wrong, as opposed to a database
+// failure.
 func isRefusal(err error) bool {
 	for _, kind := range []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge} {
 		if errors.Is(err, kind) {
@@ -54,10 +53,9 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// recordRefusal writes the record, or counts the refusal where enough like it
-// have one: then it returns the last of those. What the action changed has been
-// undone, so the record has the request or the state before it, and nothing of
-// the state after.
+// recordRefusal writes the record, or counts the refusal where enough similar ones have a
+// record: then it returns the last of those. The action was rolled back, so the record has the
+// request or the state before it, and no state after.
 func (s *Store) recordRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {
 	if s.options.ReadOnly {
 		return 0, nil
@@ -83,7 +81,7 @@ func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id
 		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
 	}
 	after := "null"
-	if a.summed { // of any other, what it was to change has not been changed
+	if a.summed { // any other refused action changed nothing
 		text, err := json.Marshal(a.After)
 		if err != nil {
 			return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
@@ -105,8 +103,8 @@ func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id
 	return id, nil
 }
 
-// Kept is what a record keeps of a text that nobody has judged yet: so many
-// bytes at the most, as both databases take them.
+// Kept is the part of an unchecked text that a record keeps: at most limit bytes, valid for
+// both databases.
 func Kept(text string, limit int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")

@@ -13,11 +13,11 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// ReplayCampaign gives every unapplied event of the campaign its row back, due
-// now, and removes rows of events that are applied already.
+// ReplayCampaign inserts the missing row of every unapplied event of the campaign, due now, and
+// removes rows of events that are applied already.
 //
-// A wave that is being applied to the campaign is waited for, for a moment; one
-// that takes longer is an outbox.ErrConflict that names the worker.
+// It waits briefly for a running wave of the campaign; when that takes longer it is an
+// outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
 	a := &Change{Order: o, Action: outbox.ActionReplay, CampaignID: id}
 	repaired, err := WhenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
@@ -45,10 +45,10 @@ func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired,
 	})
 }
 
-// ErrHeld marks the refusal of what needs a campaign that nobody works on.
+// ErrHeld marks the refusal of an action that needs a campaign without a lease.
 var ErrHeld = errors.New("lease held")
 
-// free refuses while another holds the campaign's lease.
+// free refuses while another owner holds the campaign's lease.
 func (c *CampaignRow) free(now int64) error {
 	if c.LeaseOwner == "" || c.LeaseExpiry <= now {
 		return nil
@@ -61,14 +61,13 @@ func (c *CampaignRow) free(now int64) error {
 	return refusal
 }
 
-// How long, and how often, an action asks for a campaign that is being worked on.
+// How long, and how often, an action tries to get a campaign that is leased.
 const (
 	heldWait = 2 * time.Second
 	heldPoll = 10 * time.Millisecond
 )
 
-// WhenFree tries an action until the campaign's lease is free, for at most
-// heldWait.
+// WhenFree retries an action until the campaign's lease is free, for at most heldWait.
 func WhenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 	deadline := time.NewTimer(heldWait)
 	defer deadline.Stop()
@@ -89,16 +88,14 @@ func WhenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
 	}
 }
 
-// Found is a campaign that did not fit its rows or its watermark, and what was
-// done about it.
+// Found is a campaign that did not match its rows or its watermark, and the repair.
 type Found struct {
 	CampaignID string
 	Repaired   outbox.Repaired
-	// Drifted is true unless a worker that died, or a wrong clock, left the
-	// campaign like this.
+	// Drifted is true unless a dead worker or a wrong clock explains the mismatch.
 	Drifted bool
-	// Mistimed is true when something was to happen later than the settings
-	// allow, since a clock was ahead of this one.
+	// Mistimed is true when a lease or wait was longer than the settings allow, because a clock was
+	// ahead of this one.
 	Mistimed bool
 }
 
@@ -106,13 +103,13 @@ type Found struct {
 func (s *Store) ReconcileCampaign(ctx context.Context, id string) (outbox.Repaired, error) {
 	f, err := s.RepairFree(ctx, id)
 	if errors.Is(err, ErrHeld) {
-		err = nil // its worker will notice
+		err = nil // its worker will settle it
 	}
 	return f.Repaired, err
 }
 
-// RepairFree repairs a campaign that nobody holds. Of one that somebody holds only
-// the times are corrected, and ErrHeld comes back beside that.
+// RepairFree repairs a campaign without a lease. For a leased one it corrects only the times,
+// and also returns ErrHeld.
 func (s *Store) RepairFree(ctx context.Context, id string) (f Found, err error) {
 	var held error
 	err = s.journal.Write(ctx, func(t *Tx) error {
@@ -142,21 +139,20 @@ func (s *Store) RepairFree(ctx context.Context, id string) (f Found, err error) 
 	return f, cmp.Or(err, held)
 }
 
-// leftBehind reports whether what was repaired is what a process leaves that
-// dies: a lease, inline events, or rows of events that it applied and did not come
-// to settle.
+// leftBehind reports whether the repaired state is what a dying process leaves: a lease, inline
+// events, or rows of events that it applied and did not settle.
 func (s *Store) leftBehind(before CampaignRow, r outbox.Repaired) bool {
 	arriving := s.options.Mode == outbox.ModeInline && before.Bare()
 	unsettled := before.Crashes > 0 && r.Removed > 0 && r.Inserted == 0 && r.Diverged == 0
 	return before.LeaseOwner != "" || arriving || unsettled
 }
 
-// ClockTolerance is how far, in microseconds, the clocks of instances may be
-// apart without anybody minding.
+// ClockTolerance is how far, in microseconds, the clocks of instances may differ without any
+// correction.
 const ClockTolerance = 1_000_000
 
-// Overdrawn reports whether a lease or the wait of a failed head ends later than
-// the settings allow from now.
+// Overdrawn reports whether a lease or the wait of a failed head ends later than the settings
+// allow from now.
 func (s *Store) Overdrawn(c *CampaignRow, now int64) (lease, wait bool) {
 	now += ClockTolerance
 	return c.LeaseOwner != "" && c.LeaseExpiry > now+s.options.Lease.Microseconds(),
@@ -169,8 +165,8 @@ set next_attempt_at = $3, updated_at = $4
 where campaign_id = $1
   and seq = $2`
 
-// shorten makes a lease and the wait of a failed head as long as the settings
-// allow from now, when a clock that was ahead made them longer.
+// shorten cuts a lease and the wait of a failed head to what the settings allow from now, when
+// a clock that was ahead made them longer.
 func (s *Store) shorten(t *Tx, c *CampaignRow, now int64) error {
 	lease, wait := s.Overdrawn(c, now)
 	if lease {
@@ -189,21 +185,21 @@ func (s *Store) shorten(t *Tx, c *CampaignRow, now int64) error {
 	return nil
 }
 
-// WatermarkOf reads how far the projections of a campaign are; the zero value for one
-// they do not know.
+// WatermarkOf reads the watermark of a campaign; the zero value for a campaign without
+// projections.
 func (s *Store) WatermarkOf(ctx context.Context, id string) (readmodel.Watermark, error) {
 	marks, err := s.readmodel.Watermarks(ctx, []string{id})
 	return marks[id], err
 }
 
-// drifted reports whether a repair found that the campaign's row, as it was
-// before, did not tell what its rows are, or where the journal ends.
+// drifted reports whether the campaign's row before the repair disagreed with its rows or with
+// the end of the journal.
 func (c *CampaignRow) drifted(before CampaignRow) bool {
 	return c.HighWater != before.HighWater || c.Counts != before.Counts || c.Head != before.Head || c.HeadStatus != before.HeadStatus ||
 		c.HeadNext != before.HeadNext || c.Oldest != before.Oldest || c.Skips != before.Skips
 }
 
-// InlineWait is how long a request applies what it has appended at the most.
+// InlineWait is the most time that a request spends applying what it appended.
 const InlineWait = 10 * time.Second
 
 // SelectChainHash reads the chain hash of an event.
@@ -213,15 +209,14 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// Strange says that the journal does not have what the projections have applied.
-// It is kept with the campaign, so it is as true after further appends: whether
-// the journal ends before that event or has another in its place is not said.
+// Strange is the reason for a watermark whose event the journal does not have. It is stored
+// with the campaign and must stay true after further appends, so it does not say whether the
+// journal ends before that event or has another in its place.
 func Strange(w readmodel.Watermark) string {
 	return fmt.Sprintf("the projections have an event %d that the journal does not have", w.AppliedSeq)
 }
 
-// divergence says how a watermark contradicts the journal; empty when it does
-// not.
+// divergence says how a watermark contradicts the journal; empty when it does not.
 func (t *Tx) divergence(c *CampaignRow, w readmodel.Watermark) (string, error) {
 	if w.AppliedSeq == 0 {
 		return "", nil
@@ -237,12 +232,11 @@ func (t *Tx) divergence(c *CampaignRow, w readmodel.Watermark) (string, error) {
 	return "", err
 }
 
-// Divergence says how a watermark contradicts the journal; empty when it does
-// not. The watermark is read before the call, so that the journal has the events
-// that it counts.
+// Divergence says how a watermark contradicts the journal; empty when it does not. The
+// watermark must be read before the call, so that the journal has the events that it counts.
 func (s *Store) Divergence(ctx context.Context, campaign string, w readmodel.Watermark) (reason string, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
-		c, _, err := t.campaign(campaign) // one that is unknown ends at 0
+		c, _, err := t.campaign(campaign) // an unknown one ends at 0
 		if err != nil {
 			return err
 		}
@@ -279,10 +273,9 @@ where campaign_id = $1
   and status = 'processing'`
 )
 
-// RepairCampaign makes rows and counts fit the watermark while nobody holds
-// the lease: the watermark cannot move as long as this transaction keeps
-// everybody from claiming. An expired lease is ended first, in both databases,
-// so that its holder, should it wake, changes nothing.
+// RepairCampaign makes rows and counts match the watermark of a campaign without a lease: the
+// watermark cannot move while this transaction prevents every claim. An expired lease is ended
+// first, in both databases, so that its holder cannot change anything if it wakes.
 func (s *Store) RepairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaired, error) {
 	var r outbox.Repaired
 	before := *c
@@ -295,8 +288,7 @@ func (s *Store) RepairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaire
 	if err != nil {
 		return r, err
 	}
-	// A journal that remembers fewer claims than the projections have seen
-	// would be fenced until it has caught up.
+	// A journal with a lower epoch than the projections would be fenced off until it has caught up.
 	c.LeaseEpoch = max(c.LeaseEpoch, w.FenceEpoch)
 	if reason == "" {
 		r, err = s.repairRows(t, c, w, now)
@@ -320,8 +312,8 @@ func (s *Store) RepairCampaign(t *Tx, c *CampaignRow, now int64) (outbox.Repaire
 	return r, t.Save(c, now)
 }
 
-// divergence reads where a campaign's projections are and how that contradicts the
-// journal, if it does. It counts the campaign's skips anew, which claims go by.
+// divergence reads a campaign's watermark and how it contradicts the journal; reason is empty
+// when it does not. It recounts the campaign's skips, which claims rely on.
 func (s *Store) divergence(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason string, err error) {
 	w, marks, err := s.readmodel.Position(context.Background(), c.ID)
 	if err != nil {
@@ -349,8 +341,8 @@ func (s *Store) divergence(t *Tx, c *CampaignRow) (w readmodel.Watermark, reason
 	return w, cmp.Or(reason, Contradiction(standing, marks, w.AppliedSeq)), nil
 }
 
-// endAtLastEvent sets where a campaign's row says that the journal ends, when there
-// are later events.
+// endAtLastEvent corrects the high-water seq in the campaign's row when the journal has later
+// events.
 func (t *Tx) endAtLastEvent(c *CampaignRow) error {
 	var seq int64
 	var hash string
@@ -361,8 +353,7 @@ func (t *Tx) endAtLastEvent(c *CampaignRow) error {
 	return nil
 }
 
-// endLease takes an expired lease away, with the rows it held, and raises the
-// fence above it.
+// endLease ends an expired lease, returns its rows to pending and raises the fence above it.
 func (s *Store) endLease(t *Tx, c *CampaignRow, now int64) error {
 	err := s.raiseFence(c, func(*readmodel.ApplyTx, readmodel.Watermark) error { return nil })
 	if err != nil {
@@ -371,8 +362,8 @@ func (s *Store) endLease(t *Tx, c *CampaignRow, now int64) error {
 	return t.dropLease(c, now)
 }
 
-// dropLease takes the lease away with the rows it held; its holder must be
-// fenced off.
+// dropLease ends the lease and returns its rows to pending; the caller must fence off its
+// holder.
 func (t *Tx) dropLease(c *CampaignRow, now int64) error {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 	_, err := t.Exec(resetProcessing, c.ID, now)
@@ -408,8 +399,8 @@ func (s *Store) repairRows(t *Tx, c *CampaignRow, w readmodel.Watermark, now int
 	return r, t.recountWithHead(c)
 }
 
-// EnqueueMissing gives the events of a campaign that are neither applied nor have
-// a row one, due now, whoever holds the campaign. An unknown one has none.
+// EnqueueMissing inserts a row, due now, for each event of a campaign that is neither applied
+// nor has one, even while the campaign is leased. An unknown campaign has none.
 func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 	inserted := int64(0)
 	err := s.journal.Write(ctx, func(t *Tx) error {
@@ -433,8 +424,7 @@ func (s *Store) EnqueueMissing(ctx context.Context, id string) error {
 	return nil
 }
 
-// enqueueMissing gives the events that are not applied and have no row one, due
-// now.
+// enqueueMissing inserts a row, due now, for each unapplied event without one.
 func (t *Tx) enqueueMissing(c *CampaignRow, now int64) (inserted int64, err error) {
 	if inserted, err = t.Exec(insertMissingRows, c.ID, c.Applied, now); err != nil {
 		return 0, fmt.Errorf("insert missing rows of campaign %q: %w", c.ID, err)
@@ -445,7 +435,7 @@ func (t *Tx) enqueueMissing(c *CampaignRow, now int64) (inserted int64, err erro
 	return inserted, t.refreshHead(c)
 }
 
-// SelectLastEvent reads where the events of a campaign end.
+// SelectLastEvent reads the last event of a campaign.
 const SelectLastEvent = `
 select seq, chain_hash
 from events
@@ -453,8 +443,8 @@ where campaign_id = $1
 order by seq desc
 limit 1`
 
-// strangeProbes is how many watermarks at either end of the table tell whose the
-// projections are.
+// strangeProbes is how many watermarks at either end of the table are compared with the
+// journal.
 const strangeProbes = 3
 
 var probedMarks = sqldb.BothWays(`
@@ -464,10 +454,9 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $2`)
 
-// foreignProjections reports whether the projections are those of another journal as far as
-// the first and the last of their campaigns tell: of none does the journal have
-// the event that was applied last. It is for the time until a worker has compared
-// every campaign.
+// foreignProjections reports whether the projections belong to another journal, judged by the
+// first and last campaigns: the journal has the last applied event of none of them. It is used
+// until a worker has compared every campaign.
 func (s *Store) foreignProjections(ctx context.Context) (bool, error) {
 	type mark struct {
 		id, hash string

@@ -17,10 +17,10 @@ where campaign_id = $1
   and seq = $2
   and status = $4`
 
-// Frozen is a dead row as it was once.
+// Frozen identifies a dead row in a past state.
 type Frozen struct {
 	outbox.RowKey
-	Updated  int64 // in microseconds
+	Updated  int64 // microseconds
 	Attempts int64
 }
 
@@ -28,16 +28,16 @@ const requeueFrozen = requeueRow + `
   and updated_at = $5
   and attempt_count = $6`
 
-// RequeueFrozen adds the statement to a batch that requeues a dead row which is
-// still as it was; done becomes 1, or 0 when it is not. The caller brings the
-// campaign's row up to that; see CampaignRow.Requeued.
+// RequeueFrozen adds to a batch the statement that requeues a dead row if it is unchanged since
+// was; done becomes 1, or 0 when it has changed. The caller updates the campaign's row; see
+// CampaignRow.Requeued.
 func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, string(outbox.Dead), was.Updated, was.Attempts)
 }
 
-// RequeueRow sets one dead row back to pending with no attempts, due now. A
-// row in any other status, or not as expected, is outbox.ErrConflict; a
-// missing one outbox.ErrNotFound. Of two callers at once one wins.
+// RequeueRow sets one dead row back to pending with no attempts, due now. A row in another
+// status, or not in the expected state, is outbox.ErrConflict; a missing one
+// outbox.ErrNotFound. Of two concurrent callers one succeeds.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
 	a := &Change{Order: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
@@ -54,8 +54,8 @@ func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign strin
 	})
 }
 
-// changeRow is an action on one row that is as the operator expects it. The audit
-// record tells the row's state before and after.
+// changeRow is an action on one row in the state that the operator expects. The audit record
+// has the row's state before and after.
 func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
@@ -75,8 +75,8 @@ func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *Camp
 	})
 }
 
-// requeue gives a row a fresh start. It returns false when its status is not from
-// any more.
+// requeue makes a row pending with no attempts. It returns false when its status is no longer
+// from.
 func (t *Tx) requeue(c *CampaignRow, from outbox.Status, seq, now int64) (bool, error) {
 	n, err := t.Exec(requeueRow, c.ID, seq, now, string(from))
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *Tx) requeue(c *CampaignRow, from outbox.Status, seq, now int64) (bool, 
 	return n > 0, nil
 }
 
-// rowForChange reads a row and its campaign; a missing one is outbox.ErrNotFound.
+// rowForChange reads a row and its campaign; a missing row is outbox.ErrNotFound.
 func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox.Row, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
@@ -109,8 +109,8 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 	return c, row, nil
 }
 
-// RequeueDead requeues dead rows that match f, in order of next attempt, then
-// seq, in one transaction.
+// RequeueDead requeues the dead rows that match f, in order of next attempt, then seq, in one
+// transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
 	a := &Change{Order: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
@@ -129,7 +129,7 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.Requ
 			if err != nil {
 				return outbox.Requeued{}, err
 			}
-			if done { // and not by another since it was chosen
+			if done { // not already by another caller
 				countRequeue(&result, c, row.seq)
 				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.ID, Seq: row.seq})
 			}
@@ -155,8 +155,8 @@ type rowKey struct {
 	seq      int64
 }
 
-// selectDead walks the index of dead rows, also for one campaign: the rows of a
-// campaign may be very many, the dead ones are few.
+// selectDead walks the index of dead rows, even for one campaign: a campaign may have very many
+// rows, and few dead ones.
 const (
 	selectDead   = selectRowKeys + `where o.status = 'dead'` + tried
 	selectFailed = selectRowKeys + `where o.status = 'failed'` + tried
@@ -168,8 +168,8 @@ from projection_apply_outbox o
 	tried = `
   and o.attempt_count > 0` + SelectedBy
 
-	// SelectedBy ends a query for rows of the outbox as o that a filter selects;
-	// see Tx.Selected.
+	// SelectedBy ends a query on the outbox, with alias o, for rows that a filter selects; see
+	// Tx.Selected.
 	SelectedBy = `
   and ($1 = '' or o.event_type = $1)
   and ($2 = '' or o.fingerprint = $2)
@@ -178,9 +178,9 @@ order by o.next_attempt_at, o.seq, o.campaign_id
 limit $3`
 )
 
-// Selected reads the rows that a filter selects, by a query that ends with
-// SelectedBy: as many as it says, or by itself byDefault. A limit above most is
-// outbox.ErrInvalid, an unknown campaign outbox.ErrNotFound.
+// Selected reads the rows that a filter selects, by a query that ends with SelectedBy. The
+// number is the filter's limit, or byDefault. A limit above most is outbox.ErrInvalid, an
+// unknown campaign outbox.ErrNotFound.
 func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.RequeueFilter, most, byDefault int) error {
 	if f.Limit < 0 || f.Limit > most {
 		return outbox.Invalid("limit", "limit must lie between 1 and %d", most)
@@ -203,7 +203,7 @@ func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) (chosen []rowKey, err
 	return chosen, err
 }
 
-// campaignsOf reads the campaigns that rows belong to.
+// campaignsOf reads the campaigns of rows.
 func (t *Tx) campaignsOf(rows []rowKey) (map[string]*CampaignRow, error) {
 	ids := make([]string, len(rows))
 	for i, row := range rows {
@@ -212,7 +212,7 @@ func (t *Tx) campaignsOf(rows []rowKey) (map[string]*CampaignRow, error) {
 	return t.Campaigns(ids)
 }
 
-// countRequeue counts one row and what requeueing it releases.
+// countRequeue counts one row and the rows that requeueing it releases.
 func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 	r.Requeued++
 	if c.Head.Int64 == seq {
@@ -221,9 +221,8 @@ func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 	}
 }
 
-// RetryRow makes a failed head due now. Its attempts stay. It releases nothing
-// that would not be released by itself, so it asks for no phrase. A row that is
-// not a failed head is outbox.ErrConflict.
+// RetryRow makes a failed head due now and keeps its attempts. It needs no confirmation phrase,
+// since the row would be retried anyway. A row that is not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
 	a := &Change{Order: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
@@ -259,8 +258,8 @@ func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
 	return true, t.Save(c, now)
 }
 
-// RetryFailed makes failed heads that match f due now, in order of next
-// attempt, in one transaction. Their attempts stay.
+// RetryFailed makes the failed heads that match f due now, in order of next attempt, in one
+// transaction. Their attempts are kept.
 func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
 	a := &Change{Order: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
@@ -278,7 +277,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 		}
 		for _, row := range chosen {
 			c := campaigns[row.campaign]
-			if c.Head.Int64 != row.seq { // it was settled since it was chosen
+			if c.Head.Int64 != row.seq { // settled since it was selected
 				continue
 			}
 			done, err := t.retryHead(c, now)
@@ -295,8 +294,8 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 	})
 }
 
-// PauseCampaign stops a campaign: no worker claims it until it is resumed. A
-// wave under way ends first. One that is paused already is outbox.ErrConflict.
+// PauseCampaign pauses a campaign: no worker claims it until it is resumed. A running wave
+// completes first. A paused campaign is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
 	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
@@ -308,8 +307,7 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) 
 	})
 }
 
-// ResumeCampaign lets a paused campaign go on. One that is not paused is
-// outbox.ErrConflict.
+// ResumeCampaign resumes a paused campaign. One that is not paused is outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
 	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if !c.PausedAt.Valid {
@@ -320,8 +318,7 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string)
 	})
 }
 
-// setPaused is an action that stops a campaign that is as the operator expects it,
-// or lets it go on.
+// setPaused pauses or resumes a campaign in the state that the operator expects.
 func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
 		c, err := t.ExistingCampaign(a.CampaignID)

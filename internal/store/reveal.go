@@ -7,19 +7,18 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// revealedEvent is what an audit record keeps of a reveal: which content was
-// shown, and none of it.
+// revealedEvent is the audit record of a reveal: it identifies the content shown, without any
+// of it.
 type revealedEvent struct {
 	EventType string `json:"event_type"`
 	EventHash string `json:"event_hash"`
 }
 
-// Reveal reads an event with its row's errors for somebody who may see what is
-// otherwise hidden, and records that. It asks for a reason. Every reading leaves a
-// record of its own, whatever idempotency key the order has: who knew one that
-// was used could read again, and nobody would see it. A missing event is
-// outbox.ErrNotFound; a store that refuses changes cannot record, and so reveals
-// nothing.
+// Reveal reads an event with its row's errors unredacted, for a caller who may see hidden
+// content, and records that. It requires a reason. Every call writes its own record, and the
+// command's idempotency key is ignored: otherwise a caller could reuse a key to read again
+// unrecorded. A missing event is outbox.ErrNotFound; a read-only store cannot record, and so
+// reveals nothing.
 func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Revealed, error) {
 	o.IdempotencyKey = ""
 	a := &Change{Order: o, Action: outbox.ActionReveal, CampaignID: campaign, Seq: seq}

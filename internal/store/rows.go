@@ -10,10 +10,10 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// RowColumns are the columns of the outbox as o, for ScanRow.
+// RowColumns are the columns of the outbox, with alias o, for ScanRow.
 const RowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
-// ScanRow reads RowColumns, and what more follows them.
+// ScanRow reads RowColumns, and the columns after them into more.
 func ScanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 	var r outbox.Row
 	var status string
@@ -44,15 +44,13 @@ func describeHead(r *outbox.Row, c *CampaignRow) {
 	}
 }
 
-// Row reads one row with its event, its failed attempts, the actions on it and its
-// neighbours. A missing one is outbox.ErrNotFound, whose sentence tells whether
-// the event was applied.
+// Row reads one row with its event, its failed attempts, the actions on it and its neighbours.
+// A missing one is outbox.ErrNotFound, whose message says whether the event was applied.
 func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {
 	return s.RowWithin(ctx, campaign, seq, math.MaxInt64)
 }
 
-// RowWithin is Row without those documents of the event that are longer than
-// limit bytes; they are not read.
+// RowWithin is Row without those documents of the event that are longer than limit bytes.
 func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
 	var d outbox.RowDetail
 	err := s.journal.Read(ctx, func(t *Tx) error {
@@ -80,7 +78,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 	return d, err
 }
 
-// queueShown is how many rows from the head on a row is shown with.
+// queueShown is how many rows of the queue, from the head on, are shown with a row.
 const queueShown = 6
 
 const (
@@ -97,7 +95,7 @@ where campaign_id = $1
   and seq > $2`
 )
 
-// neighbours reads what stands before and behind a row in its campaign.
+// neighbours reads the rows before and after a row in its campaign.
 func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
 	var b sqldb.Batch
 	one := func(into *int64, query string) {
@@ -119,7 +117,7 @@ func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
 	return nil
 }
 
-// attemptsShown is how many failed attempts are read of a row, the newest.
+// attemptsShown is how many failed attempts of a row are read, the newest ones.
 const attemptsShown = 50
 
 const selectAttempts = `
@@ -139,10 +137,9 @@ func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	}, selectAttempts, campaign, seq, attemptsShown)
 }
 
-// Rows pages through rows, in either direction. Failed and dead rows come in
-// the order of their next attempt; all others by campaign and seq. A page looks
-// through a bounded number of rows: when few match it may end early, with
-// Partial set and a cursor to go on.
+// Rows pages through rows, in either direction. Failed and dead rows are in order of next
+// attempt, all others by campaign and seq. A page scans a bounded number of rows: when few
+// match it may end early, with Partial set and a cursor to continue.
 func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
 	var page outbox.Page[outbox.Row]
 	l := rowList(f)
@@ -161,16 +158,15 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 	return page, nil
 }
 
-// RowsInPages reads the rows that f selects, from its cursor on, whatever its
-// limit: a few hundred at a time, each time in a transaction of its own. The
-// slice may be empty, when much was looked through and nothing found. After an
-// error nothing follows.
+// RowsInPages reads all rows that f selects, from its cursor on and regardless of its limit: a
+// few hundred at a time, each page in its own transaction. A page may be empty when no scanned
+// row matched. An error is the last element.
 func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
 	return sqldb.InPages(ctx, s.journal.DB, rowList(f), f.Cursor)
 }
 
-// SelectListed begins a query for rows as lists show them: from the outbox as o
-// joined with campaigns as c. ScanListed reads what it finds.
+// SelectListed begins a query for the rows of lists, on the outbox as o joined with campaigns
+// as c. ScanListed reads its rows.
 const SelectListed = `
 select ` + RowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
 from `
@@ -184,8 +180,8 @@ func ScanListed(rows sqldb.Row) (outbox.Row, error) {
 }
 
 var (
-	// Partial indexes serve only queries that repeat their condition to the
-	// letter: the status on SQLite, that it was tried on PostgreSQL.
+	// Partial indexes serve only queries that repeat their condition verbatim: the status on
+	// SQLite, that the row was tried on PostgreSQL.
 	rowsDead = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.status = 'dead'
   and o.attempt_count > 0
@@ -207,7 +203,7 @@ where o.campaign_id = $3
 order by o.seq{desc}
 limit $4`)
 
-	// The page is chosen first, so that no plan walks the campaigns beside it.
+	// The page is selected first, so that no plan scans the campaigns beside it.
 	rowsAll = sqldb.BothWays(SelectListed + `(
   select ` + RowColumns + `
   from projection_apply_outbox o
@@ -218,7 +214,7 @@ limit $4`)
 join campaigns c on c.campaign_id = o.campaign_id
 order by o.campaign_id{desc}, o.seq{desc}`)
 
-	// Rows in processing exist only in campaigns that say so, at their head.
+	// Processing rows exist only in campaigns that count them, at their head.
 	rowsProcessing = sqldb.BothWays(SelectListed + `campaigns c cross join projection_apply_outbox o
 where c.processing > 0
   and c.campaign_id {>=} $1
@@ -297,9 +293,9 @@ from (
 ) as o`
 )
 
-// countMatching counts the rows that f selects. It leaves out lists of which
-// the snapshot of all campaigns has the total, and those in processing that are
-// filtered further: they are found by walking the campaigns.
+// countMatching counts the rows that f selects. It leaves out lists whose total is in the
+// shared summary, and filtered lists of processing rows, which are found by walking the
+// campaigns.
 func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
 	switch {
 	case f.OnlyStatus(), f.CampaignID == "" && f.Status == outbox.Processing:
@@ -325,8 +321,7 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	return sqldb.CountInto(t, page, query, args...)
 }
 
-// countShown counts the rows that f selects by what readers are shown of them,
-// which no query knows.
+// countShown counts the rows that f selects by redacted text, which no query can do.
 func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
 	all, err := rowList(f).Read(t, sqldb.Place{}, sqldb.CountMost)
 	if err == nil {
@@ -336,8 +331,7 @@ func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error 
 	return err
 }
 
-// readTotal takes the total of all rows, or of those of a status, from the
-// snapshot that all pages share.
+// readTotal takes the total of all rows, or of one status, from the shared summary.
 func (s *Store) readTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
 	summary, err := s.Summary(ctx)
 	if err == nil {

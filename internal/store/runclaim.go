@@ -12,34 +12,33 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// RunClaim is a run's right to one campaign: while it lasts no event is applied
-// to the campaign, and nobody else's rows are swapped in. It holds no rows:
-// First is the seq after the watermark, Last the watermark's.
+// RunClaim is a run's lease on one campaign: while it lasts no event is applied to the
+// campaign, and no other run swaps in rows. It holds no outbox rows: First is the seq after the
+// watermark, Last the watermark's.
 type RunClaim struct {
 	Claim
-	Watermark readmodel.Watermark // as it was when the fence went up
+	Watermark readmodel.Watermark // as it was when the fence was raised
 	HighWater int64               // seq of the campaign's last event
 	Diverged  string              // how the watermark contradicts the journal; empty when it does not
 }
 
-// How long ClaimForRun waits for a lease that another holds.
+// How long ClaimForRun waits for a lease that another owner holds.
 const (
-	workerPatience = 200 * time.Millisecond // before it takes a worker's away
+	workerPatience = 200 * time.Millisecond // before it revokes a worker's lease
 	runPatience    = 2 * time.Second        // before it leaves a campaign to another run
 	runPoll        = 20 * time.Millisecond
 )
 
-// ClaimForRun takes the leases of campaigns for a run, also of those that are
-// paused, blocked or diverged, and fences off whoever had them. One that a
-// worker holds is waited for, for a moment, and then taken away: the worker's
-// rows go back to pending, its attempt does not count, and what it has not
-// committed by then never happens. Campaigns that are unknown are left out, and
-// so are those that another run keeps holding; the caller comes back for them.
+// ClaimForRun takes the leases of campaigns for a run, also of paused, blocked or diverged
+// ones, and fences off their previous owners. It waits briefly for a campaign that a worker
+// holds, and then revokes the lease: the worker's rows go back to pending, its attempt does not
+// count, and what it has not committed by then never happens. Unknown campaigns are left out,
+// and so are those that another run keeps; the caller tries them again later.
 //
-// The owner of the leases is w.ID, which is an outbox.RunOwner. What another
-// process holds for the same run is taken over at once. holds is asked first, in the
-// same transaction: its error, when the process does not hold the run any more, is
-// the answer.
+// The owner of the leases is w.ID, which is an outbox.RunOwner. Leases that another process
+// holds for the same run are taken over at once. holds is called first, in the same
+// transaction, and returns an error when the process no longer holds the run; ClaimForRun
+// returns that error.
 func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
 	if err := s.Refuse(); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker
 	return fenced, nil
 }
 
-// dropRunClaims gives back what is of no use.
+// dropRunClaims releases claims that cannot be used.
 func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -80,15 +79,13 @@ func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
 	return err
 }
 
-// leaseForRun takes leases in the journal, with epochs that no fence is above. It
-// returns the campaigns that others hold; workers are passed over only when not
-// impatient.
+// leaseForRun takes leases in the journal, with epochs above every fence. It returns the
+// campaigns held by others; campaigns held by workers are among them only when not impatient.
 func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
-	// A journal that was restored may remember fewer claims than the projections
-	// have seen.
+	// A restored journal may have lower epochs than the projections have seen.
 	marks, err := s.readmodel.Watermarks(ctx, ids)
 	if err != nil {
 		return nil, nil, err
@@ -126,15 +123,14 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 	return claims, held, err
 }
 
-// leasedByOther reports whether another has a lease that still lasts. A process
-// that works on the same run is one that was given up.
+// leasedByOther reports whether another owner has an unexpired lease. Another process working
+// on the same run does not count, since it was given up.
 func (c *CampaignRow) leasedByOther(w Worker, now int64) bool {
 	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !outbox.SameRun(c.LeaseOwner, w.ID)
 }
 
-// seize ends the lease of a campaign, if there is one. One that ran out is
-// evidence against the rows it held; one that is taken away is not: then the
-// rows are as though they had been given back untried.
+// seize ends the lease of a campaign, if there is one. An expired lease counts as a crash on
+// the rows it held; a revoked one does not: its rows are as if released untried.
 func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	held := c.Counts.Processing
 	if c.LeaseOwner == "" || held == 0 {
@@ -161,8 +157,8 @@ func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	return t.refreshHead(c)
 }
 
-// fenceForRun raises the fences to the epochs of the claims, and with that reads
-// watermarks that stay. A campaign whose fence has risen meanwhile is left out.
+// fenceForRun raises the fences to the epochs of the claims and reads the watermarks, which
+// then no longer move. A campaign whose fence is higher by now is left out.
 func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []RunClaim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -184,8 +180,8 @@ func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []Ru
 	return fenced, err
 }
 
-// RenewForRun extends the leases of a run and returns the campaigns whose lease
-// is no longer held. The others are extended all the same.
+// RenewForRun extends the leases of a run and returns the campaigns whose lease is no longer
+// held. The others are still extended.
 func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, lease time.Duration) (lost []string, err error) {
 	plain := make([]Claim, len(claims))
 	for i, c := range claims {
@@ -198,10 +194,9 @@ func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, le
 	return lost, nil
 }
 
-// ReleaseForRun gives the leases of a run back, with rows and counts in line with
-// the watermarks as they are now; a campaign that no longer contradicts its
-// journal is not diverged any more. It returns the campaigns whose lease was not
-// held any more, which it leaves alone.
+// ReleaseForRun releases the leases of a run, with rows and counts updated to the current
+// watermarks. A campaign that no longer contradicts its journal is not diverged any more. It
+// returns the campaigns whose lease was no longer held, which it does not change.
 //
 // It must not be cut short: the caller passes a context that outlives a shutdown.
 func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) (lost []string, err error) {
@@ -210,7 +205,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 	for i, c := range claims {
 		results[i], ids[i] = Result{Claim: c.Claim}, c.CampaignID
 	}
-	marks, err := s.readmodel.Watermarks(ctx, ids) // they stay as long as the leases do
+	marks, err := s.readmodel.Watermarks(ctx, ids) // they do not move while the leases last
 	if err != nil {
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
@@ -247,9 +242,8 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 }
 
-// releaseFromRun ends a run's lease. Most campaigns are as they were claimed;
-// what a worker has applied before it was fenced off, or the run has changed, is
-// looked at like in any repair.
+// releaseFromRun ends a run's lease. Most campaigns are unchanged since the claim; one that a
+// worker applied to before it was fenced off, or that the run has changed, is repaired.
 func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) error {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.Bare() {
@@ -276,8 +270,8 @@ where lease_owner <> ''
   and substr(lease_owner, 1, length($1)) = $1
 order by campaign_id`
 
-// EndRunClaims ends what a run that nobody works on any more still holds, and
-// fences off the process that did, should it wake.
+// EndRunClaims ends the leases of a run that no process works on any more, and fences off its
+// former process.
 func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
 	ids, err := sqldb.All(t, sqldb.Column[string], selectRunsCampaigns, outbox.RunOwner(run, ""))
 	if err != nil || len(ids) == 0 {

@@ -13,23 +13,22 @@ import (
 const (
 	sampleInterval = time.Minute
 	SamplesKept    = 8 * 24 * time.Hour
-	// The campaigns that are the furthest behind are sampled too, as long as
-	// it is by more than lateAfter.
+	// The campaigns that are the furthest behind are sampled too, if it is by more than lateAfter.
 	lateSampled         = 100
 	lateAfter           = time.Minute
 	campaignSamplesKept = 25 * time.Hour
-	// SamplesAhead is how far the clocks of several processes may be apart:
-	// a sample of a later time was taken before a clock was set back.
+	// SamplesAhead is the largest accepted difference between the clocks of several processes. A
+	// sample further in the future was taken before a clock was set back.
 	SamplesAhead = time.Hour
 )
 
-// sampled is a sample as the database has it.
+// sampled is a sample as stored.
 type sampled struct {
 	minute int64
 	fields sampleFields
 }
 
-// sampleFields is everything of a sample but its time, to be compared.
+// sampleFields are the compared fields of a sample: all but its time.
 type sampleFields struct {
 	counts       outbox.Counts
 	lag, blocked int64
@@ -38,10 +37,10 @@ type sampleFields struct {
 	failed       int64
 }
 
-// Sample writes how things stand, at most once a minute however many processes
-// call it, and only when something is not as at the last sample: an idle system
-// leaves its disk alone. It does the same for each publisher. It does not share
-// the summary, which may be of the minute before.
+// Sample writes the current state, at most once a minute across all processes, and only when
+// something has changed since the last sample, so that an idle system does not write. It does
+// the same for each publisher. It does not use the shared summary, which may belong to the
+// minute before.
 func (s *Store) Sample(ctx context.Context) error {
 	sum, err := s.summarize(ctx)
 	if err != nil {
@@ -95,7 +94,7 @@ insert into samples (` + sampleColumns + `)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict (minute) do nothing`
 
-// Another process may have taken the same minute's already.
+// Another process may already have taken this minute's sample.
 const insertLate = `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select campaign_id, cast($1 as bigint), high_water_seq - applied_seq, oldest_enqueued_at
@@ -126,8 +125,8 @@ from samples
 where minute >= coalesce((select max(minute) from samples where minute <= $1), 0)
 order by minute`
 
-// History is how things stood and went over a span that ends now, at most a
-// second old. Callers share it and must not change it.
+// History is the series of samples over a span that ends now, at most a second old. Callers
+// share it and must not change it.
 func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, error) {
 	cache := &s.histories[0]
 	if span == outbox.SpanDay {
@@ -136,9 +135,9 @@ func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, 
 	return cache.Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
 }
 
-// Pace is how many events a second were applied at the best of times lately,
-// now or over some minute of the last day; 0 when none were. Samples are means,
-// so that a short burst was faster.
+// Pace is the highest recent rate in events per second, now or averaged over a minute of the
+// last day; 0 when nothing was applied. Samples are means, so a short burst may have been
+// faster.
 func (s *Store) Pace(ctx context.Context) (float64, error) {
 	summary, err := s.Summary(ctx)
 	if err != nil {
@@ -184,9 +183,9 @@ func (x sampled) view() outbox.Sample {
 	return v
 }
 
-// CampaignHistory lists how far behind a campaign was at the minutes since a
-// time, in order. A minute without a point found it less than a minute behind,
-// or a hundred others further.
+// CampaignHistory lists how far behind a campaign was at each minute since a time, in order. A
+// minute without a point means less than a minute behind, or at least a hundred campaigns
+// further behind.
 func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time) ([]outbox.CampaignPoint, error) {
 	points := []outbox.CampaignPoint{}
 	err := s.journal.Read(ctx, func(t *Tx) error {

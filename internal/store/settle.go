@@ -10,23 +10,22 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Result is what became of one claim.
+// Result is the outcome of one claim.
 type Result struct {
 	Claim    Claim
-	Applied  int64              // the highest seq the projections now have
+	Applied  int64              // the projections' highest applied seq
 	Failure  *readmodel.Failure // of event Applied+1; nil when nothing failed
-	Diverged string             // why nothing may be applied to the campaign any more
+	Diverged string             // why nothing may be applied to the campaign any more; empty when it may
 }
 
-// Settled counts what a settlement did, in rows; Fenced in campaigns.
+// Settled counts the rows that a settlement changed; Fenced counts campaigns.
 type Settled struct {
 	Applied, Failed, Died, Fenced int64
 }
 
-// Settle ends a wave: rows that were applied are deleted, a failed head is
-// scheduled for retry or declared dead, the rest goes back to pending, and
-// every lease is released. A campaign whose lease was lost in the meantime is
-// counted as fenced and left alone.
+// Settle ends a wave: applied rows are deleted, a failed head is scheduled for retry or marked
+// dead, the other rows go back to pending, and every lease is released. A campaign whose lease
+// was lost in the meantime is counted as fenced and not changed.
 //
 // It must not be cut short: the caller passes a context that outlives a shutdown.
 func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled, error) {
@@ -44,8 +43,8 @@ func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled
 	return settled, nil
 }
 
-// notifyReleased hints to other workers that claimed rows were given back
-// untried, as at the end of a process.
+// notifyReleased hints to other workers that claimed rows were released untried, as at the end
+// of a process.
 func (s *Store) notifyReleased(results []Result) {
 	for _, r := range results {
 		if r.Failure == nil && r.Diverged == "" && r.Applied < r.Claim.Last {
@@ -59,9 +58,9 @@ func (s *Store) notifyReleased(results []Result) {
 type settling struct {
 	Result
 	c      *CampaignRow
-	from   int64 // what was applied before
+	from   int64 // applied seq before
 	gone   int64 // rows deleted
-	closed *span // that ends with this settlement
+	closed *span // the span that this settlement closes
 }
 
 func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) error {
@@ -87,8 +86,8 @@ func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) 
 	return t.saveAllFromHead(held, now)
 }
 
-// stillHeld locks the campaigns and keeps the results of those whose lease was
-// not lost in the meantime.
+// stillHeld locks the campaigns and returns the results whose lease was not lost in the
+// meantime.
 func (t *Tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	ids := make([]string, len(results))
 	for i, r := range results {
@@ -120,7 +119,7 @@ func (t *Tx) deleteApplied(held []*settling) error {
 	return nil
 }
 
-// release gives the lease back; the epoch stays.
+// release ends the lease; the epoch stays.
 func (h *settling) release() {
 	c := h.c
 	c.Applied = max(c.Applied, h.Applied)
@@ -162,8 +161,8 @@ where campaign_id = $1
   and status = 'processing'
   and claim_epoch = $4`
 
-// settleRows brings the rows of a claim, and the campaign's counts, up to its
-// result. Those of applied events are gone already.
+// settleRows updates the rows of a claim, and the campaign's counts, to its result. The rows of
+// applied events are deleted already.
 func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
 	if held.Bare {
@@ -194,14 +193,14 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 	if c.Counts.Processing != 0 {
 		return t.Recount(c)
 	}
-	if r.Applied > held.Last { // a worker that was fenced before it could settle got further
+	if r.Applied > held.Last { // a worker that was fenced off before it could settle had got further
 		return t.dropApplied(c, r.Applied)
 	}
 	return nil
 }
 
-// settleBare settles events that were applied without rows. Where one failed,
-// it and those behind it get theirs.
+// settleBare settles events that were applied without rows. After a failure, the failed event
+// and those after it get rows.
 func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
 	c := h.c
 	settled.Applied += max(0, h.Applied-c.Applied)
@@ -231,9 +230,8 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 	return nil
 }
 
-// dropApplied removes the rows of events that were applied without a claim
-// that holds them: on the request path, when they got rows meanwhile, or under a
-// claim whose lease was lost.
+// dropApplied deletes the rows of events that were applied outside the claim that holds them:
+// on the request path, when they got rows meanwhile, or under a claim whose lease was lost.
 func (t *Tx) dropApplied(c *CampaignRow, applied int64) error {
 	if c.Counts.Total() == 0 {
 		return nil
@@ -255,7 +253,7 @@ insert into attempts (campaign_id, seq, at, attempt, worker, build, error, finge
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
-// LastErrorLimit bounds the error kept on the row itself, in bytes; the attempt keeps
+// LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
 // up to ErrorLimit.
 const LastErrorLimit = 1 << 10
 
@@ -265,11 +263,11 @@ type failed struct {
 	c       *CampaignRow
 	seq     int64
 	by      Worker
-	counted bool // before it began
+	counted bool // before the attempt began
 }
 
-// recordFailure writes a failed attempt to the row and the history, and sets
-// the head's new status and time in the campaign.
+// recordFailure writes a failed attempt to the row and the history, and sets the head's new
+// status and time in the campaign.
 func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	c, seq, attempts := f.c, f.seq, 0
 	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, seq)
@@ -302,8 +300,7 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	return nil
 }
 
-// notifyFailed tells those around the store of a failure, and reports whether one of
-// them ends the row's attempts by it.
+// notifyFailed calls the OnFailure hooks and reports whether one of them makes the row dead.
 func (s *Store) notifyFailed(t *Tx, f failed, now int64) (dies bool, err error) {
 	for _, tell := range s.onFailure {
 		if dies, err = tell(t, f.c.ID, f.seq, f.Failure, now); dies || err != nil {
@@ -323,7 +320,7 @@ func (t *Tx) Recount(c *CampaignRow) error {
 	return nil
 }
 
-// recountWithHead is recount, and reads the head anew.
+// recountWithHead is Recount, and re-reads the head.
 func (t *Tx) recountWithHead(c *CampaignRow) error {
 	if err := t.Recount(c); err != nil {
 		return err

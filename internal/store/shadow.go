@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Rehearsal is what applying a campaign's outstanding events would have done.
+// Rehearsal is the result of applying a campaign's unapplied events and rolling back.
 type Rehearsal struct {
 	CampaignID   string
 	RehearsedSeq int64  // the highest seq that would be applied
@@ -19,7 +19,7 @@ type Rehearsal struct {
 	Fingerprint  string
 }
 
-// RecordRehearsal keeps the outcome of a campaign's latest rehearsal.
+// RecordRehearsal stores the result of a campaign's latest rehearsal.
 func (s *Store) RecordRehearsal(ctx context.Context, r Rehearsal) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		failed := sql.NullInt64{Int64: r.FailedSeq, Valid: r.FailedSeq != 0}
@@ -42,8 +42,8 @@ from rehearsals
 where campaign_id = $1
   and (rehearsed_seq >= $2 or failed_seq = $2)`
 
-// rehearsal reads what the latest rehearsal of a campaign found of an event; nil
-// where it did not come to it.
+// rehearsal reads the result of a campaign's latest rehearsal for an event; nil where the
+// rehearsal did not reach it.
 func (t *Tx) rehearsal(campaign string, seq int64) (*outbox.Rehearsal, error) {
 	var r outbox.Rehearsal
 	var when, failed int64
@@ -58,16 +58,16 @@ func (t *Tx) rehearsal(campaign string, seq int64) (*outbox.Rehearsal, error) {
 	return &r, nil
 }
 
-// Outstanding is a campaign with rows that wait.
+// Outstanding is a campaign with waiting rows.
 type Outstanding struct {
 	CampaignID   string
 	AppliedSeq   int64
 	HighWaterSeq int64
-	Skips        int64 // that stand
+	Skips        int64 // active ones
 }
 
-// OutstandingCampaigns lists the campaigns that have rows and are neither
-// paused nor diverged, after the given id, at most limit.
+// OutstandingCampaigns lists the campaigns after the given id that have rows and are neither
+// paused nor diverged, at most limit.
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
 	var all []Outstanding
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {

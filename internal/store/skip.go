@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// SkipColumns are what ScanSkip reads.
+// SkipColumns are the columns that ScanSkip reads.
 const SkipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
 
 // ScanSkip reads a skip.
@@ -42,7 +42,7 @@ where campaign_id = $1
   and undone_at is null
 order by seq`
 
-// ActiveSkips are the skips of a campaign between two seqs that stand.
+// ActiveSkips returns the active skips of a campaign between two seqs.
 func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	if err := t.Each(collectSkips(&skips), activeSkipsInRange, campaign, first, last); err != nil {
@@ -51,8 +51,7 @@ func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, err
 	return skips, nil
 }
 
-// ActiveSkips are the skips of a campaign's events up to a seq that have not
-// been taken back, in the order of seq.
+// ActiveSkips returns the active skips of a campaign's events up to a seq, in order of seq.
 func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
 	var skips []outbox.Skip
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
@@ -62,8 +61,7 @@ func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) (
 	return skips, err
 }
 
-// readSkips notes on consecutive events of one campaign which of them are
-// skipped.
+// readSkips marks those of consecutive events of one campaign that are skipped.
 func (t *Tx) readSkips(events []outbox.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -83,7 +81,7 @@ func markSkipped(events []outbox.Event, skips []outbox.Skip) {
 	}
 }
 
-// skippableEvent reads an event that says when it is skipped.
+// skippableEvent reads an event, marked if it is skipped.
 func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, error) {
 	events, err := t.events(campaign, seq, seq)
 	if err != nil || len(events) == 0 {
@@ -92,7 +90,7 @@ func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, err
 	return events[0], true, nil
 }
 
-// skipsOfCampaign walks the ledger of a campaign.
+// skipsOfCampaign pages through the skips of a campaign.
 var skipsOfCampaign = sqldb.BothWays(`
 select ` + SkipColumns + `
 from skips
@@ -101,8 +99,8 @@ where id {>} $1
 order by id{desc}
 limit $3`)
 
-// Skips pages through the ledger of a campaign's skips, newest first. An
-// unknown campaign is outbox.ErrNotFound.
+// Skips pages through a campaign's skips, newest first. An unknown campaign is
+// outbox.ErrNotFound.
 func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
 	var page outbox.Page[outbox.Skip]
 	l := &sqldb.List[outbox.Skip]{
@@ -126,17 +124,15 @@ const insertSkip = `
 insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason)
 values ($1, $2, $3, $4, $5, $6, $7)`
 
-// SkipEvent lets the watermark of a campaign advance over its head, which has
-// failed or is dead, without ever applying it. It needs a reason and the phrase
-// that ActSkip asks for; without them it is outbox.ErrInvalid. Any other row, or
-// one that is not as expected, is outbox.ErrConflict; a missing one is
-// outbox.ErrNotFound.
+// SkipEvent lets the watermark of a campaign advance past its head, which has failed or is
+// dead, without ever applying it. It requires a reason and the confirmation phrase of
+// ActionSkip; without them it is outbox.ErrInvalid. Any other row, or one not in the expected
+// state, is outbox.ErrConflict; a missing one is outbox.ErrNotFound.
 //
-// The skip is in the journal before anybody can claim the row again, and a
-// worker that claimed it before is fenced off first, so that nobody who does
-// not know of the skip can apply the event while it stands. When the journal
-// does not come to its commit only the fence is higher than it was, which the
-// next claims pass.
+// The skip is committed to the journal before the row can be claimed again, and a worker that
+// claimed it before is fenced off first, so that no worker unaware of the skip can apply the
+// event while the skip is active. When the journal does not commit, only the fence is higher
+// than before, which the next claims exceed.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
 	a := &Change{Order: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
 	row, err := WhenFree(ctx, func() (outbox.Row, error) {
@@ -156,9 +152,8 @@ func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string
 	return row, s.Refused(ctx, a, err)
 }
 
-// admitSkip refuses a row that does not hold its campaign up, and one whose event
-// is skipped already: what it failed of keeps even the watermark from advancing
-// over it.
+// admitSkip refuses a row that does not block its campaign, and one whose event is skipped
+// already: its error prevents the watermark from advancing past the event, too.
 func (t *Tx) admitSkip(row outbox.Row, c *CampaignRow, now int64) error {
 	skips, err := t.ActiveSkips(row.CampaignID, row.Seq, row.Seq)
 	if err != nil {
@@ -185,7 +180,7 @@ func confirmSkip(o outbox.Command, campaign string, seq int64) error {
 	return outbox.ActionSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
 }
 
-// placeOf says where a row stands that is not the one to act on.
+// placeOf describes the position and status of a row that an action cannot be applied to.
 func placeOf(row outbox.Row, c *CampaignRow) string {
 	if row.IsHead {
 		return string(row.Status)
@@ -193,8 +188,8 @@ func placeOf(row outbox.Row, c *CampaignRow) string {
 	return fmt.Sprintf("%s and waits behind event %d", row.Status, c.Head.Int64)
 }
 
-// fenceForSkip fences off whoever claimed the campaign so far. An event that one
-// of them has applied can no longer be skipped.
+// fenceForSkip fences off every earlier claim of the campaign. It refuses when one of them has
+// applied the event.
 func (s *Store) fenceForSkip(c *CampaignRow, seq, now int64) error {
 	if err := c.free(now); err != nil {
 		return err
@@ -209,9 +204,9 @@ func (s *Store) fenceForSkip(c *CampaignRow, seq, now int64) error {
 	return err
 }
 
-// raiseFence keeps everybody who claimed the campaign so far from changing its
-// projections, also one that wakes much later: it raises the fence above their
-// epochs. change happens in the same transaction, with the watermark locked.
+// raiseFence keeps every earlier claim of the campaign, even one whose holder wakes much later,
+// from changing the projections: it raises the fence above their epochs. change runs in the
+// same transaction, with the watermark locked.
 func (s *Store) raiseFence(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
 	return s.readmodel.Apply(context.Background(), func(a *readmodel.ApplyTx) error {
 		w, err := a.Watermark(c.ID)
@@ -245,7 +240,7 @@ where campaign_id = $1
   and applied_at is null
   and undone_at is null`
 
-// settleSkips notes which skips of the campaigns have been applied.
+// settleSkips marks which skips of the campaigns have been applied.
 func (t *Tx) settleSkips(held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
@@ -259,16 +254,14 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 	return nil
 }
 
-// UnskipEvent takes a skip back: the event is applied like any other. That is
-// possible until a later event has been applied, or passed over; after that it
-// is outbox.ErrConflict, and so is an event that is not skipped or a campaign
-// that is not as expected.
+// UnskipEvent reverts a skip: the event is applied like any other. That is possible until a
+// later event has been applied or skipped over; after that it is outbox.ErrConflict, and so is
+// an event that is not skipped or a campaign that is not in the expected state.
 //
-// When the watermark is on the event it is set back by one, and with that the
-// event's mark goes, before the journal says so. Should the process die between
-// the two, the projections owe an event that is still skipped: reconcile gives
-// it its row back, the worker passes over it once more, and nothing of the action
-// has happened. The other way round the watermark would stand on an event that
+// When the watermark is on the event it is set back by one, and the event's mark is removed,
+// before the journal commits. If the process dies between the two, the projections lack an
+// event that is still skipped: reconcile inserts its row, the worker skips over it again, and
+// the action has had no effect. In the opposite order the watermark would be on an event that
 // is not skipped and was never applied.
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
@@ -289,14 +282,14 @@ func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign stri
 		})
 	})
 	if err != nil && setBack {
-		// What is left to do by itself: the journal was not there to be told.
+		// Best effort: the journal was unreachable.
 		_, _ = s.ReconcileCampaign(context.Background(), campaign)
 	}
 	return skip, s.Refused(ctx, a, err)
 }
 
-// skipToUndo reads the standing skip of an event, in a campaign that is as
-// expected and that nobody works on.
+// skipToUndo reads the active skip of an event, in a campaign without a lease that is in the
+// expected state.
 func (t *Tx) skipToUndo(o outbox.Command, campaign string, seq, now int64) (*CampaignRow, outbox.Skip, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
@@ -327,10 +320,9 @@ where e.campaign_id = $1
 on conflict (campaign_id, seq) do update
 set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attempt_at, updated_at = excluded.updated_at`
 
-// rewindSkip sets the watermark back by one if it is on the skipped event, and
-// gives the event its row back. The event behind it starts over if it has failed:
-// it was tried without the one that comes before it now. rewindSkip reports whether
-// it has set the watermark back.
+// rewindSkip sets the watermark back by one if it is on the skipped event, and inserts the
+// event's row. If the next event has failed its attempts start over, since it was tried without
+// this one. rewindSkip reports whether it set the watermark back.
 func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
 	hashes, err := t.chainHashes(c.ID, skip.Seq)
 	if err != nil {
@@ -371,8 +363,8 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 	return true, t.Recount(c)
 }
 
-// chainHashes reads the chain hashes of an event and of the one before it, which
-// is empty for the first.
+// chainHashes reads the chain hashes of an event and of the one before it, which is empty for
+// the first.
 func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHashes, err error) {
 	if _, err = t.One([]any{&hashes.Before}, SelectChainHash, campaign, seq-1); err == nil {
 		_, err = t.One([]any{&hashes.Own}, SelectChainHash, campaign, seq)
@@ -383,7 +375,7 @@ func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHash
 	return hashes, nil
 }
 
-// tooLate says which events came after the skipped one, up to the watermark.
+// tooLate is the refusal that lists the events after the skipped one, up to the watermark.
 func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
 	later := int64(0)
 	for _, k := range skipped {

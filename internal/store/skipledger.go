@@ -11,9 +11,9 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Contradictions tells where the projections and the ledger of skips say
-// different things about an event: one that is skipped and was applied, or one
-// that was passed over and is not skipped. It calls found in the order of seq.
+// Contradictions calls found, in order of seq, for each event that the projections and the
+// skips disagree about: one that is skipped and was applied, or one that was skipped over and
+// has no active skip.
 func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
 	known := make(map[int64]int64, len(standing))
 	for _, k := range standing {
@@ -33,7 +33,7 @@ func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied i
 	}
 }
 
-// Contradiction is the first of the contradictions; empty when there is none.
+// Contradiction is the first contradiction; empty when there is none.
 func Contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
 	Contradictions(standing, marks, applied, func(_ int64, what string) {
 		if reason == "" {
@@ -43,15 +43,14 @@ func Contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied in
 	return reason
 }
 
-// Unsettled reports whether a skip says something else about being applied than
-// the watermark.
+// Unsettled reports whether a skip's applied mark disagrees with the watermark.
 func Unsettled(standing []outbox.Skip, applied int64) bool {
 	return slices.ContainsFunc(standing, func(k outbox.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
 }
 
-// finishUnskips sets the watermark back over events whose skips have been taken
-// back since: then the projections are those of an earlier day than the journal,
-// as in a backup, which copies them first. It returns what stands afterwards.
+// finishUnskips sets the watermark back over events whose skips have been reverted since: the
+// projections are then older than the journal, as in a backup, which copies them first. It
+// returns the resulting watermark and marks.
 func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) (readmodel.Watermark, readmodel.SkipMarks, error) {
 	for {
 		skip, found, err := t.undoneSkip(c.ID, w.AppliedSeq, marks[w.AppliedSeq])
@@ -76,7 +75,7 @@ func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, mark
 	}
 }
 
-// undoneSkip reads a skip that was taken back. There is none with the id 0.
+// undoneSkip reads a reverted skip. No skip has the id 0.
 func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
 	if id == 0 {
 		return skip, false, nil
@@ -106,8 +105,7 @@ where campaign_id = $1
   and applied_at is not null
   and undone_at is null`
 
-// repairSkips makes the ledger say of each skip whether it is applied. It
-// reports whether anything was wrong.
+// repairSkips corrects the applied mark of each skip and reports whether any was wrong.
 func (t *Tx) repairSkips(c *CampaignRow, w readmodel.Watermark, now int64) (bool, error) {
 	passed, err := t.Exec(passSkips, c.ID, w.AppliedSeq, now)
 	if err != nil {

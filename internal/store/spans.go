@@ -9,16 +9,16 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Events of a campaign go on being noted as one span for at most spanTime, and
-// for as long as no more than spanPause lies between them.
+// A span is extended for at most spanTime, and while the gaps between its events are at most
+// spanPause.
 const (
 	spanTime  = time.Minute
 	spanPause = 5 * time.Second
 )
 
-// span is consecutive events of a campaign that one process applied. The last
-// one of a campaign is in the campaign's row, as a text: a column costs the
-// driver more than what is in it, and applying events needs no other statement.
+// span is consecutive events of a campaign that one process applied. The last span of a
+// campaign is stored in the campaign's row, as one text: a column costs the driver more than
+// its content, and applying events needs no extra statement.
 type span struct {
 	first, last  int64
 	began, ended int64
@@ -26,8 +26,8 @@ type span struct {
 	build        string
 }
 
-// String is FIRST MORE BEGAN TOOK WORKER BUILD, with the numbers to base 36 and
-// as distances: the row of a campaign is written often.
+// String is "FIRST MORE BEGAN TOOK WORKER BUILD", with numbers in base 36 and as differences,
+// to keep it short: the row of a campaign is written often.
 func (p span) String() string {
 	text := make([]byte, 0, 128)
 	for _, n := range []int64{p.first, p.last - p.first, p.began, p.ended - p.began} {
@@ -37,7 +37,7 @@ func (p span) String() string {
 	return string(append(text, p.build...))
 }
 
-// parseSpan reads the text of a campaign's row; it is false when there is none.
+// parseSpan parses the text of a campaign's row; false when it is empty or malformed.
 func parseSpan(text string) (p span, found bool) {
 	fields := strings.SplitN(text, " ", 6)
 	if len(fields) != 6 {
@@ -56,15 +56,14 @@ func parseSpan(text string) (p span, found bool) {
 	return p, true
 }
 
-// follows reports whether a span goes on with what came after it.
+// follows reports whether p continues the span before.
 func (p span) follows(before span) bool {
 	return p.first == before.last+1 && p.worker == before.worker && p.build == before.build &&
 		p.ended-before.began <= spanTime.Microseconds() && p.began-before.ended <= spanPause.Microseconds()
 }
 
-// recordSpan notes that w applied the events after from, up to what is applied
-// now. It returns the campaign's span before, when it is closed by that and is to
-// be kept.
+// recordSpan records that w applied the events after from, up to the applied seq. It returns
+// the campaign's previous span when that is closed now and must be stored.
 func (c *CampaignRow) recordSpan(from int64, w Worker, now int64) (closed *span) {
 	if c.Applied <= from {
 		return nil
@@ -92,8 +91,8 @@ func (p span) view() outbox.AppliedSpan {
 	return outbox.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.worker, Build: p.build}
 }
 
-// spansSearched is how many spans are looked through for those of one event. A
-// later span begins before an earlier one ends only where a skip was taken back.
+// spansSearched is how many spans are searched for an event. A later span begins before an
+// earlier one ends only after a skip was reverted.
 const spansSearched = 20
 
 const selectSpansOf = `
@@ -109,7 +108,7 @@ from (
 where last_seq >= $2
 order by ended_at`
 
-// spansOf are the spans in which an event was applied, the oldest first.
+// spansOf returns the spans in which an event was applied, oldest first.
 func (t *Tx) spansOf(c *CampaignRow, seq int64) ([]span, error) {
 	spans, err := sqldb.All(t, func(row sqldb.Row) (p span, err error) {
 		err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)

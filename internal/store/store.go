@@ -1,13 +1,13 @@
-// Package store is the core on the journal database: the journal, the outbox, leases,
-// actions with their audit records, and how all of it stands. It opens the projections
-// database as well, which package readmodel works on. A method that appends, claims,
-// settles or acts is one use case in one transaction per database; nothing relies on
-// a transaction across the two. What needs more than this core are packages of their
-// own. For them it exports Tx, whose methods are parts of such a transaction, and the
-// two databases; it tells them through the hooks that they register.
+// Package store is the core on the journal database: the journal, the outbox, leases, actions
+// with their audit records, and summaries of the state. It also opens the projections database,
+// which package readmodel works on. A method that appends, claims, settles or acts is one use
+// case in one transaction per database; nothing relies on a transaction across the two.
+// Everything beyond this core is in packages of its own. For them the store exports Tx, whose
+// methods are parts of such a transaction, and the two databases, and calls the hooks that they
+// register.
 //
-// A *Store is safe for concurrent use, by several goroutines and by several
-// processes on the same files.
+// A *Store is safe for concurrent use, by several goroutines and by several processes on the
+// same files.
 package store
 
 import (
@@ -24,7 +24,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Options says which databases to open and which rules to keep.
+// Options are the databases to open and the rules to apply.
 type Options struct {
 	Journal     string // URL: sqlite:PATH, or postgres://…
 	Projections string // likewise
@@ -33,8 +33,8 @@ type Options struct {
 	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
-	// ReasonFrom is the number of released rows from which an action needs a
-	// reason: 1 asks every action for one, 0 none.
+	// ReasonFrom is the number of released rows from which an action needs a reason: 1 means every
+	// action, 0 none.
 	ReasonFrom int64
 	MaxPayload int              // bytes; 0 means outbox.DefaultMaxPayload
 	Now        func() time.Time // nil means time.Now
@@ -42,13 +42,11 @@ type Options struct {
 	// EventTimeout is the most time one event may take to apply; 0 means
 	// outbox.DefaultEventTimeout.
 	EventTimeout time.Duration
-	// Lease is how long a worker's right to a campaign lasts; 0 means
-	// outbox.DefaultLease.
-	// On PostgreSQL a transaction whose process has stopped in its middle is
-	// cut off after half of it.
+	// Lease is how long a worker's lease on a campaign lasts; 0 means outbox.DefaultLease. On
+	// PostgreSQL a transaction whose process stalls in the middle is aborted after half of it.
 	Lease time.Duration
 	// Concurrency is how many waves this process works on at a time; 0 means
-	// outbox.DefaultConcurrency. It decides how many connections it opens to PostgreSQL.
+	// outbox.DefaultConcurrency. It determines the number of connections to PostgreSQL.
 	Concurrency int
 }
 
@@ -67,8 +65,7 @@ type Store struct {
 	holdings Snapshot[map[string]outbox.HeldLeases]
 	groups   Snapshot[outbox.ErrorGroups]
 
-	// What the rooms around the store are told and asked; see the methods of these
-	// names.
+	// Hooks of other packages; see the methods of the same names.
 	onChange    []func()
 	onSample    []func(ctx context.Context, minute int64) error
 	onFailure   []func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)
@@ -77,21 +74,20 @@ type Store struct {
 	onReconcile []func(context.Context) error
 	onEndLeases []func(ctx context.Context, owner string) error
 
-	// histories are those of the hour and of the day.
+	// histories are those of the last hour and the last day.
 	histories [2]Snapshot[outbox.History]
 	drift     atomic.Int64
-	opened    int64                  // when, in microseconds
-	wrong     atomic.Bool            // the journal was told to be the wrong one, and is not known to be right
+	opened    int64                  // in microseconds
+	wrong     atomic.Bool            // the journal was found to be the wrong one, and not yet right again
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
-	fits      atomic.Bool            // the projections were seen to be of this journal, as far as strange tells
+	fits      atomic.Bool            // the projections were found to belong to this journal, see foreignProjections
 	clocks    clocks
 	closing   sync.Once
 }
 
-// Open opens both databases, creating and migrating them unless NoCreate and
-// NoMigrate say otherwise. What has to be mended first comes back as
-// *outbox.Refusal with outbox.ErrSetup, before anything is created. Where there
-// is no room it is outbox.ErrFull as well.
+// Open opens both databases, creating and migrating them unless NoCreate and NoMigrate say
+// otherwise. A problem that the operator must fix first is an *outbox.Refusal with
+// outbox.ErrSetup, before anything is created. With a full disk it is outbox.ErrFull as well.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Mode == "" {
 		o.Mode = outbox.ModeOutbox
@@ -124,14 +120,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Config is how both databases are opened.
+// Config is the configuration to open both databases with.
 func (o Options) Config() sqldb.Config {
 	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
 		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
 }
 
-// locations are where the options say that the two databases are, which must
-// not be one file.
+// locations are the locations of the two databases, which must not be one file.
 func (o Options) locations() (journal, projections sqldb.Location, err error) {
 	c := o.Config()
 	if journal, err = sqldb.ParseURL("journal-db", o.Journal, c); err != nil {
@@ -143,7 +138,7 @@ func (o Options) locations() (journal, projections sqldb.Location, err error) {
 	return journal, projections, sqldb.RefuseSame(journal, projections)
 }
 
-// locate finds both databases, and makes sure that they are two.
+// locate resolves both databases and checks that they are different ones.
 func (s *Store) locate(ctx context.Context) error {
 	journal, projections, err := s.options.locations()
 	if err != nil {
@@ -174,8 +169,7 @@ func (s *Store) locate(ctx context.Context) error {
 	return err
 }
 
-// Close waits for transactions under way and closes both databases. Further
-// calls do nothing.
+// Close waits for running transactions and closes both databases. Further calls do nothing.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
@@ -187,7 +181,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Connections are those of this process to both databases, by what they are for.
+// Connections are the connections of this process to both databases, by purpose.
 func (s *Store) Connections() []outbox.Connections {
 	var all []outbox.Connections
 	for _, d := range s.both() {
@@ -196,7 +190,7 @@ func (s *Store) Connections() []outbox.Connections {
 	return all
 }
 
-// both are the two databases.
+// both returns the two databases.
 func (s *Store) both() []*sqldb.DB { return []*sqldb.DB{s.journal.DB, s.readmodel.DB} }
 
 // Mode is the mode the store was opened with.
@@ -205,8 +199,7 @@ func (s *Store) Mode() outbox.Mode { return s.options.Mode }
 // ReadOnly reports whether the store refuses every change.
 func (s *Store) ReadOnly() bool { return s.options.ReadOnly }
 
-// Shared reports whether processes on other machines may work on the same
-// databases.
+// Shared reports whether processes on other machines may work on the same databases.
 func (s *Store) Shared() bool { return !s.journal.Dialect.OneWriter }
 
 // EventTimeout is the most time one event may take to apply.
@@ -218,58 +211,58 @@ func (s *Store) ReadModel() *readmodel.Database { return s.readmodel }
 // Journal is the journal database.
 func (s *Store) Journal() *Database { return s.journal }
 
-// OnChange registers what is called after every action, so that a page shows what it
-// did. It must not be called once the store is in use.
+// OnChange registers a function to be called after every action, so that pages show its effect.
+// It must not be called once the store is in use.
 func (s *Store) OnChange(forget func()) { s.onChange = append(s.onChange, forget) }
 
-// OnSample registers what writes samples of its own, once a minute; minute is in
+// OnSample registers a function that writes its own samples, once a minute; minute is in
 // microseconds. It must not be called once the store is in use.
 func (s *Store) OnSample(sample func(ctx context.Context, minute int64) error) {
 	s.onSample = append(s.onSample, sample)
 }
 
-// OnFailure registers what is told, in the transaction that settles it, of a failed
-// attempt that the row would be tried again after. It reports whether the row dies
-// of it. It must not be called once the store is in use.
+// OnFailure registers a function to be called for every failed attempt with a retry left, in
+// the transaction that settles it. It returns whether the row is to be marked dead instead. It
+// must not be called once the store is in use.
 func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)) {
 	s.onFailure = append(s.onFailure, failed)
 }
 
-// OnSummary registers what adds to summaries: prepare is called before the journal
-// is read, and what it returns in the transaction that reads it. It must not be
-// called once the store is in use.
+// OnSummary registers a contribution to summaries: prepare is called before the journal is
+// read, and the function it returns in the transaction that reads it. It must not be called
+// once the store is in use.
 func (s *Store) OnSummary(prepare func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error) {
 	s.onSummary = append(s.onSummary, prepare)
 }
 
-// OnEndLeases registers what ends leases of other kinds with those on campaigns; see
-// EndLeases. It must not be called once the store is in use.
+// OnEndLeases registers a function that ends leases of other kinds together with those on
+// campaigns; see EndLeases. It must not be called once the store is in use.
 func (s *Store) OnEndLeases(end func(ctx context.Context, owner string) error) {
 	s.onEndLeases = append(s.onEndLeases, end)
 }
 
-// CheckStep is a part of a check that is not of one campaign.
+// CheckStep is a part of a check that does not concern one campaign.
 type CheckStep struct {
 	About string
 	Check func(context.Context, *outbox.CheckReport) error
 }
 
-// OnCheck registers what a check looks for besides; about says what it reads, where
-// that cannot be read. It must not be called once the store is in use.
+// OnCheck registers a further step of checks; about names the data it reads, for the report
+// that it cannot be read. It must not be called once the store is in use.
 func (s *Store) OnCheck(about string, check func(context.Context, *outbox.CheckReport) error) {
 	s.onCheck = append(s.onCheck, CheckStep{about, check})
 }
 
-// Checks are the steps of a check that were registered.
+// Checks returns the registered check steps.
 func (s *Store) Checks() []CheckStep { return s.onCheck }
 
-// OnReconcile registers what Reconcile does besides. It must not be called once the
-// store is in use.
+// OnReconcile registers a further step of Reconcile. It must not be called once the store is in
+// use.
 func (s *Store) OnReconcile(do func(context.Context) error) {
 	s.onReconcile = append(s.onReconcile, do)
 }
 
-// ReconcileBesides does what was registered for a reconcile.
+// ReconcileBesides runs the registered reconcile steps.
 func (s *Store) ReconcileBesides(ctx context.Context) error {
 	for _, do := range s.onReconcile {
 		if err := do(ctx); err != nil {
@@ -279,8 +272,8 @@ func (s *Store) ReconcileBesides(ctx context.Context) error {
 	return nil
 }
 
-// Changed makes whoever keeps a view of what the databases have take a new one:
-// after every action, whichever way it came in.
+// Changed invalidates all cached views of the databases. It is called after every action,
+// whichever way it came in.
 func (s *Store) Changed() {
 	s.summary.Forget()
 	s.groups.Forget()
@@ -289,10 +282,10 @@ func (s *Store) Changed() {
 	}
 }
 
-// Now is the one timestamp of a transaction, in microseconds since 1970 UTC.
+// Now is the timestamp for a transaction, in microseconds since 1970 UTC.
 func (s *Store) Now() int64 { return s.options.Now().UnixMicro() }
 
-// Refuse says that the store refuses every change; nil where it does not.
+// Refuse returns the refusal of changes by a read-only store; nil for any other.
 func (s *Store) Refuse() error {
 	if s.options.ReadOnly {
 		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
@@ -300,17 +293,17 @@ func (s *Store) Refuse() error {
 	return nil
 }
 
-// Opened is when the store was opened, in microseconds.
+// Opened is the time at which the store was opened, in microseconds.
 func (s *Store) Opened() int64 { return s.opened }
 
-// CountDrift counts a campaign whose row a self-check had to correct; see Summary.
+// CountDrift counts a campaign whose row a self-check corrected; see Summary.
 func (s *Store) CountDrift() { s.drift.Add(1) }
 
-// Retry is the policy for events that fail.
+// Retry is the retry policy for failed events.
 func (s *Store) Retry() outbox.Retry { return s.options.Retry }
 
-// JournalID says which journal this is: receivers of its events know them by
-// it and the position. A restored journal is the same.
+// JournalID identifies this journal: receivers of its events identify them by it and the
+// position. A restored journal keeps its id.
 func (s *Store) JournalID(ctx context.Context) (id string, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, `select id from journal_identity`)

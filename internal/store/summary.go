@@ -11,20 +11,19 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// snapshotAge is how old a snapshot may be: twenty open pages cost what one
-// costs.
+// snapshotAge is the maximum age of a snapshot: twenty open pages cost as much as one.
 const snapshotAge = time.Second
 
-// snapshotRest is how many times as long as it takes to read a snapshot none is
-// read again, so that reading costs a twentieth of a processor; but it is read
-// after snapshotOldest in any case.
+// snapshotRest is the wait before a snapshot is read again, as a multiple of the time that
+// reading took, so that reading costs a twentieth of a processor. The wait is never longer than
+// snapshotOldest.
 const (
 	snapshotRest   = 20
 	snapshotOldest = 10 * time.Second
 )
 
-// Snapshot shares what is expensive to read between all who ask within
-// snapshotAge, or longer when reading takes long. The zero value is ready for use.
+// Snapshot caches an expensive read for all callers for snapshotAge, or longer when reading
+// takes long. The zero value is ready for use.
 type Snapshot[T any] struct {
 	mu    sync.Mutex
 	value T
@@ -32,11 +31,10 @@ type Snapshot[T any] struct {
 	until time.Time // when the next one is due
 }
 
-// Get returns the value taken last, or takes a new one when that is too old.
-// Callers share it and must not change what it points to. Others wait for what
-// take reads, so it must not heed the context of the one who happened to ask.
-// An error is shared likewise: while the database is away they would wait for
-// it one after the other.
+// Get returns the cached value, or calls take when that is too old. Callers share the value and
+// must not change what it points to. Other callers wait for take, so it must not use the
+// context of the one that happened to call it. An error is shared likewise: otherwise the
+// callers would each wait for an unreachable database, one after the other.
 func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,15 +52,15 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 	return c.value, c.err
 }
 
-// Forget makes the next caller take a new value.
+// Forget invalidates the cached value.
 func (c *Snapshot[T]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until = time.Time{}
 }
 
-// Summary is the state of the whole system, at most a second old. Callers
-// share it and must not change what it points to.
+// Summary is the state of the whole system, at most a second old. Callers share it and must not
+// change what it points to.
 func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
 	summary, err := s.summary.Get(ctx, func() (outbox.Summary, error) {
 		return s.summarize(context.WithoutCancel(ctx))
@@ -98,7 +96,7 @@ select count(distinct campaign_id)
 from verifications
 where verdict = 'failed'`
 
-// retryable is true of campaigns whose next event workers try by themselves.
+// retryable selects campaigns whose next event workers retry without an operator.
 const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and diverged = ''`
 
 const (
@@ -157,8 +155,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	return sum, err
 }
 
-// oldest looks for the event of which only the time of its append is known, and
-// returns its age too.
+// oldest finds the event with the given append time, and returns its age too.
 func (t *Tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Oldest, float64, error) {
 	if !enqueued.Valid {
 		return nil, 0, nil

@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// The classes of locks.
+// Classes of advisory locks.
 const (
 	lockKeys = 0x6f757463 // idempotency keys
 )

@@ -30,9 +30,8 @@ set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = e
   error = excluded.error
 where excluded.at >= verifications.at`
 
-// RecordVerifications writes verifications in the order of their keys, so that
-// transactions never wait for each other in a circle. One that is older than
-// what is there changes nothing.
+// RecordVerifications writes verifications in order of key, so that transactions cannot
+// deadlock. One older than the stored one changes nothing.
 func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
@@ -48,8 +47,8 @@ func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 	return nil
 }
 
-// RecordVerifications writes down comparisons that were made in the background.
-// Those without a time are of now.
+// RecordVerifications writes the results of background comparisons. Those without a time get
+// the current one.
 func (s *Store) RecordVerifications(ctx context.Context, all []outbox.Verification) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		all := slices.Clone(all)
@@ -85,9 +84,9 @@ order by campaign_id, projection
 limit $1`
 )
 
-// Verifications lists when each projection of a campaign was last compared with
-// its journal, by projection; those that never were are not in it. An unknown
-// campaign is outbox.ErrNotFound.
+// Verifications lists the last comparison of each projection of a campaign with its journal, by
+// projection; projections never compared are missing. An unknown campaign is
+// outbox.ErrNotFound.
 func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
 	var all []outbox.Verification
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
@@ -100,8 +99,8 @@ func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Ve
 	return all, err
 }
 
-// Drifted lists what was found to differ from its journal when it was last
-// compared, by campaign, at most limit: 0 means 50, and 200 are the most.
+// Drifted lists the projections that differed from their journal when last compared, by
+// campaign, at most limit: 0 means 50, and 200 is the maximum.
 func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
 	var all []outbox.Verification
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
@@ -111,7 +110,7 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 	return all, err
 }
 
-// setFindings fills in what the last verify of a campaign found wrong.
+// setFindings fills in the findings of a campaign's last verification.
 func (t *Tx) setFindings(c *outbox.Campaign) error {
 	if _, err := t.One([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err

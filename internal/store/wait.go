@@ -14,25 +14,25 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// appliedHub is the callers of this process that wait for projections. One
-// goroutine looks at the watermarks for all of them, while there are any.
+// appliedHub holds the callers of this process that wait for projections. One goroutine polls
+// the watermarks for all of them, while there are any.
 type appliedHub struct {
 	mu       sync.Mutex
 	waiting  map[string][]*waiter // by campaign
-	due      map[string]bool      // campaigns to look at now
-	kick     loop.Signal          // something is due, or nobody waits any more
+	due      map[string]bool      // campaigns to poll now
+	kick     loop.Signal          // a campaign is due, or the last waiter is gone
 	watching bool
-	looks    atomic.Int64 // at watermarks so far
+	looks    atomic.Int64 // polls of watermarks so far
 }
 
 type waiter struct {
 	seq  int64
-	done chan struct{} // closed once mark or err is there
+	done chan struct{} // closed once mark or err is set
 	mark readmodel.Watermark
 	err  error
 }
 
-// announce tells which watermarks have advanced.
+// announce tells waiters which watermarks have advanced.
 func (h *appliedHub) announce(reached map[string]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,14 +46,14 @@ func (h *appliedHub) announce(reached map[string]int64) {
 	}
 }
 
-// lookAt has the watermark of a campaign looked at now.
+// lookAt has the watermark of a campaign polled now.
 func (h *appliedHub) lookAt(campaign string) {
 	h.due[campaign] = true
 	h.kick.Raise()
 }
 
-// add adds a waiter. first is true when nobody watches yet: then the caller
-// has to see to it.
+// add adds a waiter. first is true when no goroutine is watching yet: the caller must then
+// start one.
 func (h *appliedHub) add(campaign string, seq int64) (w *waiter, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *appliedHub) remove(campaign string, w *waiter) {
 	}
 }
 
-// retain forgets the waiters of a campaign that are not to be kept.
+// retain removes the waiters of a campaign for which kept is false.
 func (h *appliedHub) retain(campaign string, kept func(*waiter) bool) {
 	still := slices.DeleteFunc(h.waiting[campaign], func(w *waiter) bool { return !kept(w) })
 	if h.waiting[campaign] = still; len(still) == 0 {
@@ -84,8 +84,8 @@ func (h *appliedHub) retain(campaign string, kept func(*waiter) bool) {
 	}
 }
 
-// toLookAt lists the campaigns that are due, or all that somebody waits for.
-// When there is no waiter any more, it returns none and watching ends.
+// toLookAt lists the due campaigns, or all that have waiters. Without any waiter left it
+// returns none and watching ends.
 func (h *appliedHub) toLookAt(all bool) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *appliedHub) toLookAt(all bool) []string {
 	return due
 }
 
-// deliver tells the waiters of campaigns what was seen.
+// deliver passes the watermarks read, or the error, to the waiters of campaigns.
 func (h *appliedHub) deliver(campaigns []string, marks map[string]readmodel.Watermark, err error) {
 	h.looks.Add(1)
 	h.mu.Lock()
@@ -119,15 +119,15 @@ func (h *appliedHub) deliver(campaigns []string, marks map[string]readmodel.Wate
 	}
 }
 
-// Another process may be the one that applies, so that the watermarks are looked
-// at every otherProcessPoll. When that takes long, since many campaigns are
-// waited for, it rests restAfterLook times as long.
+// Another process may be the one that applies, so watermarks are polled every otherProcessPoll.
+// When a poll takes long, because of many waiting callers, the next one waits restAfterLook
+// times as long.
 const (
 	otherProcessPoll = 25 * time.Millisecond
 	restAfterLook    = 20
 )
 
-// watchApplied looks at watermarks until nobody waits.
+// watchApplied polls watermarks while there are waiters.
 func (s *Store) watchApplied() {
 	h := &s.applied
 	poll := time.NewTimer(otherProcessPoll)
@@ -152,10 +152,10 @@ func (s *Store) watchApplied() {
 	}
 }
 
-// WaitApplied returns the applied seq once the projections of the campaign
-// have seq. When ctx ends first, or at once when the projections were built from
-// another journal, it returns an outbox.ErrNotYet refusal that says what is
-// missing; an unknown campaign is outbox.ErrNotFound.
+// WaitApplied waits until the projections of the campaign have applied seq, and returns the
+// applied seq. When ctx ends first, or at once when the projections were built from another
+// journal, it returns an outbox.ErrNotYet refusal that says what is missing; an unknown
+// campaign is outbox.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
 	beyond := context.WithoutCancel(ctx)
 	if err := s.mustExist(beyond, campaign); err != nil {
@@ -184,7 +184,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 	return mark.AppliedSeq, s.notYet(beyond, campaign, seq, mark.AppliedSeq)
 }
 
-// mustFit refuses when the watermark counts events of another journal.
+// mustFit refuses when the watermark is from another journal.
 func (s *Store) mustFit(ctx context.Context, campaign string, w readmodel.Watermark, seq int64) error {
 	reason, err := s.Divergence(ctx, campaign, w)
 	if err == nil && reason != "" {
@@ -200,8 +200,7 @@ func (s *Store) mustExist(ctx context.Context, campaign string) error {
 	})
 }
 
-// AppliedSeq reads how far the projections of a campaign are; 0 for a campaign
-// they do not know.
+// AppliedSeq reads the applied seq of a campaign's projections; 0 for a campaign without any.
 func (s *Store) AppliedSeq(ctx context.Context, campaign string) (int64, error) {
 	w, err := s.WatermarkOf(ctx, campaign)
 	return w.AppliedSeq, err

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// quiet lets a suspect be tried while this process does nothing else, so that
-// one that takes the process down is known. Neither side waits for the other for
-// longer than it has patience. The zero value is ready for use.
+// quiet makes sure that nothing else runs in this process while a suspect is tried, so that a
+// suspect that kills the process is identified. Each side waits for the other at most for its
+// patience. The zero value is ready for use.
 type quiet struct {
 	mu      sync.Mutex
-	waves   int           // being worked on
-	suspect bool          // one is being tried, or waits for the waves to end
-	changed chan struct{} // closed at the next change; nil when nobody waits
+	waves   int           // running waves
+	suspect bool          // a suspect is being tried, or waits for the waves to end
+	changed chan struct{} // closed at the next change; nil when there is no waiter
 }
 
-// enter announces a wave, after the suspect that is being tried.
+// enter begins a wave, after waiting for a suspect that is being tried.
 func (q *quiet) enter(ctx context.Context, patience time.Duration) (leave func()) {
 	q.await(ctx, patience, func() bool { return !q.suspect })
 	q.waves++
@@ -24,8 +24,8 @@ func (q *quiet) enter(ctx context.Context, patience time.Duration) (leave func()
 	return func() { q.change(func() { q.waves-- }) }
 }
 
-// alone announces a suspect, after the waves that are under way and any other
-// suspect. It is false when they take too long.
+// alone begins a suspect, after waiting for the running waves and any other suspect. It is
+// false when they take too long.
 func (q *quiet) alone(ctx context.Context, patience time.Duration) (leave func(), ok bool) {
 	ok = q.await(ctx, patience, func() bool { return !q.suspect })
 	if ok {

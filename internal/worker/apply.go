@@ -12,43 +12,43 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// application applies one campaign's part of a wave in a transaction that it
-// shares with other campaigns.
+// application applies one campaign's part of a wave in a transaction shared with other
+// campaigns.
 type application struct {
 	worker    *Worker
 	tx        *readmodel.ApplyTx
 	part      *part
 	auditOnly map[string]bool
-	skip      map[string]bool // projections set aside for this campaign
+	skip      map[string]bool // projections that do not follow this campaign
 	mark      readmodel.Watermark
 
 	attempt  *attempt // nil in a rehearsal
 	gathered bool     // the statements of the last run were sent together
 }
 
-// fatalError is an event that took the whole transaction with it: it was cut
-// off by its deadline, or it panicked inside the database's driver.
+// fatalError is an event that aborted the whole transaction: it exceeded its deadline, or it
+// panicked inside the database's driver.
 type fatalError struct {
 	seq        int64
-	projection string // the one at fault; empty when it is not known
+	projection string // the failed one; empty when unknown
 	failure    *readmodel.Failure
 }
 
 func (e *fatalError) Error() string { return e.failure.Message }
 
-// run brings the projections as far as the part's events allow and fills in
-// its result. Any error it returns has cost the whole transaction.
+// run applies as many of the part's events as possible and fills in its result. After an error
+// the whole transaction is lost.
 func (a *application) run(ctx context.Context) error {
 	p := a.part
 	if len(p.events) == 0 && p.partial {
-		return nil // given back untouched
+		return nil // released untried
 	}
 	var err error
 	if a.mark, err = a.tx.Watermark(p.claim.CampaignID); err != nil {
 		return err
 	}
 	if a.mark.FenceEpoch > p.claim.Epoch {
-		return nil // the settlement will find the lease gone
+		return nil // the settlement finds the lost lease
 	}
 	if a.mark.SetAside > 0 {
 		if a.skip, err = a.tx.SetAside(p.claim.CampaignID); err != nil {
@@ -64,7 +64,7 @@ func (a *application) run(ctx context.Context) error {
 		err = a.applySound(ctx, todo[:sound])
 	}
 	if err == nil && p.result.Applied <= a.mark.AppliedSeq {
-		// Advancing raises the fence; where nothing advanced it is still to be raised.
+		// Advance also raises the fence; without it the fence must still be raised.
 		err = a.tx.Fence(p.claim.CampaignID, p.claim.Epoch)
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func (a *application) run(ctx context.Context) error {
 	return nil
 }
 
-// stopAt gives the reason why an event was not even tried: it has taken a
-// transaction of this wave with it, or it is not sound.
+// stopAt returns the reason why an event is not tried: it has aborted a transaction of this
+// wave, or it is not sound.
 func (a *application) stopAt(e *outbox.Event) error {
 	p := a.part
 	if p.failure == nil || p.cut != e.Seq {
@@ -91,8 +91,8 @@ func (a *application) stopAt(e *outbox.Event) error {
 	return a.tx.Failed(p.culprit, e, *p.failure)
 }
 
-// applySound applies events that may be applied, without the projections that
-// are paused for all campaigns, and resolves the failures at those it passed.
+// applySound applies events that may be applied, without the projections paused for all
+// campaigns, and resolves the failures at those events.
 func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err error) {
 	if a.skip, err = a.tx.ExcludePaused(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
 		return err
@@ -108,11 +108,10 @@ func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err 
 	return err
 }
 
-// compare holds the events against the watermark. It returns those that are
-// still to be applied and how many of them may be; false when the part ends
-// here. Below the watermark an event counts as applied only when the event at
-// the watermark is the one that the projections were built from. The hashes at
-// hand tell that in the ordinary case; where they cannot, the journal is asked.
+// compare compares the events with the watermark. It returns the events still to be applied and
+// how many of them may be; false when the part ends here. Events below the watermark count as
+// applied only when the event at the watermark is the one that the projections were built from.
+// The loaded hashes usually decide that; otherwise the journal is asked.
 func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound int, ok bool, err error) {
 	p, mark := a.part, a.mark
 	todo, sound, at := p.above(mark.AppliedSeq)
@@ -134,7 +133,7 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 	if sound > 0 && unchained != "" {
 		sound, p.reason = 0, unchained
 	}
-	for i := range sound { // seqs without a hole, and nothing from a hanging event on
+	for i := range sound { // only up to a hole or an event that was cut off
 		if todo[i].Seq != first.Seq+int64(i) || todo[i].Seq == p.cut {
 			sound = i
 			break
@@ -143,8 +142,8 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 	return todo, max(sound, 0), true, nil
 }
 
-// above is what of the part's events is above a watermark, how many of it are sound,
-// and the chain hash of the event at the watermark, empty when it is not at hand.
+// above returns the part's events above a watermark, how many of them are sound, and the chain
+// hash of the event at the watermark, empty when it was not loaded.
 func (p *part) above(watermark int64) (todo []outbox.Event, sound int, at string) {
 	for i := range p.events {
 		e := &p.events[i]
@@ -158,9 +157,8 @@ func (p *part) above(watermark int64) (todo []outbox.Event, sound int, at string
 	return nil, 0, at
 }
 
-// explainMissing says why the event above the watermark is not among those of
-// the part: its row is missing, which is repaired, or it is gone from the
-// journal.
+// explainMissing records why the event above the watermark is not in the part: its row is
+// missing, which is repaired, or it is missing in the journal.
 func (a *application) explainMissing() {
 	p, next := a.part, a.mark.AppliedSeq+1
 	switch {
@@ -172,8 +170,8 @@ func (a *application) explainMissing() {
 	}
 }
 
-// diverged asks the journal whether the projections were built from it, and
-// notes why not. Nothing of the part is applied then: its rows stay.
+// diverged asks the journal whether the projections were built from it and records a
+// contradiction. Nothing of the part is applied then, and its rows stay.
 func (a *application) diverged(ctx context.Context) (bool, error) {
 	p := a.part
 	reason, err := a.worker.Store.Divergence(ctx, p.claim.CampaignID, a.mark)
@@ -184,7 +182,7 @@ func (a *application) diverged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// applyBlindly sends events on their way without learning what becomes of them.
+// applyBlindly sends the statements of events without waiting for their results.
 func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) error {
 	t, last := a.attempt, &todo[len(todo)-1]
 	err := a.tx.Advance(last.CampaignID, a.part.claim.Epoch, todo[0].Seq-1, last.Seq, last.ChainHash)
@@ -199,9 +197,8 @@ func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) err
 	return err
 }
 
-// applyAll applies events in runs, as long as possible: the whole rest at
-// first; when an event fails, those before it again, then it alone, so that it
-// undoes only itself.
+// applyAll applies events in runs as long as possible: first all of them; when an event fails,
+// those before it again, then the failed one alone, so that only its changes are rolled back.
 func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 	for len(todo) > 0 {
 		run := a.nextRun(todo)
@@ -227,7 +224,7 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 	return nil
 }
 
-// nextRun is the events to apply next: those before the suspect, or it alone.
+// nextRun is the events to apply next: those before the suspect, or only the suspect.
 func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 	switch i := a.part.suspect - todo[0].Seq; {
 	case i == 0:
@@ -238,9 +235,9 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 	return todo
 }
 
-// lost turns the loss of the transaction into what caused it: an event over
-// its deadline, one that panicked, or one whose statement ended the transaction;
-// or a fault that is nobody's attempt.
+// lost turns the loss of the transaction into its cause: an event that exceeded its deadline,
+// panicked, or ran the statement that aborted the transaction; otherwise a fault that counts as
+// no event's attempt.
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *projection.PanicError
 	if errors.As(err, &panicked) {
@@ -255,17 +252,16 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	return &fatalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.Store.EventTimeout()))}
 }
 
-// applyRun applies consecutive events inside one savepoint, the watermark
-// first. When an event fails everything of the run is undone, and its index
-// is returned.
+// applyRun applies consecutive events inside one savepoint, and advances the watermark first.
+// When an event fails the whole run is rolled back and its index is returned.
 func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedAt int, err error) {
-	// A suspect's statements are sent one by one, to learn which of them fails.
+	// A suspect's statements are sent one by one, to find the one that fails.
 	a.gathered = run[0].Seq != a.part.suspect && a.tx.Gather()
 	if err := a.tx.Savepoint(); err != nil {
 		return 0, err
 	}
 	last := &run[len(run)-1]
-	var ends []int // how many statements are gathered at the end of each event
+	var ends []int // number of gathered statements at the end of each event
 	err = a.tx.Advance(last.CampaignID, a.part.claim.Epoch, run[0].Seq-1, last.Seq, last.ChainHash)
 	for i := 0; err == nil && i < len(run); i++ {
 		failedAt = i
@@ -275,7 +271,7 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 		}
 	}
 	if a.gathered && err != nil {
-		a.tx.Discard() // the savepoint among them
+		a.tx.Discard() // including the savepoint
 		return failedAt, err
 	}
 	if a.gathered {
@@ -298,8 +294,8 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 	return failedAt, err
 }
 
-// applyEvent runs the projections for one event. One that is skipped leaves its
-// mark beside the watermark, and nothing else.
+// applyEvent runs the projections for one event. A skipped event is only marked as skipped
+// over.
 func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
@@ -307,9 +303,9 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 	return a.worker.Set.ApplyWithin(ctx, a.worker.Store.EventTimeout(), a.tx, e, a.auditOnly, a.skip)
 }
 
-// fail records and decides over an event that failed alone. When the projection at fault
-// is one that is set aside rather than blocking, and this was the last
-// attempt, it is set aside and the event is to be applied again without it.
+// fail records the failure of an event that was tried alone and decides what follows. When its
+// projection quarantines rather than blocks, and this was the last attempt, the projection is
+// quarantined and again is true: the event must be applied without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
 	f := a.worker.Failure(projection.CutOff(cause, a.worker.Store.EventTimeout()))
 	var at *projection.ApplyError
@@ -340,19 +336,19 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 	return false, nil
 }
 
-// Failure is what is kept of an error. Links and filters show fingerprints as
-// they are, so that they are made of what readers may see.
+// Failure converts an error to what is stored of it. Links and filters show fingerprints
+// unredacted, so they are made from the redacted message.
 func (w *Worker) Failure(err error) *readmodel.Failure {
 	text := err.Error()
 	f := &readmodel.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
-	if p := w.Set.Named(projection.AtFault(err)); p != nil { // what the engine's own statements fail of is never permanent
+	if p := w.Set.Named(projection.AtFault(err)); p != nil { // a failure of the engine's own statements is never permanent
 		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, sqldb.Permanent(err), p.MaxAttempts
 	}
 	return f
 }
 
-// quarantines reports whether a projection that cannot follow a campaign is
-// set aside for it rather than holding it up.
+// quarantines reports whether a projection that fails is quarantined for the campaign instead
+// of blocking it.
 func (w *Worker) quarantines(name string) bool {
 	p := w.Set.Named(name)
 	return p != nil && p.OnFailure == projection.Quarantine

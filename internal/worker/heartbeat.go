@@ -12,19 +12,18 @@ import (
 
 const heartbeatInterval = 2 * time.Second
 
-// heartbeat keeps what the last heartbeat said. On SQLite an idle worker writes
-// none, so that it leaves the disk alone: its silence means idleness, and its
-// end is written down or seen from its process being gone. Where others may
-// work on other machines, it promises one every heartbeatInterval.
+// heartbeat is the content of the last heartbeat. On SQLite an idle worker writes none, to
+// leave the disk alone: its silence means idleness, and its end is recorded or detected from
+// its process being gone. Where workers may run on other machines, it writes one every
+// heartbeatInterval.
 type heartbeat struct {
 	mu    sync.Mutex
 	state outbox.InstanceState
 	at    time.Time
 }
 
-// arrive writes the worker's first sign of life. Workers of this host whose
-// process is gone are marked as stopped and their leases ended, so that a
-// restart after a crash goes on at once.
+// arrive writes the worker's first heartbeat. Workers of this host whose process is gone are
+// marked as stopped and their leases ended, so that work continues at once after a crash.
 func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	others, err := w.Store.Processes(ctx)
 	if err != nil {
@@ -34,7 +33,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
 			err := w.Store.EndLeases(ctx, other.ID)
-			if errors.Is(err, outbox.ErrDamaged) { // they end by themselves
+			if errors.Is(err, outbox.ErrDamaged) { // the leases expire by themselves
 				w.Logger.Error("leases of a dead process could not be released", "instance", other.ID, "error", err)
 			} else if err != nil {
 				return false, err
@@ -61,8 +60,7 @@ func processAlive(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// heartbeat writes counts and rates when they have changed, or when a sign of
-// life was promised.
+// heartbeat writes counts and rates when they have changed, or when a heartbeat is due.
 func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
@@ -80,7 +78,7 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// reportStall tells this process's probes whether anything is applied.
+// reportStall reports to this process's probes whether anything is applied.
 func (w *Worker) reportStall(i outbox.InstanceState) {
 	reason, gauge := "", 0.0
 	if i.Stalled {
@@ -92,15 +90,14 @@ func (w *Worker) reportStall(i outbox.InstanceState) {
 	}
 }
 
-// troubled is counted, with what keeps the worker from applying.
+// troubled is counted, with the reason why the worker does not apply.
 func (w *Worker) troubled() outbox.InstanceState {
 	next := w.counted(time.Now())
 	next.Trouble, next.Stalled = w.troubles.sentence()
 	return next
 }
 
-// counted is the state with the counters of now and the rates since the last
-// heartbeat.
+// counted is the state with the current counters and the rates since the last heartbeat.
 func (w *Worker) counted(now time.Time) outbox.InstanceState {
 	next := w.beat.state
 	next.Applied, next.Failed, next.Fenced = w.applied.Load(), w.failed.Load(), w.fenced.Load()
@@ -112,8 +109,7 @@ func (w *Worker) counted(now time.Time) outbox.InstanceState {
 	return next
 }
 
-// stop writes down that the worker ended by itself. One that never arrived
-// leaves nothing.
+// stop records that the worker ended by itself. A worker that never arrived records nothing.
 func (w *Worker) stop(ctx context.Context) error {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
@@ -124,6 +120,6 @@ func (w *Worker) stop(ctx context.Context) error {
 	last.Rates = outbox.Throughput{}
 	now := time.Now().UTC()
 	last.StoppedAt = &now
-	w.Store.NotifyOthers() // what is left is theirs
+	w.Store.NotifyOthers() // they take over the rest
 	return w.Store.Heartbeat(ctx, last)
 }

@@ -47,10 +47,10 @@ func (k *keyedMutex) unlock(key string) {
 	delete(k.held, key)
 }
 
-// ApplyInline applies every event of the campaign that is not applied yet, on
-// the caller's path. What it leaves is an outbox.ErrConflict refusal when an event
-// cannot be applied, and outbox.ErrNotYet when the campaign is not to be applied
-// now; those events have rows then, and are a worker's.
+// ApplyInline applies every unapplied event of the campaign, on the caller's path. When an
+// event cannot be applied it is an outbox.ErrConflict refusal, and when the campaign may not be
+// applied now an outbox.ErrNotYet refusal; the remaining events then have rows and are left to
+// a worker.
 func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.InlineWait)
 	defer cancel()
@@ -59,7 +59,7 @@ func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
 		return nil
 	}
 	err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error { return w.Store.EnqueueMissing(context.WithoutCancel(ctx), campaign) }))
-	w.Wake() // what failed is due at its time
+	w.Wake() // a failed event is due later
 	return err
 }
 
@@ -83,8 +83,8 @@ func busyInline(campaign string) error {
 	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but another process is applying events of campaign %q", campaign)}
 }
 
-// claimInline takes what the campaign owes, waiting for another process that
-// holds it. It returns false when everything is applied.
+// claimInline claims the campaign's unapplied events, waiting for another process that holds
+// it. It returns false when everything is applied.
 func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim, bool, error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -104,8 +104,8 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 	}
 }
 
-// applyInline applies what is claimed and settles. There is more when the claim
-// was lost on the way, or may not have reached the campaign's end.
+// applyInline applies the claimed events and settles. more is true when the claim was lost
+// meanwhile, or may not have reached the campaign's end.
 func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool, err error) {
 	claims := []store.Claim{claim}
 	stop := w.renewLeases(context.WithoutCancel(ctx), claims)

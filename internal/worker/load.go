@@ -8,15 +8,14 @@ import (
 	"outboxweb/internal/store"
 )
 
-// stretch is consecutive events of one campaign as they were loaded.
+// stretch is consecutive loaded events of one campaign.
 type stretch struct {
 	events []outbox.Event // in order of seq
-	// unsound is the index of the first event that must not be applied
-	// because it is not what was appended, len(events) when all are sound.
+	// unsound is the index of the first event that must not be applied because it is not what was
+	// appended; len(events) when all are sound.
 	unsound int
 	reason  string
-	// partial is true when more events were asked for, which are too large to be
-	// worked on together with these.
+	// partial is true when further events were requested but left out because of their size.
 	partial bool
 }
 
@@ -25,17 +24,16 @@ func inspectLoaded(l store.Loaded) stretch {
 	return stretch{events: l.Events, unsound: sound, reason: reason, partial: l.Partial}
 }
 
-// ahead keeps the events that come after those of the latest full wave.
-// Events never change, so that what was read early is as good as what is read
-// late; and it is inspected before use like any other. Skips come and go: the
-// events say nothing of them, and serve only claims that know of none.
+// ahead keeps events read ahead of the next full wave. Events never change, so reading them
+// early is safe, and they are inspected before use like any other. Skips do change and are not
+// part of these events, so they serve only claims of campaigns without skips.
 type ahead struct {
 	mu        sync.Mutex
 	stretches map[string]stretch
 }
 
-// take returns the events first to last of a campaign if they were read ahead,
-// or as many of them as fit.
+// take returns the events first to last of a campaign if they were read ahead, or as many of
+// them as fit.
 func (a *ahead) take(c store.Claim) (stretch, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,8 +59,7 @@ func (a *ahead) put(stretches map[string]stretch) {
 	a.stretches = stretches
 }
 
-// load fills in the events of each part and returns the event types that are
-// only journalled.
+// load fills in the events of each part and returns the audit-only event types.
 func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]bool, err error) {
 	var missing []*part
 	var ranges []store.Range
@@ -85,10 +82,9 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 	return auditOnly, nil
 }
 
-// lookAhead reads, while a full wave is applied, the events that the next one
-// will ask for. It does so only when the wave has all campaigns that are due:
-// with more of them another loop has its own to overlap with. The returned
-// function waits for the end of it.
+// lookAhead reads, while a full wave is applied, the events of the next one. It does so only
+// when the wave has all due campaigns: otherwise another loop has a wave of its own to overlap
+// with. The returned function waits until reading has ended.
 func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func()) {
 	if rowsOf(claims) < int64(w.BatchSize) || len(claims) >= store.WaveShares {
 		return func() {}
@@ -101,7 +97,7 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	reading.Go(func() {
 		loaded, _, err := w.Store.Load(ctx, next, w.BatchBytes/2)
 		if err != nil {
-			return // the wave that needs them will load them, or say why not
+			return // the wave that needs them loads them, or reports the error
 		}
 		stretches := make(map[string]stretch, len(next))
 		for i, c := range next {

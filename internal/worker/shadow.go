@@ -10,17 +10,16 @@ import (
 	"outboxweb/internal/store"
 )
 
-// rehearsals remembers how far each campaign was rehearsed, so that what did
-// not change is not rehearsed again.
+// rehearsals remembers how far each campaign was rehearsed, so that only changed ones are
+// rehearsed again.
 type rehearsals struct {
 	mu   sync.Mutex
 	done map[string]store.Outstanding
 }
 
-// Rehearse goes once over every campaign with outstanding events that have
-// not been rehearsed yet, applies them in a transaction that is rolled back,
-// and records what would have happened. Rows, attempts, watermarks and
-// projections stay as they are.
+// Rehearse goes once over every campaign with unapplied events that have not been rehearsed
+// yet, applies them in a transaction that is rolled back, and records the result. Rows,
+// attempts, watermarks and projections do not change.
 func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
 	w.rehearse.mu.Lock()
 	defer w.rehearse.mu.Unlock()
@@ -81,8 +80,8 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 	return w.Store.RecordRehearsal(ctx, outcome)
 }
 
-// rehearseSpan applies the events first to last inside the rehearsal's
-// transaction, in which the earlier ones are applied already.
+// rehearseSpan applies the events first to last inside the rehearsal's transaction, which has
+// applied the earlier ones.
 func (w *Worker) rehearseSpan(ctx context.Context, tx *readmodel.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
 	claim := store.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
 	loaded, auditOnly, err := w.Store.Load(ctx, []store.Range{claim.Range()}, w.BatchBytes)

@@ -15,29 +15,28 @@ import (
 	"outboxweb/internal/store"
 )
 
-// stalledAfter is how long applying must have failed, without one wave that did
-// not, for the worker to be stalled.
+// stalledAfter is how long applying must have failed without one successful wave for the worker
+// to be stalled.
 const stalledAfter = 10 * time.Second
 
-// healthState is what keeps a worker from applying: campaigns that the database
-// fails for, which are left alone for a while, and faults that concern everything.
-// The zero value is ready for use.
+// healthState is what prevents a worker from applying: campaigns excluded for a while because
+// of database errors, and faults that concern everything. The zero value is ready for use.
 type healthState struct {
 	mu       sync.Mutex
-	failing  time.Time // when applying began to fail; zero when it does not
+	failing  time.Time // since when applying fails; zero when it does not
 	cause    string    // the latest error
-	damage   string    // what could not be read when everything was last compared; empty when all could
+	damage   string    // unreadable data found by the last reconcile; empty when none
 	excluded map[string]exclusion
 }
 
-// exclusion is a campaign whose rows the database cannot claim or settle.
+// exclusion is a campaign whose rows cannot be claimed or settled because of a database error.
 type exclusion struct {
 	until time.Time
 	times int
 	cause string
 }
 
-// record takes down how a pass ended.
+// record records the result of a pass.
 func (t *healthState) record(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +51,7 @@ func (t *healthState) record(err error) {
 	}
 }
 
-// exclude has a campaign left alone until its next attempt.
+// exclude excludes a campaign until its next attempt.
 func (t *healthState) exclude(id string, cause error, retry outbox.Retry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,17 +62,17 @@ func (t *healthState) exclude(id string, cause error, retry outbox.Retry) {
 	t.excluded[id] = exclusion{until: time.Now().Add(retry.Delay(times)), times: times, cause: cause.Error()}
 }
 
-// damaged takes down what part of a database could not be read; nil is none.
+// damaged records which part of a database is unreadable; nil means none.
 func (t *healthState) damaged(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.damage = ""
 	if err != nil {
-		t.damage, _, _ = strings.Cut(err.Error(), "\n") // of many the first
+		t.damage, _, _ = strings.Cut(err.Error(), "\n") // the first of many
 	}
 }
 
-// include forgets that the database failed for campaigns.
+// include clears the exclusions of campaigns.
 func (t *healthState) include(claims []store.Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +84,7 @@ func (t *healthState) include(claims []store.Claim) {
 	}
 }
 
-// except are the campaigns to be left alone now; nil when there are none.
+// except is the currently excluded campaigns; nil when there are none.
 func (t *healthState) except() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,8 +100,8 @@ func (t *healthState) except() map[string]bool {
 	return ids
 }
 
-// sentence says what is wrong; empty when nothing is. stalled is true when
-// nothing at all is applied.
+// sentence describes what is wrong; empty when nothing is. stalled is true when nothing at all
+// is applied.
 func (t *healthState) sentence() (text string, stalled bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,14 +122,14 @@ func (t *healthState) sentence() (text string, stalled bool) {
 	return text, false
 }
 
-// atFault reports whether an error of one campaign's work is to be blamed on
-// that campaign: the database as a whole works.
+// atFault reports whether an error in one campaign's work is due to that campaign, since the
+// database as a whole works.
 func (w *Worker) atFault(ctx context.Context, err error) bool {
 	return err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) && !sqldb.Outage(err) && w.Store.Probe(ctx) == nil
 }
 
-// workOneByOne works on each claim by itself after all of them together have
-// failed, so that the one at fault fails alone.
+// workOneByOne works on each claim separately after all of them together have failed, so that
+// only the one at fault fails.
 func (w *Worker) workOneByOne(ctx context.Context, claims []store.Claim) (all []*part, first error) {
 	for _, c := range claims {
 		wave, err := w.Apply(ctx, []store.Claim{c})
@@ -146,8 +145,8 @@ func (w *Worker) workOneByOne(ctx context.Context, claims []store.Claim) (all []
 	return all, first
 }
 
-// settleOneByOne settles each part by itself after all of them together have
-// failed. The lease of one that cannot be settled runs out.
+// settleOneByOne settles each part separately after all of them together have failed. The lease
+// of one that cannot be settled expires.
 func (w *Worker) settleOneByOne(ctx context.Context, parts []*part) (first error) {
 	for _, p := range parts {
 		err := w.settle(ctx, []*part{p})

@@ -13,28 +13,27 @@ import (
 	"outboxweb/internal/store"
 )
 
-// part is one campaign's share of a wave on its way through it.
+// part is one campaign's part of a wave.
 type part struct {
 	claim store.Claim
 	stretch
 	result store.Result
 	gap    bool // events are missing between the watermark and the first row
 
-	// suspect is the seq of an event that failed among others, and is to be
-	// tried alone; 0 when none did.
+	// suspect is the seq of an event that failed together with others and must be tried alone; 0
+	// when there is none.
 	suspect int64
 
-	// cut is the seq of an event that took the transaction down with it; 0
-	// when none did. It is not tried again in this wave.
+	// cut is the seq of an event that aborted the transaction; 0 when there is none. It is not
+	// tried again in this wave.
 	cut     int64
-	culprit string // the projection at fault; empty when it is not known
+	culprit string // the failed projection; empty when unknown
 	failure *readmodel.Failure
 }
 
-// Pass claims one wave and works it off: load, apply, settle, release; and then
-// one suspect, where one is due. It returns true when it had anything to do. It
-// is safe for concurrent use. Once the wave is claimed it is finished even if ctx
-// ends, cut short between campaigns.
+// Pass claims one wave and processes it (load, apply, settle, release), and then one suspect
+// where one is due. It returns true when there was work. It is safe for concurrent use. A
+// claimed wave is finished even if ctx ends, cut short between campaigns.
 func (w *Worker) Pass(ctx context.Context) (bool, error) {
 	worked, err := w.passWave(ctx)
 	if err == nil && (!worked || time.Now().UnixNano() >= w.nextSuspect.Load()) {
@@ -52,20 +51,20 @@ func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	if one, ok := errors.AsType[*store.CampaignError](err); ok && w.atFault(ctx, err) {
 		w.Logger.Error("campaign cannot be claimed; backing off", "campaign", one.CampaignID, "error", err)
 		w.troubles.exclude(one.CampaignID, err, w.Store.Retry())
-		return true, nil // the others can
+		return true, nil // the others can be claimed
 	}
 	if err != nil || len(claims) == 0 {
 		return false, w.notHeld(ctx, claims, err)
 	}
 	if rowsOf(claims) >= int64(w.BatchSize) {
-		w.Wake() // there is likely more: let the other loop join in
+		w.Wake() // there is probably more: wake the other loop
 	}
 	return true, w.workOffInTurn(ctx, claims)
 }
 
-// workOffInTurn works off claims together, and after them the first of those
-// whose head was cut off the last time, by itself: while that one runs nobody
-// else can write to SQLite. The other slow ones are given back.
+// workOffInTurn processes claims together, and then, alone, the first of those whose head
+// exceeded its deadline the last time: while it runs there can be no other writer on SQLite.
+// The other slow ones are released.
 func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error {
 	var quick, slow []store.Claim
 	for _, c := range claims {
@@ -87,9 +86,8 @@ func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error 
 	return errors.Join(err, w.workOff(ctx, slow[:1]))
 }
 
-// passSuspect tries the head of one suspect, alone in this process. While there
-// are suspects one is tried after each wave, otherwise they are looked for once
-// in a while.
+// passSuspect tries the head of one suspect, alone in this process. While there are suspects
+// one is tried after each wave; otherwise the check for suspects is rare.
 func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 	due, err := w.Store.SuspectDue(ctx, w.Campaigns)
 	if err != nil || !due {
@@ -109,7 +107,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 	return true, w.workOff(ctx, claims)
 }
 
-// notHeld gives back claims beside an error, which may be held or not.
+// notHeld releases claims returned with an error, which may or may not be held.
 func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) error {
 	if err != nil && len(claims) > 0 {
 		return errors.Join(err, w.releaseUncertain(ctx, claims))
@@ -117,7 +115,7 @@ func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) e
 	return err
 }
 
-// workOff loads, applies and settles what is claimed.
+// workOff loads, applies and settles claims.
 func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 	began := time.Now()
 	w.waves.Add(1)
@@ -147,7 +145,7 @@ func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 	return applyErr
 }
 
-// Wave is claims that were applied and are still to be settled.
+// Wave is applied claims that must still be settled.
 type Wave struct {
 	worker *Worker
 	parts  []*part
@@ -156,8 +154,8 @@ type Wave struct {
 // Settle ends the wave; see store.Store.Settle.
 func (v *Wave) Settle(ctx context.Context) error { return v.worker.settle(ctx, v.parts) }
 
-// Apply loads and applies the claims. Whatever happens, it returns a wave of all of
-// them, so that every lease is given back.
+// Apply loads and applies the claims. Even with an error it returns a wave of all of them, so
+// that every lease is released.
 func (w *Worker) Apply(ctx context.Context, claims []store.Claim) (*Wave, error) {
 	parts := make([]*part, len(claims))
 	for i, c := range claims {
@@ -171,10 +169,10 @@ func (w *Worker) Apply(ctx context.Context, claims []store.Claim) (*Wave, error)
 	return &Wave{w, parts}, w.apply(ctx, parts, auditOnly)
 }
 
-// apply runs the parts in one projections transaction. Where statements can
-// travel together they all do at first, in the belief that none fails; when one
-// does, everything is done again with care. An event that hangs or panics takes
-// the transaction with it; the wave is then applied again without it.
+// apply runs the parts in one projections transaction. Where statements can be batched, all are
+// first sent together on the assumption that none fails; when one does, everything is repeated
+// with savepoints. An event that exceeds its deadline or panics aborts the transaction; the
+// wave is then applied again without it.
 func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
 	attempt := attempt{worker: w, parts: parts, auditOnly: auditOnly}
 	for {
@@ -182,7 +180,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 		if err == nil {
 			return nil
 		}
-		for _, p := range parts { // nothing of this transaction has happened
+		for _, p := range parts { // everything of this transaction was rolled back
 			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
@@ -206,15 +204,15 @@ type attempt struct {
 	parts     []*part
 	auditOnly map[string]bool
 
-	careful  bool   // with a savepoint for each campaign
-	together bool   // without, and all in one
-	at       *part  // the one worked on last
-	sent     []sent // together
+	careful  bool   // with a savepoint per campaign
+	together bool   // without savepoints, all statements in one batch
+	at       *part  // the current one
+	sent     []sent // the events of the batch
 }
 
-// sent is an event whose statements are on their way.
+// sent is an event whose statements were sent.
 type sent struct {
-	end  int // how many statements there are up to here
+	end  int // number of statements up to and including it
 	part *part
 	seq  int64
 }
@@ -229,7 +227,7 @@ func (t *attempt) run(ctx context.Context) error {
 		t.sent = t.sent[:0]
 		for _, t.at = range t.parts {
 			if ctx.Err() != nil {
-				break // shutting down: the rest is given back
+				break // shutting down: the rest is released
 			}
 			a := application{attempt: t, worker: t.worker, tx: tx, part: t.at, auditOnly: t.auditOnly}
 			if err := a.run(finish); err != nil {
@@ -244,7 +242,7 @@ func (t *attempt) run(ctx context.Context) error {
 	})
 }
 
-// findEvent notes which event the statement after the first done ones belongs to.
+// findEvent finds the event of the statement that follows the first done ones.
 func (t *attempt) findEvent(done int) {
 	i := sort.Search(len(t.sent), func(i int) bool { return t.sent[i].end > done })
 	if i < len(t.sent) {
@@ -260,8 +258,8 @@ func campaignsOf(parts []*part) []string {
 	return ids
 }
 
-// settle gives the results to the store, again and again until the journal is
-// free, and counts them. It goes on when ctx ends, though not for ever.
+// settle passes the results to the store, retrying until the journal is free, and counts them.
+// It continues after ctx has ended, for a limited time.
 func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	results := make([]store.Result, len(parts))
 	for i, p := range parts {
@@ -279,7 +277,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		return err
 	}
 	if tries > 1 {
-		settled.Fenced = 0 // by an earlier try, whose answer was lost
+		settled.Fenced = 0 // by an earlier try whose answer was lost
 	}
 	w.count(settled)
 	w.observeDelays(parts)
@@ -294,7 +292,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// releaseUncertain releases claims of which it is not known whether they are held.
+// releaseUncertain releases claims that may or may not be held.
 func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) error {
 	results := make([]store.Result, len(claims))
 	for i, c := range claims {
@@ -306,8 +304,8 @@ func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) err
 	})
 }
 
-// observeDelays measures how long the events that a wave has applied waited for
-// it. Of a campaign that was fenced it counts what this process has applied.
+// observeDelays measures how long the applied events of a wave waited. Of a fenced campaign it
+// counts what this process has applied.
 func (w *Worker) observeDelays(parts []*part) {
 	if w.Metrics == nil {
 		return
@@ -333,7 +331,7 @@ func (w *Worker) count(s store.Settled) {
 	}
 }
 
-// renewLeases renews the leases of a wave that takes long, until stopped.
+// renewLeases renews the leases of a long wave, until stopped.
 func (w *Worker) renewLeases(ctx context.Context, claims []store.Claim) (stop func()) {
 	return loop.Keep(w.Lease, w.Logger, func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
 }

@@ -1,7 +1,6 @@
-// Package worker holds the loops that make projections follow the journal:
-// applying waves of outbox rows, rehearsing them in shadow mode, applying on
-// the request path in inline mode, and reconciling the two databases. It contains
-// no SQL and no HTTP.
+// Package worker holds the loops that make projections follow the journal: applying waves of
+// outbox rows, rehearsing them in shadow mode, applying on the request path in inline mode, and
+// reconciling the two databases. It contains no SQL and no HTTP.
 package worker
 
 import (
@@ -24,30 +23,29 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Config says what a worker works on and how. Zero values are the defaults.
+// Config is the configuration of a worker. Zero values are the defaults.
 type Config struct {
 	Store        *store.Store
 	Set          *projection.Set
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	Mode         outbox.Mode
-	Campaigns    outbox.Scope  // those whose events it applies
+	Campaigns    outbox.Scope  // the campaigns to apply
 	BatchSize    int           // rows per wave; 0 means 1000
-	BatchBytes   int64         // documents of a wave and of what is read ahead of it, unless one event alone is larger; 0 means 32 MB
+	BatchBytes   int64         // total document size of a wave and of the events read ahead, unless one event alone is larger; 0 means 32 MB
 	PollInterval time.Duration // 0 means outbox.DefaultPoll
 	Lease        time.Duration // 0 means outbox.DefaultLease
 	Build        string        // version of the program, for the history of attempts
 	Concurrency  int           // waves at a time; 0 means outbox.DefaultConcurrency
-	// Beside are the loops of others that work in this process from its arrival on,
-	// until their context ends.
+	// Beside are loops of other packages that run in this process from the worker's arrival until
+	// their context ends.
 	Beside []func(context.Context)
-	// Redact hides secrets in what errors are grouped by. nil hides what is
-	// built in.
+	// Redact hides secrets in the text that errors are grouped by. nil means the built-in rules.
 	Redact *redact.Redactor
 }
 
-// Worker applies outbox rows to projections. Several may run, in one process
-// or in many: leases spread campaigns over them, and fencing keeps them apart.
+// Worker applies outbox rows to projections. Several may run, in one process or in many: leases
+// distribute the campaigns, and fencing prevents conflicting writes.
 type Worker struct {
 	Config
 	maintenance *maintenance.Maintenance
@@ -56,10 +54,10 @@ type Worker struct {
 
 	troubles    healthState
 	quiet       quiet
-	nextSuspect atomic.Int64 // when suspects are looked for again, in nanoseconds since 1970
+	nextSuspect atomic.Int64 // next check for suspects, in nanoseconds since 1970
 
-	waves    atomic.Int64 // being worked on
-	lastWave atomic.Int64 // when the last one ended, in nanoseconds since 1970
+	waves    atomic.Int64 // running waves
+	lastWave atomic.Int64 // end of the last one, in nanoseconds since 1970
 
 	applied, failed, fenced atomic.Int64
 
@@ -69,7 +67,7 @@ type Worker struct {
 	rehearse rehearsals
 }
 
-// New makes a worker with an id of its own. Run starts it.
+// New creates a worker with a new id. Run starts it.
 func New(c Config) *Worker {
 	if c.BatchSize <= 0 {
 		c.BatchSize = 1000
@@ -108,24 +106,22 @@ func New(c Config) *Worker {
 // ID is the worker's name in leases and histories.
 func (w *Worker) ID() string { return w.who.ID }
 
-// Name is what the worker claims by.
+// Name is the worker's identity in claims.
 func (w *Worker) Name() store.Worker { return w.who }
 
-// Wake makes the worker look for due rows now instead of at the next poll. It
-// never blocks.
+// Wake makes the worker check for due rows now instead of at the next poll. It never blocks.
 func (w *Worker) Wake() {
 	w.wake.Raise()
 }
 
-// reconcileInterval is how often both databases are compared.
+// reconcileInterval is how often both databases are reconciled.
 const reconcileInterval = time.Hour
 
-// pruneKeysInterval is how often the keys of old appends are deleted.
+// pruneKeysInterval is how often expired append keys are deleted.
 const pruneKeysInterval = time.Hour
 
-// Run works until ctx ends; then it claims nothing more, finishes what is in
-// flight, releases its leases and returns nil. Faults of the databases are
-// logged and retried; they do not end it.
+// Run works until ctx ends; then it claims nothing more, finishes running waves, releases its
+// leases and returns nil. Database faults are logged and retried; they do not end it.
 func (w *Worker) Run(ctx context.Context) error {
 	w.start(ctx)
 	var loops sync.WaitGroup
@@ -150,8 +146,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.stop(context.WithoutCancel(ctx))
 }
 
-// Attend has the process listed as one that works, applying nothing, while those
-// beside the worker do; it returns when ctx ends.
+// Attend registers the process as an instance that applies nothing, and runs only the loops in
+// Beside, until ctx ends.
 func (w *Worker) Attend(ctx context.Context) error {
 	if _, err := w.arrive(ctx); err != nil {
 		return err
@@ -164,18 +160,17 @@ func (w *Worker) Attend(ctx context.Context) error {
 	return w.stop(context.WithoutCancel(ctx))
 }
 
-// liveFor is how long after a wave applying counts as going on.
+// liveFor is how long after a wave applying counts as active.
 const liveFor = 20 * time.Millisecond
 
-// Applying reports whether waves are being applied.
+// Applying reports whether waves are being applied or were just now.
 func (w *Worker) Applying(now time.Time) bool {
 	return w.waves.Load() > 0 || now.Sub(time.Unix(0, w.lastWave.Load())) < liveFor
 }
 
-// start says that the worker is there and brings rows and watermarks in line
-// before anything is applied. Whatever keeps it from that is logged and tried
-// again until ctx ends: a disk that is full today has room tomorrow. While it
-// lasts, probes are told that nothing is applied.
+// start registers the worker and reconciles rows and watermarks before anything is applied.
+// Errors are logged and retried until ctx ends: a full disk may have space tomorrow. Meanwhile
+// probes report that nothing is applied.
 func (w *Worker) start(ctx context.Context) {
 	for _, first := range []struct {
 		name string
@@ -186,7 +181,7 @@ func (w *Worker) start(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				w.Logger.Error("worker step failed; retrying", "step", first.name, "error", err)
 			}
-			if err == nil || errors.Is(err, outbox.ErrDamaged) { // what can be read is applied all the same
+			if err == nil || errors.Is(err, outbox.ErrDamaged) { // whatever is readable can be applied
 				break
 			}
 			w.troubles.record(err)
@@ -201,34 +196,32 @@ func (w *Worker) start(ctx context.Context) {
 	}
 }
 
-// loop is one of the worker's loops.
+// loop runs one of the worker's loops.
 func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
 	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 }
 
-// sample notes how things stand, for the charts.
+// sample records the current state, for the charts.
 func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Store.Sample(ctx) }
 
-// untilDue is the poll interval, or less when a campaign is due sooner: a
-// failed head is tried again on time, and a dead worker's campaigns are taken
-// over as soon as their leases end.
+// untilDue is the poll interval, or less when a campaign is due sooner: a failed head is
+// retried on time, and a dead worker's campaigns are taken over as soon as their leases end.
 func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	poll := loop.Every(w.PollInterval)(ctx)
 	wait, ok, err := w.Store.UntilDue(ctx, w.Campaigns)
 	if err != nil || !ok {
 		return poll
 	}
-	if w.troubles.except() != nil { // which are due all the time
+	if w.troubles.except() != nil { // excluded campaigns are due all the time
 		wait = max(wait, loop.FaultPause)
 	}
 	return min(poll, max(wait, time.Millisecond))
 }
 
-// reconciledNamed is how many of the campaigns that it changed a reconcile names in
-// the log.
+// reconciledNamed is the maximum number of changed campaigns that a reconcile logs by name.
 const reconciledNamed = 5
 
-// reconcile brings rows and watermarks in line.
+// reconcile reconciles rows and watermarks.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	repaired, named, err := w.maintenance.ReconcileNaming(ctx, reconciledNamed)
 	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
@@ -240,7 +233,7 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	if err == nil {
 		err = w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged)
 	}
-	if errors.Is(err, outbox.ErrDamaged) { // what can be read has been reconciled, and can be applied
+	if errors.Is(err, outbox.ErrDamaged) { // whatever is readable has been reconciled and can be applied
 		w.Logger.Error("part of a database cannot be read; outboxweb check lists what is affected", "error", err)
 		w.troubles.damaged(err)
 		return false, nil
@@ -251,15 +244,14 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// warnOfOtherJournal says in the log when projections were built from another
-// journal than this one. found are the campaigns that were not known to be
-// diverged.
+// warnOfOtherJournal logs a warning when projections were built from another journal. found is
+// the number of newly diverged campaigns.
 func (w *Worker) warnOfOtherJournal(ctx context.Context, found int64) error {
 	summary, err := w.Store.Summary(ctx)
 	if err != nil {
 		return err
 	}
-	n := max(found, summary.Campaigns.Diverged) // the summary may be a moment old
+	n := max(found, summary.Campaigns.Diverged) // the summary may be slightly out of date
 	if n == 0 {
 		return nil
 	}
@@ -272,8 +264,8 @@ const (
 	selfCheckCampaigns = 20
 )
 
-// selfCheck returns a step that compares a few campaigns with their rows and
-// watermarks each time, going round all of them, and repairs what does not fit.
+// selfCheck returns a step that compares the next few campaigns with their rows and watermarks,
+// and repairs mismatches.
 func (w *Worker) selfCheck() func(context.Context) (bool, error) {
 	var at maintenance.Round
 	return func(ctx context.Context) (bool, error) {
