@@ -1,7 +1,6 @@
-// Package auth tells who makes a request: by a proxy's signed assertion, by
-// the header of a trusted proxy, or by the bearer token of a machine. Who
-// somebody is is never taken from where a forwarding header says that the
-// request came from: the peer is the other end of the socket.
+// Package auth identifies the sender of a request: by a proxy's signed assertion, by the header
+// of a trusted proxy, or by an API token. Forwarding headers are never used to decide whether a
+// peer is trusted: the peer is the other end of the socket.
 package auth
 
 import (
@@ -19,21 +18,21 @@ import (
 
 // Kinds of refusals.
 var (
-	// ErrUnidentified is that it is not known who asks.
+	// ErrUnidentified means that the request has no valid identity.
 	ErrUnidentified = errors.New("not identified")
-	// ErrNoRole is that it is known who asks, and that one has no role.
+	// ErrNoRole means that the identity is valid and has no role.
 	ErrNoRole = errors.New("no role")
 )
 
-// Kind is how browsers are identified. Machines may show a token beside each.
+// Kind is the way browsers are identified. API tokens may be used beside each kind.
 type Kind string
 
 // The kinds. The empty kind is KindNone.
 const (
-	KindNone        Kind = "none"         // nobody is asked: everybody is outbox.Local()
+	KindNone        Kind = "none"         // no authentication: every request is outbox.Local()
 	KindJWT         Kind = "jwt"          // a signed assertion in a header
 	KindProxyHeader Kind = "proxy-header" // a plain header of a trusted proxy
-	KindToken       Kind = "token"        // only machines, by their tokens
+	KindToken       Kind = "token"        // API tokens only
 )
 
 // Config says how requests are identified.
@@ -41,31 +40,31 @@ type Config struct {
 	Kind   Kind
 	Preset string // cloudflare-access, google-iap, pomerium, oauth2-proxy; or oauth2-proxy, authelia, tailscale
 
-	// For KindJWT. What is empty is filled in by the preset.
-	Header      string   // the header with the assertion
-	Issuer      string   // as the assertions name it, to the letter
-	Audience    []string // one of them must be among an assertion's audiences
-	JWKS        string   // the issuer's public keys: an https URL, or the name of a file that New reads
-	Algorithms  []string // asymmetric ones; RS256 and ES256 when there is no preset either
-	UserClaim   string   // "email" when there is no preset either; a path with dots leads into objects
-	GroupsClaim string   // "groups" when there is no preset either
+	// For KindJWT. Empty fields are filled in by the preset.
+	Header      string   // header that carries the assertion
+	Issuer      string   // exactly as in the assertions
+	Audience    []string // an assertion must have at least one of them
+	JWKS        string   // the issuer's public keys: an https URL, or the name of a file read by New
+	Algorithms  []string // asymmetric ones; RS256 and ES256 without a preset
+	UserClaim   string   // "email" without a preset; dots lead into objects
+	GroupsClaim string   // "groups" without a preset
 
 	// For KindProxyHeader.
 	UserHeader   string
-	GroupsHeader string // a list with commas; no groups when empty
-	SecretHeader string // how the proxy proves itself, beside its address; no such proof when empty
+	GroupsHeader string // comma-separated list; no groups when empty
+	SecretHeader string // header with the proxy's secret, checked in addition to its address; none when empty
 	Secret       string // at least 16 bytes
 
-	// Trusted and TrustUnix are the peers that are proxies of ours.
+	// Trusted and TrustUnix are the trusted proxies, by peer.
 	Trusted   []netip.Prefix
-	TrustUnix bool // whoever can reach the Unix socket
+	TrustUnix bool // any peer on the Unix socket
 
 	Grants outbox.Grants // for KindJWT and KindProxyHeader
 
-	// Tokens finds a token by the hash of its text. One that is not there is
-	// outbox.ErrNotFound. nil means that tokens are not taken.
+	// Tokens finds a token by the hash of its text. A missing one is outbox.ErrNotFound. nil
+	// disables API tokens.
 	Tokens func(ctx context.Context, hash string) (outbox.Token, error)
-	// Refused is told of every refusal, with a word for why. nil is nobody.
+	// Refused is called for every refusal, with the reason as one word. It may be nil.
 	Refused func(why string)
 	Logger  *slog.Logger     // nil means slog.Default()
 	Now     func() time.Time // nil means time.Now
@@ -74,14 +73,14 @@ type Config struct {
 // Gate identifies requests. It is safe for concurrent use.
 type Gate struct {
 	config   Config
-	watched  map[string]string // folded name → name, of every header that counts
+	watched  map[string]string // folded name → name, of all headers that identify
 	assert   *assertions       // nil unless the kind is KindJWT
-	headers  []string          // those that say who a browser's user is
+	headers  []string          // headers that identify a browser's user
 	grumbles refusalLog
 }
 
-// New makes a gate. A wrong configuration is an *outbox.Refusal with the name
-// of the flag at fault, without its dashes, as its field.
+// New creates a gate. An invalid configuration is an *outbox.Refusal whose field is the name of
+// the flag, without its dashes.
 func New(c Config) (*Gate, error) {
 	if c.Kind == "" {
 		c.Kind = KindNone
@@ -117,9 +116,9 @@ func New(c Config) (*Gate, error) {
 	return g, nil
 }
 
-// Identify tells who makes a request. Its error is an *outbox.Refusal of kind
-// ErrUnidentified, ErrNoRole or outbox.ErrBusy; it has been logged and counted.
-// A nil gate lets everybody in as the local operator.
+// Identify returns the identity of a request. Its error is an *outbox.Refusal of kind
+// ErrUnidentified, ErrNoRole or outbox.ErrBusy; it has been logged and counted. With a nil gate
+// every request is the local operator.
 func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	if g == nil {
 		return outbox.Local(), nil
@@ -132,24 +131,24 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	return who, nil
 }
 
-// Trusts reports whether the other end of the request's socket is a proxy that
-// may say who the user is, and under which prefix it offers the pages.
+// Trusts reports whether the request's peer is a trusted proxy, which may name the user and the
+// path prefix of the pages.
 func (g *Gate) Trusts(r *http.Request) bool {
 	return g != nil && g.trusts(peerOf(r))
 }
 
-// denial is why a request was not let in.
+// denial is the reason why a request was refused.
 type denial struct {
-	why     string // a word by which it is counted
+	why     string // the reason as one word, for counting
 	refusal *outbox.Refusal
-	cause   error // for the log, not for whoever asked
+	cause   error // for the log, not for the client
 }
 
 func deny(why, format string, args ...any) *denial {
 	return &denial{why: why, refusal: &outbox.Refusal{Err: ErrUnidentified, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// temporaryDenial is a denial that may end by itself.
+// temporaryDenial is a denial that may end without a change by the client.
 func temporaryDenial(cause error, format string, args ...any) *denial {
 	return &denial{why: whyUnavailable, cause: cause, refusal: &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(format, args...)}}
 }
@@ -181,7 +180,7 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 	return outbox.Local(), nil
 }
 
-// admit gives a user the role that is granted.
+// admit gives a user the granted role.
 func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Identity, *denial) {
 	who := outbox.Identity{Name: name, Auth: how, Groups: groups, Role: g.config.Grants.RoleOf(name, groups)}
 	if who.Role != outbox.RoleNone {
@@ -192,7 +191,7 @@ func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Iden
 	return outbox.Identity{}, denied
 }
 
-// groupsNamed is how many groups a sentence names.
+// groupsNamed is the maximum number of groups listed in a message.
 const groupsNamed = 20
 
 func groupsText(groups []string) string {

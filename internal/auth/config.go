@@ -9,24 +9,24 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// narrowest is the shortest prefix that is somebody's own network: fc00::/7.
+// narrowest is the shortest prefix of a private network: fc00::/7.
 const narrowest = 7
 
-// minSecret is the least length of a proxy's secret, in bytes.
+// minSecret is the minimum length of a proxy's secret, in bytes.
 const minSecret = 16
 
-// algorithms are those with a public key. The others would take the public
-// key, which everybody knows, for their secret.
+// algorithms are the asymmetric ones. A symmetric algorithm would use the public key as its
+// secret.
 var algorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"}
 
-// preset is what is known of a proxy: from its own documentation.
+// preset is the documented configuration of a proxy.
 type preset struct {
 	kind Kind
 	name string
 
 	header, issuer, user, groups string
 	algorithms                   []string
-	jwks                         func(issuer string) string // nil when the issuer does not tell
+	jwks                         func(issuer string) string // nil when it cannot be derived from the issuer
 
 	userHeader, groupsHeader string
 }
@@ -36,7 +36,7 @@ var presets = []preset{
 		jwks: func(issuer string) string { return strings.TrimSuffix(issuer, "/") + "/cdn-cgi/access/certs" }},
 	{kind: KindJWT, name: "google-iap", header: "X-Goog-Iap-Jwt-Assertion", issuer: "https://cloud.google.com/iap", algorithms: []string{"ES256"}, user: "email",
 		jwks: func(string) string { return "https://www.gstatic.com/iap/verify/public_key-jwk" }},
-	// Pomerium's issuer is a host name, unless it is told to name itself by a URL.
+	// Pomerium's issuer is a host name, unless it is configured to use a URL.
 	{kind: KindJWT, name: "pomerium", header: "X-Pomerium-Jwt-Assertion", algorithms: []string{"ES256"}, user: "email", groups: "groups",
 		jwks: func(issuer string) string {
 			host := strings.TrimPrefix(strings.TrimSuffix(issuer, "/"), "https://")
@@ -48,7 +48,7 @@ var presets = []preset{
 	{kind: KindProxyHeader, name: "tailscale", userHeader: "Tailscale-User-Login"},
 }
 
-// presetNames are the presets of a kind.
+// presetNames are the names of the presets of a kind.
 func presetNames(kind Kind) []string {
 	var names []string
 	for _, p := range presets {
@@ -59,7 +59,7 @@ func presetNames(kind Kind) []string {
 	return names
 }
 
-// check judges the configuration and fills in what it leaves open.
+// check validates the configuration and fills in defaults.
 func (c *Config) check() error {
 	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken}, c.Kind) {
 		return outbox.Invalid("auth", "there is no kind %q; use none, jwt, proxy-header or token", c.Kind)
@@ -97,8 +97,7 @@ func (c *Config) check() error {
 	return c.Grants.Check()
 }
 
-// refuseStray refuses what another kind needs: who gives it expects something
-// that will not be.
+// refuseStray refuses options of another kind, which would have no effect.
 func (c *Config) refuseStray() error {
 	type flag struct {
 		name  string
@@ -134,7 +133,7 @@ func (c *Config) refuseStray() error {
 	return nil
 }
 
-// fillIn takes from the preset, or from what is usual, what is not given.
+// fillIn sets missing options from the preset or to their defaults.
 func (c *Config) fillIn() error {
 	p := preset{kind: c.Kind, algorithms: []string{"RS256", "ES256"}, user: "email", groups: "groups"}
 	if c.Preset != "" {
@@ -250,7 +249,7 @@ func (c *Config) checkSecret() error {
 	return nil
 }
 
-// checkPeers writes prefixes as peers are written: IPv4 never inside IPv6.
+// checkPeers normalizes prefixes to the form that peers have: IPv4 never inside IPv6.
 func (c *Config) checkPeers() error {
 	trusted := make([]netip.Prefix, 0, len(c.Trusted))
 	for _, p := range c.Trusted {
@@ -268,7 +267,7 @@ func (c *Config) checkPeers() error {
 	return nil
 }
 
-// checkHeader judges the name of a header and writes it as requests have it.
+// checkHeader validates the name of a header and canonicalizes it.
 func (c *Config) checkHeader(field string, name *string, missing string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	canonical := http.CanonicalHeaderKey(*name)
@@ -288,8 +287,7 @@ func (c *Config) checkHeader(field string, name *string, missing string) error {
 	return nil
 }
 
-// ParsePeer reads what names a trusted peer: a CIDR, a single address, or
-// "unix" for the Unix socket.
+// ParsePeer parses a trusted peer: a CIDR, a single address, or "unix" for the Unix socket.
 func ParsePeer(text string) (prefix netip.Prefix, unix bool, err error) {
 	if text == "unix" {
 		return netip.Prefix{}, true, nil

@@ -16,13 +16,13 @@ import (
 
 const (
 	maxName   = 200 // bytes of a user's or a group's name
-	maxGroups = 200 // of one user
+	maxGroups = 200 // per user
 )
 
 // peer is the other end of a request's socket.
 type peer struct {
 	unix bool
-	ip   netip.Addr // not valid when it is not known
+	ip   netip.Addr // not valid when unknown
 	text string
 }
 
@@ -36,7 +36,7 @@ func (p peer) String() string {
 	return p.text
 }
 
-// peerOf knows only the socket: no header has a say.
+// peerOf uses only the socket, never a header.
 func peerOf(r *http.Request) peer {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return peer{unix: true}
@@ -46,14 +46,14 @@ func peerOf(r *http.Request) peer {
 		return peer{text: r.RemoteAddr}
 	}
 	ip := at.Addr()
-	if ip.Zone() == "" { // unmapping would lose it
+	if ip.Zone() == "" { // unmapping would lose the zone
 		ip = ip.Unmap()
 	}
 	return peer{ip: ip}
 }
 
-// trusts reports whether a peer is a proxy of ours. An address with a zone is
-// one of several networks, which no prefix can tell apart, so it is none.
+// trusts reports whether a peer is a trusted proxy. An address with a zone belongs to one of
+// several networks, which a prefix cannot tell apart, so it is not trusted.
 func (g *Gate) trusts(p peer) bool {
 	if p.unix {
 		return g.config.TrustUnix
@@ -61,11 +61,11 @@ func (g *Gate) trusts(p peer) bool {
 	return p.ip.IsValid() && slices.ContainsFunc(g.config.Trusted, func(of netip.Prefix) bool { return of.Contains(p.ip) })
 }
 
-// fold makes names alike that some server or other takes for the same header.
+// fold maps names that some servers treat as the same header to one name.
 func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// refuseVariants refuses headers that a proxy may have let through because
-// they are not quite those that it sets.
+// refuseVariants refuses headers that a proxy may have passed on because their names differ
+// slightly from those that it sets.
 func (g *Gate) refuseVariants(h http.Header) *denial {
 	for name := range h {
 		if of, near := g.watched[fold(name)]; near && name != of {
@@ -75,7 +75,7 @@ func (g *Gate) refuseVariants(h http.Header) *denial {
 	return nil
 }
 
-// byHeader identifies the user whom a trusted proxy names.
+// byHeader identifies the user named by a trusted proxy.
 func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
 	var nobody outbox.Identity
 	if denied := g.refuseStranger(r); denied != nil {
@@ -98,7 +98,7 @@ func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
 	return g.admit(outbox.AuthProxyHeader, name, groups)
 }
 
-// refuseStranger refuses whoever is not the proxy.
+// refuseStranger refuses a peer that is not the proxy.
 func (g *Gate) refuseStranger(r *http.Request) *denial {
 	from := peerOf(r)
 	if !g.trusts(from) {
@@ -119,13 +119,13 @@ func (g *Gate) refuseStranger(r *http.Request) *denial {
 	return denied
 }
 
-// sameSecret takes as long whatever was given.
+// sameSecret compares in constant time.
 func sameSecret(given, want string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// once reads a header that may be there once; one that is not is empty.
+// once reads a header that may occur at most once; empty when it is missing.
 func once(h http.Header, name string) (string, *denial) {
 	if times := len(h.Values(name)); times > 1 {
 		return "", deny(whyDuplicate, "the header %s appears %d times; it may appear once", name, times)
@@ -133,7 +133,7 @@ func once(h http.Header, name string) (string, *denial) {
 	return h.Get(name), nil
 }
 
-// single reads a header that must be there once.
+// single reads a header that must occur exactly once.
 func single(h http.Header, name string) (string, *denial) {
 	value, denied := once(h, name)
 	if denied == nil && value == "" {
@@ -142,8 +142,7 @@ func single(h http.Header, name string) (string, *denial) {
 	return value, denied
 }
 
-// wrongName says what a user's or group's name must not be; it completes a
-// sentence about where the name stands.
+// wrongName says what is wrong with a user's or group's name; it completes a sentence.
 func wrongName(name string) string {
 	switch {
 	case name == "":
@@ -160,7 +159,7 @@ func wrongName(name string) string {
 	return ""
 }
 
-// groupsOf reads the header with the user's groups, a list with commas.
+// groupsOf reads the comma-separated header with the user's groups.
 func (g *Gate) groupsOf(h http.Header) ([]string, *denial) {
 	name := g.config.GroupsHeader
 	if name == "" {
@@ -179,7 +178,7 @@ func (g *Gate) groupsOf(h http.Header) ([]string, *denial) {
 	return groups, wrongGroups(groups, "the header "+name)
 }
 
-// wrongGroups refuses groups that cannot be any.
+// wrongGroups refuses invalid groups.
 func wrongGroups(groups []string, where string) *denial {
 	if len(groups) > maxGroups {
 		return deny(whyMalformed, "%s names %d groups; the limit is %d", where, len(groups), maxGroups)

@@ -16,10 +16,10 @@ import (
 
 const (
 	maxAssertion = 16 << 10    // bytes
-	skew         = time.Minute // that an issuer's clock may be ahead
+	skew         = time.Minute // tolerated advance of an issuer's clock
 )
 
-// assertions judges signed assertions.
+// assertions verifies signed assertions.
 type assertions struct {
 	config Config
 	keys   oidc.KeySet
@@ -33,13 +33,13 @@ func newAssertions(c Config) (*assertions, error) {
 	}
 	return &assertions{config: c, keys: keys, verify: oidc.Config{
 		SupportedSigningAlgs: c.Algorithms,
-		SkipClientIDCheck:    true, // there may be several audiences, which judge compares
+		SkipClientIDCheck:    true, // there may be several audiences, which verifiedClaims compares
 		Now:                  c.Now,
 	}}, nil
 }
 
-// byAssertion identifies the user whom a signed assertion names. Whoever
-// brings it, it is as good as its signature.
+// byAssertion identifies the user named by a signed assertion. The peer does not matter, only
+// the signature.
 func (g *Gate) byAssertion(r *http.Request) (outbox.Identity, *denial) {
 	text, denied := single(r.Header, g.config.Header)
 	if denied != nil {
@@ -56,8 +56,8 @@ func (g *Gate) byAssertion(r *http.Request) (outbox.Identity, *denial) {
 	return g.admit(outbox.AuthJWT, name, groups)
 }
 
-// asked is one question to a key set. The verifier puts errors into words; it
-// keeps what was wrong, and what was signed.
+// asked is one verification against a key set. The verifier formats errors as text; asked keeps
+// the original error and the signed payload.
 type asked struct {
 	keys   oidc.KeySet
 	called bool
@@ -72,8 +72,8 @@ func (a *asked) VerifySignature(ctx context.Context, text string) ([]byte, error
 	return a.signed, a.err
 }
 
-// verifiedClaims returns the claims of an assertion that is the issuer's, for us, and
-// valid now.
+// verifiedClaims returns the claims of an assertion that is signed by the issuer, for this
+// audience, and currently valid.
 func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[string]any, *denial) {
 	if len(text) > maxAssertion || !compact(text) {
 		return nil, deny(whyMalformed, "the assertion in the header %s is not a signed JWT of three parts and at most 16 KiB", a.config.Header)
@@ -91,7 +91,7 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	case !ask.called:
 		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
 	}
-	// The verifier takes a claim for another that differs in case.
+	// The verifier matches claim names case-insensitively.
 	claims, wrong := members(ask.signed, append([]string{a.config.UserClaim, a.config.GroupsClaim}, knownClaims...))
 	switch expired := (*oidc.TokenExpiredError)(nil); {
 	case wrong != "":
@@ -112,7 +112,7 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	return claims, nil
 }
 
-// refused says why the verifier did not take what was signed well.
+// refused says why the verifier refused an assertion with a valid signature.
 func (a *assertions) refused(signed []byte) *denial {
 	var claims struct {
 		Issuer    string  `json:"iss"`
@@ -128,15 +128,15 @@ func (a *assertions) refused(signed []byte) *denial {
 	return deny(whyMalformed, "the assertion in the header %s has invalid claims", a.config.Header)
 }
 
-// compact reports whether text is three parts in base64url. The other form of
-// a JWS, an object, may have several signatures and headers that nobody signed.
+// compact reports whether text is three parts in base64url. The other form of a JWS, an object,
+// may have several signatures and unsigned headers.
 func compact(text string) bool {
 	return strings.Count(text, ".") == 2 && !strings.ContainsFunc(text, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
 	})
 }
 
-// user reads from claims who the user is.
+// user reads the user from claims.
 func (a *assertions) user(claims map[string]any) (name string, groups []string, denied *denial) {
 	name, isText := claim(claims, a.config.UserClaim).(string)
 	if !isText {
@@ -152,7 +152,7 @@ func (a *assertions) user(claims map[string]any) (name string, groups []string, 
 	return name, groups, denied
 }
 
-// groups reads a list of strings, or one string; without the claim there are none.
+// groups reads a list of strings or one string; without the claim there are no groups.
 func (a *assertions) groups(claims map[string]any) ([]string, *denial) {
 	if a.config.GroupsClaim == "" {
 		return nil, nil
@@ -181,8 +181,8 @@ func (a *assertions) groups(claims map[string]any) ([]string, *denial) {
 	return groups, denied
 }
 
-// claim finds a claim by its name or, where there is none of that name, by the
-// names of objects that lead to it, with dots between.
+// claim finds a claim by its name or, when there is none, by a path of object names separated
+// by dots.
 func claim(claims map[string]any, path string) any {
 	if found, is := claims[path]; is {
 		return found

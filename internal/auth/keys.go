@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	fetchPause = 10 * time.Second // the least time between two questions to a key server
-	fetchTime  = 5 * time.Second  // that one answer may take
+	fetchPause = 10 * time.Second // the least time between two requests to a key server
+	fetchTime  = 5 * time.Second  // timeout of one request
 	maxKeySet  = 512 << 10        // bytes
-	keysAge    = time.Hour        // after which keys are read again, so that a withdrawn one is forgotten
+	keysAge    = time.Hour        // after which keys are fetched again, so that withdrawn ones are dropped
 )
 
 var (
@@ -33,7 +33,7 @@ var (
 	errTooSoon = errors.New("the key server was queried a moment ago")
 )
 
-// openKeys finds the issuer's keys, and reads them when they are in a file.
+// openKeys opens the issuer's keys and reads them if they are in a file.
 func openKeys(c Config) (oidc.KeySet, error) {
 	if !strings.Contains(c.JWKS, "://") {
 		return readKeyFile(c.JWKS, c.Algorithms)
@@ -45,14 +45,13 @@ func openKeys(c Config) (oidc.KeySet, error) {
 	return newRemoteKeys(c.JWKS, c.Now), nil
 }
 
-// IsLoopback reports whether a host can be nothing but this machine.
+// IsLoopback reports whether a host is certainly this machine.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// parseKeys reads the keys of a JWK set that signatures can be checked with,
-// passing over kinds that are not known here.
+// parseKeys parses the signature keys of a JWK set, ignoring unknown kinds.
 func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -77,7 +76,7 @@ func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// fileKeys are keys that were read from a file.
+// fileKeys are keys read from a file.
 type fileKeys struct {
 	keys       []jose.JSONWebKey
 	algorithms []jose.SignatureAlgorithm
@@ -116,10 +115,10 @@ func (f *fileKeys) VerifySignature(_ context.Context, text string) ([]byte, erro
 	return nil, errors.New("no key matches")
 }
 
-// remoteKeys are keys that an address answers with.
+// remoteKeys are keys fetched from a URL.
 type remoteKeys struct {
 	url  string
-	ctx  context.Context // with the client that asks; oidc wants it there
+	ctx  context.Context // with the HTTP client, as oidc requires
 	pace *paced
 
 	mu  sync.Mutex
@@ -134,14 +133,13 @@ func newRemoteKeys(address string, now func() time.Time) *remoteKeys {
 	return &remoteKeys{url: address, ctx: ctx, pace: pace, set: oidc.NewRemoteKeySet(ctx, address)}
 }
 
-// VerifySignature implements oidc.KeySet. Its error is errNoKeys when no known
-// key fits and those that the address has now cannot be read: the issuer may
-// sign with one of these.
+// VerifySignature implements oidc.KeySet. Its error is errNoKeys when no known key fits and the
+// current keys cannot be fetched: the issuer may have signed with one of those.
 func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, error) {
 	set := k.current(ctx, text)
 	payload, err := set.VerifySignature(ctx, text)
-	// What another request has just fetched may fit. While the set could ask, the
-	// answer is an earlier question's, which the set is about to forget.
+	// Keys just fetched for another request may fit. While a fetch was allowed, the set's answer
+	// may come from an earlier fetch, which the set is about to drop.
 	for again := true; errors.Is(err, errTooSoon) && again; again = k.pace.ready() {
 		payload, err = set.VerifySignature(ctx, text)
 	}
@@ -151,8 +149,8 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, 
 	return payload, err
 }
 
-// current is the set to ask: another one when the keys have come of age and
-// could be read anew.
+// current returns the key set to use: a new one when the keys have expired and could be fetched
+// again.
 func (k *remoteKeys) current(ctx context.Context, text string) *oidc.RemoteKeySet {
 	k.mu.Lock()
 	set := k.set
@@ -162,7 +160,7 @@ func (k *remoteKeys) current(ctx context.Context, text string) *oidc.RemoteKeySe
 		return set
 	}
 	fresh := oidc.NewRemoteKeySet(k.ctx, k.url)
-	_, _ = fresh.VerifySignature(ctx, text) // what it comes to is asked again
+	_, _ = fresh.VerifySignature(ctx, text) // the result is checked again by the caller
 	if !k.pace.lastRead().After(read) {
 		return set
 	}
@@ -172,16 +170,16 @@ func (k *remoteKeys) current(ctx context.Context, text string) *oidc.RemoteKeySe
 	return fresh
 }
 
-// paced lets one question pass in fetchPause, whoever asks and whatever for,
-// and only answers that are keys.
+// paced allows one request per fetchPause, for all callers together, and passes on only
+// responses with keys.
 type paced struct {
 	next http.RoundTripper
 	now  func() time.Time
 
 	mu    sync.Mutex
-	asked time.Time // when the last question passed
-	read  time.Time // when keys last came back
-	err   error     // what became of the last question
+	asked time.Time // time of the last request
+	read  time.Time // last time that keys were fetched
+	err   error     // result of the last request
 }
 
 func (p *paced) lastRead() time.Time {
@@ -190,8 +188,7 @@ func (p *paced) lastRead() time.Time {
 	return p.read
 }
 
-// failed reports whether the last question brought no keys, or none was answered
-// yet.
+// failed reports whether the last request returned no keys, or there was none yet.
 func (p *paced) failed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,13 +201,12 @@ func (p *paced) ready() bool {
 	return p.mayAsk(p.now())
 }
 
-// mayAsk is called with the lock held.
+// mayAsk must be called with the lock held.
 func (p *paced) mayAsk(now time.Time) bool {
 	return p.asked.IsZero() || now.Sub(p.asked) >= fetchPause
 }
 
-// RoundTrip implements http.RoundTripper. Redirects are answers that are no
-// keys.
+// RoundTrip implements http.RoundTripper. A redirect counts as a response without keys.
 func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	now := p.now()

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-jose/go-jose/v4/json" // refuses an object that says a name twice
+	"github.com/go-jose/go-jose/v4/json" // refuses an object with a duplicate name
 )
 
-// Names that have a meaning: parameters of a header (RFC 7515, 7516, 7797) and
-// claims (RFC 7519, and the one that goes with email).
+// Standard names: parameters of a header (RFC 7515, 7516, 7797) and claims (RFC 7519, and
+// email_verified).
 var (
 	knownParameters = []string{"alg", "jku", "jwk", "kid", "x5u", "x5c", "x5t", "x5t#S256", "typ", "cty", "crit", "b64", "enc", "zip"}
 	knownClaims     = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "email_verified"}
 )
 
-// wrongHead says what is wrong with the header of an assertion of three parts;
-// it is empty when nothing is. Its algorithm and key are for the verifier.
+// wrongHead says what is wrong with the header of a three-part assertion; empty when nothing
+// is. The verifier checks its algorithm and key.
 func wrongHead(text string) string {
 	head, _, _ := strings.Cut(text, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
@@ -35,9 +35,9 @@ func wrongHead(text string) string {
 	return ""
 }
 
-// members reads an object that says the same to every reader: no name is there
-// twice, and none is that of something known but for its case. What is known is
-// named as in claim. wrong is empty when nothing is.
+// members parses an object that every parser reads alike: it has no duplicate name, and no name
+// that differs only in case from a known one. Known names may be paths as in claim. wrong is
+// empty when nothing is wrong.
 func members(raw []byte, known []string) (found map[string]any, wrong string) {
 	if err := json.Unmarshal(raw, &found); err != nil {
 		return nil, "is not a JSON object that has each name once"
@@ -50,7 +50,7 @@ func members(raw []byte, known []string) (found map[string]any, wrong string) {
 	return found, ""
 }
 
-// lookalike finds a name that differs only in case from one that claim follows.
+// lookalike finds a name that differs only in case from one on the path of claim.
 func lookalike(claims map[string]any, path string) (name, meant string) {
 	first, rest, more := strings.Cut(path, ".")
 	for name := range claims {

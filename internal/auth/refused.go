@@ -8,32 +8,32 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Why requests are refused: the words by which refusals are counted.
+// Reasons of refusals, as counted.
 const (
-	whyAbsent      = "absent"      // nothing says who asks
-	whyDuplicate   = "duplicate"   // a header is there twice
-	whyMalformed   = "malformed"   // a header, assertion or token is not well formed
-	whyVariant     = "variant"     // a header is there that differs in - and _, or in case
-	whyUntrusted   = "untrusted"   // a header of the proxy's, from another peer
-	whyTogether    = "together"    // a token and a header of the proxy's
+	whyAbsent      = "absent"      // no credentials
+	whyDuplicate   = "duplicate"   // a header occurs twice
+	whyMalformed   = "malformed"   // a header, assertion or token is malformed
+	whyVariant     = "variant"     // a header name differs in - and _, or in case
+	whyUntrusted   = "untrusted"   // a header of the proxy, from another peer
+	whyTogether    = "together"    // a token and a header of the proxy
 	whySecret      = "secret"      // the proxy's secret is missing or wrong
-	whySignature   = "signature"   // no key of the issuer's fits
+	whySignature   = "signature"   // no key of the issuer fits
 	whyIssuer      = "issuer"      // the assertion is another issuer's
-	whyAudience    = "audience"    // the assertion is for somebody else
+	whyAudience    = "audience"    // the assertion is for another audience
 	whyExpired     = "expired"     // the assertion or token is no longer valid
 	whyFuture      = "future"      // the assertion is not valid yet
 	whyClaims      = "claims"      // the assertion does not name a user
-	whyUnknown     = "unknown"     // there is no such token
+	whyUnknown     = "unknown"     // no such token
 	whyRevoked     = "revoked"     // the token was revoked
-	whyRole        = "role"        // it is known who asks, and that one has no role
-	whyUnavailable = "unavailable" // the key server or the database cannot be asked
+	whyRole        = "role"        // the identity has no role
+	whyUnavailable = "unavailable" // the key server or the database is unavailable
 )
 
-// refusalPause is the least time between two lines of the log about refusals
-// for one reason, so that whoever knocks cannot fill the disk.
+// refusalPause is the least time between two log lines about refusals for one reason, so that
+// repeated requests cannot fill the disk.
 const refusalPause = time.Second
 
-// refusalLog remembers when a refusal was last logged, by reason.
+// refusalLog is the time of the last logged refusal, by reason.
 type refusalLog struct {
 	mu   sync.Mutex
 	last map[string]lastRefusal
@@ -41,11 +41,10 @@ type refusalLog struct {
 
 type lastRefusal struct {
 	at      time.Time
-	leftOut int // refusals since
+	leftOut int // refusals not logged since
 }
 
-// due reports whether a refusal is to be logged, and how many were not since
-// the last that was.
+// due reports whether to log a refusal, and how many were not logged since the last one.
 func (g *refusalLog) due(why string, now time.Time) (leftOut int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Report is what arrived of a request and how it is judged, for people who set
-// up a proxy. It holds no assertion, secret or token.
+// Report is how a request arrived and was judged, for people who set up a proxy. It contains no
+// assertion, secret or token.
 type Report struct {
 	Kind    Kind    `json:"kind"`
 	Preset  string  `json:"preset"`
 	Peer    string  `json:"peer"`    // the other end of the socket: an address, or "unix"
 	Trusted bool    `json:"trusted"` // it is a trusted proxy
-	Headers []Shown `json:"headers"` // that say who somebody is and arrived, by name
+	Headers []Shown `json:"headers"` // the identifying headers that arrived, by name
 
-	// What is configured; empty where the kind has no use for it.
+	// The configuration; empty where the kind does not use it.
 	Header       string   `json:"header"`
 	Issuer       string   `json:"issuer"`
 	Audience     []string `json:"audience"`
@@ -30,18 +30,18 @@ type Report struct {
 // Shown is a header of a request.
 type Shown struct {
 	Name  string `json:"name"`
-	Times int    `json:"times"` // how often it is there
-	Value string `json:"value"` // of the header that names the user alone
-	Read  bool   `json:"read"`  // it is one that the configuration names
+	Times int    `json:"times"` // number of occurrences
+	Value string `json:"value"` // only of the header that names the user
+	Read  bool   `json:"read"`  // the configuration uses it
 }
 
-// knownHeaders say who somebody is, somewhere or other. One that arrives and is
-// not read may be the one that should be configured.
+// knownHeaders are the identity headers of known proxies. One that arrives and is not used may
+// be the one to configure.
 var knownHeaders = []string{authorization, "Cf-Access-Authenticated-User-Email", "Remote-Email", "X-Auth-Request-Email", "X-Auth-Request-Groups",
 	"X-Auth-Request-User", "X-Forwarded-User", "X-Goog-Authenticated-User-Email", "X-Pomerium-Claim-Email", "X-Remote-User"}
 
-// Report tells how a request is judged; it neither counts nor logs it. Of a nil
-// gate it tells of the kind none.
+// Report describes how a request is judged, without counting or logging it. For a nil gate the
+// kind is none.
 func (g *Gate) Report(r *http.Request) Report {
 	if g == nil {
 		return Report{Kind: KindNone, Peer: peerOf(r).String(), Headers: (&Gate{}).arrived(r.Header), Audience: []string{}, Proxies: []string{}}
@@ -62,7 +62,7 @@ func (g *Gate) Report(r *http.Request) Report {
 	return report
 }
 
-// arrived lists the headers that say who somebody is.
+// arrived lists the identity headers of a request.
 func (g *Gate) arrived(h http.Header) []Shown {
 	telling := map[string]bool{}
 	for _, name := range knownHeaders {

@@ -17,36 +17,35 @@ import (
 const (
 	authorization = "Authorization"
 	tokenPrefix   = "obw_"
-	tokenBytes    = 32 // of chance
+	tokenBytes    = 32 // of randomness
 )
 
-// NewToken makes a token: its text, which is shown once, and the hash that the
-// database keeps.
+// NewToken generates a token: its text, which is shown once, and the hash to store.
 func NewToken() (text, hash string) {
 	var chance [tokenBytes]byte
-	_, _ = rand.Read(chance[:]) // it never fails: the program ends instead
+	_, _ = rand.Read(chance[:]) // never fails: the program ends instead
 	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
 	return text, HashToken(text)
 }
 
-// HashToken is the SHA-256 of a token's text, in hex. The text is chance enough
-// that nothing slower is needed.
+// HashToken is the SHA-256 of a token's text, in hex. The text is random, so a slower hash is
+// not needed.
 func HashToken(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// bearer is what follows Bearer in the request's Authorization header. Other
-// schemes are those of proxies before this server, and none of its business.
+// bearer returns the bearer token of the Authorization header. Other schemes are ignored: they
+// belong to proxies in front of this server.
 func bearer(h http.Header) (text string, shown bool, denied *denial) {
 	scheme, denied := once(h, authorization)
 	if end := strings.IndexAny(scheme, " \t"); end >= 0 {
-		scheme, text = scheme[:end], strings.TrimPrefix(scheme[end:], " ") // a tab stays, and is none of a token's characters
+		scheme, text = scheme[:end], strings.TrimPrefix(scheme[end:], " ") // a tab stays and makes the token invalid
 	}
 	return text, strings.EqualFold(scheme, "Bearer"), denied
 }
 
-// byToken identifies a machine.
+// byToken identifies the owner of an API token.
 func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *denial) {
 	var nobody outbox.Identity
 	secret, found := strings.CutPrefix(text, tokenPrefix)

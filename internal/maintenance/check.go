@@ -97,7 +97,7 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 		if line != "ok" && !strings.HasPrefix(line, "***") {
 			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReadable, Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
 			if errors.Is(err, outbox.ErrDamaged) {
-				err = nil // the error names the damage
+				err = nil // the line says where
 			}
 		}
 	}

@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// A list of redacted places names at most so many, each in so many bytes.
+// Limits of a list of redacted places: number of entries, and bytes of each.
 const (
 	mostPaths   = 200
 	longestPath = 300
 )
 
-// JSON hides secrets in a document and names the places where it did, such as
-// "user.password" or "keys[3].token", in their order; it is nil when nothing was
-// hidden, and the document is then the one that was given. What stands under the
-// name of a secret is replaced whole, whatever its type. Everything else keeps its
-// bytes. A document that is not JSON is taken for a text.
+// JSON hides secrets in a document and returns the places where it did, such as "user.password"
+// or "keys[3].token", in order. Without any, the list is nil and the document unchanged. The
+// value of a secret's name is replaced as a whole, whatever its type. All other bytes are kept.
+// Input that is not JSON is treated as text.
 func (r *Redactor) JSON(raw json.RawMessage) (json.RawMessage, []string) {
 	s := string(raw)
 	if !r.always && !r.finder.any(s) && !hasHiddenLetters(s) {
@@ -42,8 +41,8 @@ func isDocument(s string) bool {
 	return len(s) > 4 && (s[0] == '{' || s[0] == '[')
 }
 
-// hasHiddenLetters reports whether a document spells letters as escapes, so that
-// what it says cannot be found in its bytes.
+// hasHiddenLetters reports whether a document escapes letters, so that its texts cannot be
+// searched in its bytes.
 func hasHiddenLetters(s string) bool {
 	for {
 		i := strings.IndexByte(s, '\\')
@@ -57,28 +56,28 @@ func hasHiddenLetters(s string) bool {
 	}
 }
 
-// walker goes over a document from its first byte to its last.
+// walker scans a document from its first byte to its last.
 type walker struct {
 	r      *Redactor
 	s      string
 	nested int
-	pairs  map[int]bool // where objects begin that say the name of a secret
+	pairs  map[int]bool // positions of objects with a member that holds the name of a secret
 	out    strings.Builder
-	kept   int // what of s is in out, or was replaced
+	kept   int // s up to here is in out, or was replaced
 	frames []frame
 	paths  []string
-	whole  bool // the document is JSON, to its end
+	whole  bool // the document is complete JSON
 }
 
-// frame is an object or array that the walk is in.
+// frame is an object or array around the current position.
 type frame struct {
 	object bool
-	key    string // of the member that the walk is at
+	key    string // name of the current member
 	index  int
-	named  bool // a member says the name of a secret, whose value is another
+	named  bool // a member holds the name of a secret, and another its value
 }
 
-// walk reads the document s. It has no recursion, so that no nesting is too deep.
+// walk scans the document s. It does not recurse, so any nesting depth is fine.
 func (r *Redactor) walk(s string, nested int) *walker {
 	w := &walker{r: r, s: s, nested: nested}
 	if !json.Valid([]byte(s)) {
@@ -119,12 +118,12 @@ func (r *Redactor) walk(s string, nested int) *walker {
 	return w
 }
 
-// name reads the name of a member, from before it on, and its value too where
-// that is hidden. It returns where to go on.
+// name reads the name of a member at i, and its value too if that is hidden. It returns the
+// position to continue from.
 func (w *walker) name(i int) int {
 	i = skipSpace(w.s, i)
 	if w.s[i] != '"' {
-		return i // an object without members
+		return i // empty object
 	}
 	end := stringEnd(w.s, i)
 	name := decoded(w.s[i:end])
@@ -142,14 +141,14 @@ func (w *walker) name(i int) int {
 	return end
 }
 
-// Members of lists such as [{"name": "password", "value": "…"}].
+// Names of the two members in lists such as [{"name": "password", "value": "…"}].
 var (
 	saysName  = map[string]bool{"name": true, "key": true, "header": true, "field": true}
 	saysValue = map[string]bool{"value": true, "values": true}
 )
 
-// pairs are the positions at which the objects of valid JSON begin that have a
-// member that says the name of a secret.
+// pairs returns the start positions of the objects in valid JSON that have a member holding the
+// name of a secret.
 func (r *Redactor) pairs(s string) map[int]bool {
 	found := map[int]bool{}
 	var open []int // the objects and arrays around i
@@ -174,8 +173,8 @@ func (r *Redactor) pairs(s string) map[int]bool {
 	return found
 }
 
-// saysSecret reports whether the string from i to end is the name of a member
-// that says the name of a secret, such as "name": "password".
+// saysSecret reports whether the string from i to end is the name of a member that holds the
+// name of a secret, such as "name": "password".
 func (r *Redactor) saysSecret(s string, i, end int) bool {
 	colon := skipSpace(s, end)
 	if colon >= len(s) || s[colon] != ':' || !saysName[strings.ToLower(decoded(s[i:end]))] {
@@ -195,14 +194,14 @@ func (w *walker) string(from, to int) {
 	}
 }
 
-// number hides a number that a configured expression matches.
+// number hides a number that matches a configured expression.
 func (w *walker) number(from, to int) {
 	if digits := w.s[from:to]; len(w.r.values) > 0 && w.r.given(digits) != digits {
 		w.replace(from, to, Mark)
 	}
 }
 
-// replace writes another string for a stretch of the document.
+// replace replaces a range of the document by a string.
 func (w *walker) replace(from, to int, text string) {
 	w.out.WriteString(w.s[w.kept:from])
 	w.out.WriteString(encoded(text))
@@ -215,7 +214,7 @@ func (w *walker) replace(from, to int, text string) {
 	}
 }
 
-// text is the document with what was hidden.
+// text is the redacted document.
 func (w *walker) text() string {
 	if w.kept == 0 {
 		return w.s
@@ -223,7 +222,7 @@ func (w *walker) text() string {
 	return w.out.String() + w.s[w.kept:]
 }
 
-// path is where the walk is.
+// path is the path of the current position.
 func (w *walker) path() string {
 	if len(w.paths) >= mostPaths {
 		return ""
@@ -252,7 +251,7 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// stringEnd is the position after the string of valid JSON that begins at i.
+// stringEnd is the position after the string at i in valid JSON.
 func stringEnd(s string, i int) int {
 	for i++; s[i] != '"'; i++ {
 		if s[i] == '\\' {
@@ -262,7 +261,7 @@ func stringEnd(s string, i int) int {
 	return i + 1
 }
 
-// valueEnd is the position after the value of valid JSON that begins at i.
+// valueEnd is the position after the value at i in valid JSON.
 func valueEnd(s string, i int) int {
 	for depth := 0; i < len(s); {
 		switch s[i] {
@@ -290,7 +289,7 @@ func valueEnd(s string, i int) int {
 	return i
 }
 
-// decoded is what a string of valid JSON says.
+// decoded is the value of a string in valid JSON.
 func decoded(quoted string) string {
 	if strings.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
@@ -306,7 +305,7 @@ func encoded(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(text); err != nil { // no string fails
+	if err := enc.Encode(text); err != nil { // cannot fail for a string
 		return `"` + Mark + `"`
 	}
 	return strings.TrimSuffix(b.String(), "\n")

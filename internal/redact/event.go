@@ -7,9 +7,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// ruleOf is what hides secrets in the types that have a rule of their own: events,
-// which say what is hidden of them, and columns, which stand under a name. nil
-// for every other type.
+// ruleOf returns the hider of a type with a rule of its own, nil for other types: events, which
+// list what is hidden in them, and columns, which have a name.
 func ruleOf(t reflect.Type) hider {
 	switch t {
 	case reflect.TypeFor[outbox.Event]():
@@ -32,8 +31,7 @@ func ruleOf(t reflect.Type) hider {
 
 var hiddenValue = json.RawMessage(`"` + Mark + `"`)
 
-// hideColumn hides the value of a row's column, which stands under its name. A
-// side that has none stays without.
+// hideColumn hides the value of a row's column by its name. A missing value stays missing.
 func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage {
 	if value == nil {
 		return nil
@@ -45,15 +43,14 @@ func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage
 	return hidden
 }
 
-// hideInEvent hides secrets in an event's documents and in the texts of its
-// envelope, and says in Redacted where. Where documents are hidden altogether,
-// they are nil. An event is hidden once: a second time, Redacted would not name
-// what is not there any more.
+// hideInEvent hides secrets in an event's documents and in the texts of its envelope, and lists
+// the places in Redacted. With payloads hidden altogether, the documents are nil. Call it once
+// per event: a second call would not find the hidden places for Redacted.
 func hideInEvent(r *Redactor, e *outbox.Event) {
 	e.Redacted = []string{}
 	for _, text := range e.Envelope() {
 		if text.Name == "campaign_id" || text.Name == "event_type" {
-			continue // needed whole in links and filters
+			continue // needed unredacted in links and filters
 		}
 		if hidden := r.Text(*text.Value); hidden != *text.Value {
 			*text.Value = hidden

@@ -1,27 +1,25 @@
 package redact
 
-// triggerLeast is the fewest bytes that a trigger has.
+// triggerLeast is the minimum length of a trigger, in bytes.
 const triggerLeast = 3
 
-// trigger is a text without which a secret of a kind cannot be there. Its
-// letters are small; it is found in any case.
+// trigger is a text that every secret of a kind contains. It is lower case and matched in any
+// case.
 type trigger struct {
 	text  string
 	match func(m *matching, at, n int) (from, to int, ok bool)
 }
 
-// finder finds triggers in one pass over a text. A bit for each three bytes, of
-// the few kinds that there are, tells whether a trigger begins with them; hardly
-// any three bytes of a text do. Leaving bytes out, as other methods do, is slower
-// here: where to look next would have to wait for each look.
+// finder finds triggers in one pass over a text. A bitmap over three byte classes says whether
+// a trigger begins there; hardly any three bytes of a text do. Skipping algorithms are slower
+// here: each step would have to wait for the lookup before it.
 type finder struct {
 	class  [256]uint8                        // of a byte: its number among those that triggers begin with, in any case; 0 for others
 	begins [1 << (3 * classBits) / 64]uint64 // by three classes
 	lists  map[uint32][]trigger
 }
 
-// classBits are enough for letters, digits and the few signs that triggers begin
-// with.
+// classBits suffice for the letters, digits and few other characters that triggers begin with.
 const (
 	classBits = 6
 	threeMask = 1<<(3*classBits) - 1
@@ -66,8 +64,8 @@ func (f *finder) any(s string) bool {
 	return found != nil
 }
 
-// next finds the first trigger from position i on, and those that begin there.
-// found is nil when there is none.
+// next finds the first position from i on where triggers begin, and those triggers. found is
+// nil when there is none.
 func (f *finder) next(s string, i int) (at int, found []trigger) {
 	three := uint32(0)
 	for ; i < len(s); i++ {
@@ -82,7 +80,7 @@ func (f *finder) next(s string, i int) (at int, found []trigger) {
 	return len(s), nil
 }
 
-// beginning are the triggers that a text begins with.
+// beginning returns the triggers that a text begins with.
 func beginning(all []trigger, s string) (found []trigger) {
 	for _, t := range all {
 		if hasPrefixAnyCase(s, t.text) {

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// builtinKeys are the names under which secrets stand, in words.
+// builtinKeys are the names of secrets, as words.
 var builtinKeys = []string{
 	"password", "pass word", "passwd", "passphrase", "pass phrase", "passcode", "pass code", "pwd",
 	"secret",
@@ -16,28 +16,26 @@ var builtinKeys = []string{
 	"cvv", "cvc", "csc", "card verification", "security code", "pin code", "otp", "recovery code", "backup code",
 }
 
-// trailing are words that say something of a secret and are passed over behind
-// it: password_hash, tokenValue, secret2. A pattern may itself end in one, as
-// connection string does. What counts it or dates it is another
-// thing: token_count, password_changed_at.
+// trailing are words about a secret that are ignored after its name: password_hash, tokenValue,
+// secret2. A pattern may itself end in one, such as connection string. Words that count or date
+// it make another name: token_count, password_changed_at.
 var trailing = map[string]bool{
 	"hash": true, "hashed": true, "digest": true, "salt": true, "value": true, "values": true, "string": true, "text": true, "raw": true, "plain": true,
 	"plaintext": true, "base64": true, "b64": true, "hex": true, "pem": true, "encrypted": true, "header": true, "data": true,
 	"old": true, "new": true, "current": true, "previous": true, "confirm": true, "confirmation": true, "repeat": true, "again": true,
 }
 
-// A name has at most so many words that count, of so many bytes in all.
+// Limits of a name: the words that count, and their total bytes.
 const (
 	maxWords = 4
 	maxName  = 200
 )
 
-// names are the names under which secrets stand. A name is taken apart into
-// words, at changes from small to capital letters and at whatever is neither
-// letter nor digit. It matches when its last words are those of a pattern, apart
-// or written as one, with or without a plural s (tokens alone is the count of
-// language models, and no plural). So accessToken, X-Api-Key and password_2
-// match, and token_count, secretary and author do not.
+// names are the names of secrets. A name is split into words, at changes from lower to upper
+// case and at characters that are neither letter nor digit. It matches when its last words are
+// those of a pattern, separate or joined, with or without a plural s (tokens alone is the count
+// of language models, not a plural). So accessToken, X-Api-Key and password_2 match;
+// token_count, secretary and author do not.
 type names map[string]bool
 
 func (n names) add(words []string) {
@@ -67,7 +65,7 @@ func (n names) match(name string) bool {
 	return false
 }
 
-// end reports whether the last of some words are those of a pattern.
+// end reports whether some words end with those of a pattern.
 func (n names) end(words []string) bool {
 	for k := 1; k <= min(maxWords, len(words)); k++ {
 		if n[strings.Join(words[len(words)-k:], " ")] {
@@ -77,7 +75,7 @@ func (n names) end(words []string) bool {
 	return false
 }
 
-// wordsOf takes a name apart into words of small letters.
+// wordsOf splits a name into words in lower case.
 func wordsOf(name string) []string {
 	var words []string
 	var word []rune
@@ -102,9 +100,9 @@ func wordsOf(name string) []string {
 	return words
 }
 
-// begins reports whether a word begins within a run of letters and digits: at a
-// capital after a small letter, at the last capital of several before a small
-// letter, and between letters and digits.
+// begins reports whether a word begins at i in a run of letters and digits: at an upper-case
+// letter after a lower-case one, at the last of several upper-case letters before a lower-case
+// one, and between letters and digits.
 func begins(all []rune, i int) bool {
 	r, before := all[i], all[i-1]
 	switch {

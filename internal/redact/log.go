@@ -9,10 +9,9 @@ import (
 	"reflect"
 )
 
-// Log is a slog.Handler that hides secrets in messages and values, those in
-// groups among them, and passes the record on to another handler. Errors and
-// other values that are written as texts become those texts. An attribute with
-// the name of a secret is hidden whole.
+// Log is a slog.Handler that hides secrets in messages and values, including those in groups,
+// and passes the record to another handler. Errors and other values with a text form become
+// that text. The value of an attribute with the name of a secret is hidden completely.
 func (r *Redactor) Log(to slog.Handler) slog.Handler { return logHandler{r: r, to: to} }
 
 type logHandler struct {
@@ -65,8 +64,7 @@ func (h logHandler) attr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: name, Value: value}
 }
 
-// any writes a value of any type as the text that a handler would make of it,
-// where that is one.
+// any converts a value to the text that a handler would write, if it has one.
 func (h logHandler) any(value slog.Value) slog.Value {
 	switch v := value.Any().(type) {
 	case nil:
@@ -90,8 +88,8 @@ func (h logHandler) any(value slog.Value) slog.Value {
 	}
 }
 
-// textOf calls the method that writes a value. A nil pointer, which may have
-// such a method and no text, is written as fmt does.
+// textOf calls the method that formats a value. A nil pointer is formatted by fmt, since the
+// method may panic.
 func textOf(text func() string, v any) string {
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
 		return fmt.Sprint(v)

@@ -1,18 +1,17 @@
-// Package redact hides what looks like a secret in texts and JSON documents,
-// before they leave the server.
+// Package redact hides what looks like a secret in texts and JSON documents, before they leave
+// the server.
 //
-// Two things give a secret away. One is the name it stands under: a member of a
-// JSON object, the key of an assignment in a text such as password=…, or the
-// attribute of a log record. See keys.go for how names are compared. The other
-// is its own form, such as that of a JSON Web Token or of a well-known kind of
-// key; see values.go. What is hidden is replaced by Mark, and nothing else is
-// touched: a document keeps its bytes, numbers their digits, members their order.
+// A secret is detected in two ways. One is its name: a member of a JSON object, the key of an
+// assignment in a text such as password=…, or the attribute of a log record. See keys.go for
+// how names are compared. The other is its format, such as that of a JSON Web Token or of a
+// well-known kind of key; see values.go. A secret is replaced by Mark, and nothing else is
+// changed: a document keeps its bytes, numbers their digits, members their order.
 //
-// Shown does so in whole values, on their way out. What identifies something says
-// so with the struct tag `redact:"-"` on its field, and is never hidden.
+// Shown does so in whole values before output. A field that identifies something has the struct
+// tag `redact:"-"` and is never hidden.
 //
-// Redaction is a net for what should not be in a journal, and no proof that
-// nothing is left: a secret under an innocent name and of no known form passes.
+// Redaction reduces the risk of secrets in a journal; it does not guarantee that there are
+// none: a secret with an unsuspicious name and an unknown format is not hidden.
 package redact
 
 import (
@@ -25,36 +24,34 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Mark stands where something was hidden.
+// Mark replaces what was hidden.
 const Mark = outbox.Hidden
 
-// Config says what is hidden beside what is built in.
+// Config is what to hide in addition to the built-in rules.
 type Config struct {
-	// Keys are names under which secrets stand, in words: "api key" stands for
-	// apiKey, API_KEY, api-key and apikey, also as the last words of a longer
-	// name.
+	// Keys are names of secrets, as words: "api key" matches apiKey, API_KEY, api-key and apikey,
+	// also as the last words of a longer name.
 	Keys []string
-	// Values are regular expressions of secrets (RE2), for texts of any place.
+	// Values are regular expressions (RE2) of secrets, applied to all texts.
 	Values []string
-	// HidePayloads hides events' payloads, metadata and tags altogether, and
-	// the values of rows in comparisons.
+	// HidePayloads hides events' payloads, metadata and tags altogether, and the values of rows in
+	// comparisons.
 	HidePayloads bool
 }
 
-// Redactor hides secrets. It never changes; any number of goroutines may use it
-// at once.
+// Redactor hides secrets. It is immutable and safe for concurrent use.
 type Redactor struct {
 	keys   names
 	finder *finder
-	// always is true when something may be a secret that the finder does not
-	// find: every document is then read whole.
+	// always is true when a rule may match without a trigger of the finder: every document is then
+	// read completely.
 	always bool
 	values []*regexp.Regexp
 	hide   bool
 }
 
-// New makes a Redactor. A pattern that is none is an *outbox.Refusal of kind
-// outbox.ErrInvalid whose field is redact-key or redact-value.
+// New creates a Redactor. An invalid pattern is an *outbox.Refusal of kind outbox.ErrInvalid
+// whose field is redact-key or redact-value.
 func New(c Config) (*Redactor, error) {
 	r := &Redactor{keys: names{}, hide: c.HidePayloads, always: len(c.Values) > 0}
 	triggers := slices.Clone(builtinTriggers)
@@ -87,7 +84,7 @@ func New(c Config) (*Redactor, error) {
 	return r, nil
 }
 
-// Builtin is the Redactor of what is built in.
+// Builtin is the Redactor with only the built-in rules.
 var Builtin = sync.OnceValue(func() *Redactor {
 	r, err := New(Config{})
 	if err != nil { // a mistake in the patterns of this package
@@ -99,14 +96,14 @@ var Builtin = sync.OnceValue(func() *Redactor {
 // HidesPayloads reports whether events' documents are hidden altogether.
 func (r *Redactor) HidesPayloads() bool { return r.hide }
 
-// HidesName reports whether what stands under a name is hidden, whatever it is.
+// HidesName reports whether the value of a name is hidden, whatever it is.
 func (r *Redactor) HidesName(name string) bool { return r.keys.match(name) }
 
-// mostNested is how deep texts may hold JSON that holds texts that hold JSON.
-// What is deeper and looks suspicious is hidden altogether.
+// mostNested is how many levels of JSON within texts within JSON are read. Suspicious texts
+// nested deeper are hidden completely.
 const mostNested = 4
 
-// Text hides secrets in a text. One that is a JSON document is read as such.
+// Text hides secrets in a text. A JSON document is treated as such.
 func (r *Redactor) Text(s string) string { return r.text(s, 0) }
 
 func (r *Redactor) text(s string, nested int) string {
@@ -125,7 +122,7 @@ func (r *Redactor) text(s string, nested int) string {
 	return r.given(r.builtin(s))
 }
 
-// builtin hides what is of a known form.
+// builtin hides secrets of a known format.
 func (r *Redactor) builtin(s string) string {
 	var b strings.Builder
 	var m matching
@@ -155,8 +152,8 @@ func (r *Redactor) builtin(s string) string {
 	return b.String()
 }
 
-// given hides what the configured expressions match. What is hidden already
-// stays as it is.
+// given hides the matches of the configured expressions. Text that is already hidden stays
+// unchanged.
 func (r *Redactor) given(s string) string {
 	for _, re := range r.values {
 		if !strings.Contains(s, Mark) {

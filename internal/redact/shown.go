@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// asIs is what the tag says of a field whose value is shown as it is.
+// asIs is the tag value of a field that is never hidden.
 const asIs = "-"
 
-// Shown is a value as readers may see it: every text within it counts as one
-// that might hold a secret, and every json.RawMessage as a document. What
-// others may share with the value is copied before it is changed.
+// Shown is a value as readers may see it: every text in it is searched for secrets, and every
+// json.RawMessage treated as a document. Memory that may be shared is copied before it is
+// changed.
 //
-// A field is tagged `redact:"-"` that identifies something, and is needed whole
-// in links and filters, that has what the reader sent, or whose secrets were
-// hidden before: nothing in it is hidden. That is the only way to show a field as
-// it is; one without the tag needs nothing done. Texts with a type of their own, such as outbox.Status, are
-// words of ours, and no texts. Fields that are not exported are not looked at.
+// Nothing is hidden in a field with the tag `redact:"-"`. It is for fields that identify
+// something and are needed unredacted in links and filters, for fields with the reader's own
+// input, and for fields redacted before. There is no other way to exempt a field. Named string
+// types, such as outbox.Status, are constants of this program and not searched. Unexported
+// fields are ignored.
 func Shown[T any](r *Redactor, value T) T {
 	if hide := hiderOf(reflect.TypeFor[T]()); hide != nil {
 		hide(r, reflect.ValueOf(&value).Elem())
@@ -35,8 +35,8 @@ var (
 	rawType    = reflect.TypeFor[json.RawMessage]()
 )
 
-// hiderOf makes what hides secrets in values of a type; nil when they hold none.
-// No type of ours holds itself, but for fields with the tag.
+// hiderOf creates the hider of a type; nil when it has no texts. No type of this program
+// contains itself, except in fields with the tag.
 func hiderOf(t reflect.Type) hider {
 	if known, ok := hiders.Load(t); ok {
 		return known.(hider)
@@ -78,8 +78,8 @@ func newHider(t reflect.Type) hider {
 	}
 }
 
-// containerHiders hide secrets in what a value that is not nil holds, each with
-// what hides them in one of those. What others may share is copied.
+// containerHiders apply the hider of the element type to the elements of a non-nil container.
+// Shared memory is copied.
 var containerHiders = map[reflect.Kind]func(r *Redactor, value reflect.Value, hide hider){
 	reflect.Slice: hideInSlice, reflect.Pointer: hideInPointer, reflect.Map: hideInMap,
 }
@@ -109,8 +109,8 @@ func structHider(t reflect.Type) hider {
 	}
 }
 
-// promotes reports whether a field is an embedded struct, whose exported fields
-// JSON has even where its type is not exported.
+// promotes reports whether a field is an embedded struct, whose exported fields are in its JSON
+// even if its type is not exported.
 func promotes(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Struct }
 
 func hideInSlice(r *Redactor, value reflect.Value, hide hider) {
@@ -129,7 +129,7 @@ func hideInPointer(r *Redactor, value reflect.Value, hide hider) {
 	value.Set(own)
 }
 
-// hideInMap hides what stands under the name of a secret, too. Names stay.
+// hideInMap also hides the values of keys that are names of secrets. Keys are kept.
 func hideInMap(r *Redactor, value reflect.Value, hide hider) {
 	t := value.Type()
 	own := reflect.MakeMapWithSize(t, value.Len())
@@ -146,7 +146,7 @@ func hideInMap(r *Redactor, value reflect.Value, hide hider) {
 	value.Set(own)
 }
 
-// hideWhatItHolds hides secrets in what an interface holds.
+// hideWhatItHolds hides secrets in the value of an interface.
 func hideWhatItHolds(r *Redactor, value reflect.Value) {
 	if value.IsNil() {
 		return

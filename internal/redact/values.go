@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// builtinTriggers are the forms of secrets that are known.
+// builtinTriggers are the known formats of secrets.
 var builtinTriggers = []trigger{
 	{"eyj", matchJWT},
 	{"-----begin ", matchPEM},
@@ -31,15 +31,15 @@ var builtinTriggers = []trigger{
 	{"://", matchURL},
 }
 
-// matching is a text while it is looked through. Every matcher looks at a byte a
-// bounded number of times, so that the whole stays linear.
+// matching is the search of a text. Every matcher reads a byte a bounded number of times, so
+// that the search is linear.
 type matching struct {
 	r   *Redactor
 	s   string
-	jwt int // no JSON Web Token begins before it
+	jwt int // no JSON Web Token begins before this position
 }
 
-// run is the end of the run of bytes of a kind from i on.
+// run is the end of the run of bytes of a class from i on.
 func (m *matching) run(i int, is func(byte) bool) int {
 	for i < len(m.s) && is(m.s[i]) {
 		i++
@@ -47,7 +47,7 @@ func (m *matching) run(i int, is func(byte) bool) int {
 	return i
 }
 
-// after reports whether the byte before at is of a kind.
+// after reports whether the byte before at is of a class.
 func (m *matching) after(at int, is func(byte) bool) bool { return at > 0 && is(m.s[at-1]) }
 
 func isAlnum(c byte) bool {
@@ -59,8 +59,8 @@ func isURLByte(c byte) bool    { return isWordByte(c) || c == '-' }
 func isTokenByte(c byte) bool  { return isURLByte(c) || strings.IndexByte("._~+/=", c) >= 0 }
 func isSpace(c byte) bool      { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// prefixed matches a well-known prefix, written as it is, with at least so many
-// bytes of a kind behind it.
+// prefixed matches a well-known prefix, case-sensitively, followed by at least this many bytes
+// of a class.
 func prefixed(least int, is func(byte) bool) func(*matching, int, int) (int, int, bool) {
 	return func(m *matching, at, n int) (int, int, bool) {
 		if m.after(at, isAlnum) || strings.ToLower(m.s[at:at+n]) != m.s[at:at+n] {
@@ -71,8 +71,8 @@ func prefixed(least int, is func(byte) bool) func(*matching, int, int) (int, int
 	}
 }
 
-// matchJWT matches a JSON Web Token: a header that begins with {" in base64url,
-// and two more parts or four, of which the signature may be empty.
+// matchJWT matches a JSON Web Token: a header that begins with {" in base64url, and two or four
+// more parts, of which the signature may be empty.
 func matchJWT(m *matching, at, _ int) (int, int, bool) {
 	if at < m.jwt || m.s[at:at+3] != "eyJ" {
 		return 0, 0, false
@@ -92,8 +92,7 @@ func matchJWT(m *matching, at, _ int) (int, int, bool) {
 	return at, end, header == 0 && end-at >= 16
 }
 
-// matchPEM matches a block with a private key, whole, or up to the end of a text
-// that does not end it.
+// matchPEM matches a block with a private key, up to its end or the end of the text.
 func matchPEM(m *matching, at, n int) (int, int, bool) {
 	const longest = 80
 	label, _, closed := strings.Cut(m.s[at+n:min(len(m.s), at+n+longest)], "-----")
@@ -122,7 +121,7 @@ func matchAWS(m *matching, at, n int) (int, int, bool) {
 	return at, end, end == at+n+16
 }
 
-// matchSK matches keys such as sk-proj-…, and not a name with sk- in it.
+// matchSK matches keys such as sk-proj-…, but not a name that contains sk-.
 func matchSK(m *matching, at, n int) (int, int, bool) {
 	if m.after(at, isURLByte) || m.s[at:at+2] != "sk" {
 		return 0, 0, false
@@ -139,13 +138,13 @@ func matchGoogle(m *matching, at, n int) (int, int, bool) {
 	return at, end, end-at-n >= 30
 }
 
-// plainWords are what follows the word bearer in sentences.
+// plainWords may follow the word bearer in a sentence.
 var plainWords = map[string]bool{
 	"token": true, "tokens": true, "auth": true, "authentication": true, "authorization": true, "realm": true, "scheme": true, "header": true,
 	"credential": true, "credentials": true, "and": true, "the": true, "must": true, "was": true, "has": true, "for": true, "not": true,
 }
 
-// credentials is the extent of what follows the name of a scheme of HTTP.
+// credentials is the range after the name of an HTTP scheme.
 func (m *matching) credentials(at, n int) (from, end int, ok bool) {
 	from = at + n
 	for from < len(m.s) && from < at+n+8 && isSpace(m.s[from]) {
@@ -157,7 +156,7 @@ func (m *matching) credentials(at, n int) (from, end int, ok bool) {
 	return from, m.run(from, isTokenByte), true
 }
 
-// matchBasic matches a name and its password behind the word, in base64.
+// matchBasic matches the base64 user and password after the word.
 func matchBasic(m *matching, at, n int) (int, int, bool) {
 	const longest = 1000
 	from, end, ok := m.credentials(at, n)
@@ -168,7 +167,7 @@ func matchBasic(m *matching, at, n int) (int, int, bool) {
 	return from, end, err == nil && bytes.IndexByte(text, ':') >= 0 && utf8.Valid(text)
 }
 
-// matchSendGrid matches SG., an id and the key.
+// matchSendGrid matches "SG.", an id and the key.
 func matchSendGrid(m *matching, at, n int) (int, int, bool) {
 	if m.after(at, isAlnum) || m.s[at:at+n] != "SG." {
 		return 0, 0, false
@@ -181,7 +180,7 @@ func matchSendGrid(m *matching, at, n int) (int, int, bool) {
 	return at, end, end-dot > 16
 }
 
-// matchBearer matches what follows the word, and leaves the word.
+// matchBearer matches the token after the word, without the word.
 func matchBearer(m *matching, at, n int) (int, int, bool) {
 	from, end, ok := m.credentials(at, n)
 	if !ok {
@@ -190,8 +189,7 @@ func matchBearer(m *matching, at, n int) (int, int, bool) {
 	return from, end, end-from >= 3 && !plainWords[strings.ToLower(strings.Trim(m.s[from:min(end, from+40)], "=.:"))]
 }
 
-// matchURL matches the password of an address, which may hold a slash that should
-// have been escaped.
+// matchURL matches the password of a URL, which may contain an unescaped slash.
 func matchURL(m *matching, at, n int) (int, int, bool) {
 	const longest = 1000
 	rest := m.s[at+n : min(len(m.s), at+n+longest)]
@@ -214,7 +212,7 @@ func matchURL(m *matching, at, n int) (int, int, bool) {
 	return at + n + colon + 1, at + n + end, end > colon+1
 }
 
-// A name in a text is at most so long to each side of the word that gave it away.
+// nameReach is the maximum length of a name in a text on each side of its trigger.
 const nameReach = 64
 
 // matchAssignment matches the value in password=…, "token": "…" and the like.
@@ -248,7 +246,7 @@ func matchAssignment(m *matching, at, n int) (int, int, bool) {
 	return from, to, to > from
 }
 
-// nameAround is the extent of the name that a word stands in.
+// nameAround is the range of the name that contains a word.
 func (m *matching) nameAround(from, to int) (begin, end int) {
 	begin, end = from, to
 	for begin > max(0, from-nameReach) && isURLByte(m.s[begin-1]) {
@@ -265,8 +263,7 @@ func (m *matching) nameAround(from, to int) (begin, end int) {
 	return begin, end
 }
 
-// random reports whether the value at i, as far as it is looked at, is hardly a
-// word.
+// random reports whether the beginning of the value at i is unlikely to be a word.
 func (m *matching) random(i int) bool {
 	const enough = 200
 	start := matching{s: m.s[i:min(len(m.s), i+enough)]}
@@ -274,8 +271,8 @@ func (m *matching) random(i int) bool {
 	return looksRandom(start.s[from:to])
 }
 
-// brackets is the position after the brackets behind a name that ends at i, as
-// in user[password], password[] and user[password][0], also percent-encoded.
+// brackets is the position after the brackets that follow a name ending at i, as in
+// user[password], password[] and user[password][0], also percent-encoded.
 func (m *matching) brackets(i int) int {
 	limit := min(len(m.s), i+nameReach)
 	for at := i; at < limit; {
@@ -296,8 +293,8 @@ func (m *matching) brackets(i int) int {
 	return i
 }
 
-// unsigned matches the value of a name without a sign behind it: that of an
-// element of XML, and of a flag in a command line.
+// unsigned matches the value of a name without an equals sign or colon: an XML element's text,
+// or a command-line flag's value.
 func (m *matching) unsigned(begin, end int) (from, to int, ok bool) {
 	if end+1 >= len(m.s) || m.s[end] != '>' && !isSpace(m.s[end]) {
 		return 0, 0, false
@@ -312,8 +309,7 @@ func (m *matching) unsigned(begin, end int) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// element is the extent of the text of an element of XML that begins behind the
-// name that ends at i, or behind its attributes.
+// element is the range of the text of an XML element whose name, or last attribute, ends at i.
 func (m *matching) element(i int) (from, to int, ok bool) {
 	const cdata = "<![CDATA["
 	end := strings.IndexAny(m.s[i:], "<>")
@@ -321,7 +317,7 @@ func (m *matching) element(i int) (from, to int, ok bool) {
 		return 0, 0, false
 	}
 	if attributes := m.s[i : i+end]; strings.HasSuffix(attributes, "/") && strings.Count(attributes, `"`)%2 == 0 {
-		return 0, 0, false // an element without a text
+		return 0, 0, false // an element without text
 	}
 	from, sign := i+end+1, "<"
 	if start := skipSpace(m.s, from); strings.HasPrefix(m.s[start:], cdata) {
@@ -334,8 +330,8 @@ func (m *matching) element(i int) (from, to int, ok bool) {
 	return from, to, to > from
 }
 
-// opensElement reports whether the name at begin opens an element, maybe behind
-// the prefix of a namespace.
+// opensElement reports whether the name at begin opens an element, possibly after a namespace
+// prefix.
 func (m *matching) opensElement(begin int) bool {
 	if begin > 0 && m.s[begin-1] == ':' {
 		for begin--; begin > 0 && isURLByte(m.s[begin-1]); begin-- {
@@ -344,8 +340,8 @@ func (m *matching) opensElement(begin int) bool {
 	return begin > 0 && m.s[begin-1] == '<'
 }
 
-// escape reads a byte that is percent-encoded at i, once or again and again.
-// next is 0 where there is none.
+// escape decodes a percent-encoded byte at i, encoded once or several times. next is 0 when
+// there is none.
 func (m *matching) escape(i int) (c byte, next int) {
 	if i >= len(m.s) || m.s[i] != '%' {
 		return 0, 0
@@ -362,10 +358,10 @@ func (m *matching) escape(i int) (c byte, next int) {
 	return byte(n), i + 2
 }
 
-// endsValue reports whether a byte ends a value that has no quotes.
+// endsValue reports whether a byte ends an unquoted value.
 func endsValue(c byte) bool { return isSpace(c) || isQuote(c) || strings.IndexByte(",;&)}]<>", c) >= 0 }
 
-// escaped is the end of the value of an assignment that is percent-encoded.
+// escaped is the end of the percent-encoded value of an assignment.
 func (m *matching) escaped(i int) int {
 	if strings.HasPrefix(m.s[i:], Mark) {
 		return i + len(Mark)
@@ -379,7 +375,7 @@ func (m *matching) escaped(i int) int {
 	return i
 }
 
-// passwordLike are names that no sentence has before a colon for another reason.
+// passwordLike are names that a sentence has before a colon only to give a password.
 var passwordLike = map[string]bool{"password": true, "passwd": true, "passphrase": true, "pwd": true, "passcode": true}
 
 func lastWord(name string) string {
@@ -387,8 +383,8 @@ func lastWord(name string) string {
 	return words[len(words)-1]
 }
 
-// looksRandom reports whether a text is hardly a word: it has digits, or both
-// small letters and capitals after its first.
+// looksRandom reports whether a text is unlikely to be a word: it has digits, or both lower and
+// upper case after its first character.
 func looksRandom(s string) bool {
 	return strings.ContainsAny(s, "0123456789") || len(s) > 1 && strings.ToLower(s[1:]) != s[1:] && strings.ToUpper(s) != s
 }
@@ -397,9 +393,8 @@ const quotes = "\"'`"
 
 func isQuote(c byte) bool { return strings.IndexByte(quotes, c) >= 0 }
 
-// sign finds what makes an assignment behind a name that ends at i, an equals
-// sign or a colon, or '%' for one of them percent-encoded, and where the value
-// begins. A sign of 0 is none.
+// sign finds the assignment after a name that ends at i, an equals sign or a colon, or '%' for
+// a percent-encoded one, and where the value begins. 0 means none.
 func (m *matching) sign(i int) (sign byte, from int) {
 	if i < len(m.s) && m.s[i] == '%' {
 		return m.escapedSign(i)
@@ -443,8 +438,7 @@ func (m *matching) spaces(i int) int {
 	return i
 }
 
-// value is the extent of the value of an assignment that begins at i, within its
-// quotes where it has some.
+// value is the range of the value of an assignment at i, inside its quotes if it has any.
 func (m *matching) value(i int) (from, to int) {
 	for from = i; from < len(m.s) && m.s[from] == '\\'; {
 		from++
@@ -458,11 +452,11 @@ func (m *matching) value(i int) (from, to int) {
 	return i, m.run(i, func(c byte) bool { return !endsValue(c) })
 }
 
-// quoted is the end of a text in quotes, which may themselves be escaped.
+// quoted is the end of a quoted text, whose quotes may themselves be escaped.
 func (m *matching) quoted(i int, quote byte, escaped bool) int {
 	for ; i < len(m.s); i++ {
 		switch {
-		case quote == '\'' && strings.HasPrefix(m.s[i:], "''"): // one of its own, as SQL writes it
+		case quote == '\'' && strings.HasPrefix(m.s[i:], "''"): // a quote inside the text, as SQL escapes it
 			i++
 		case m.s[i] == quote:
 			return i

@@ -19,7 +19,7 @@ type appending struct {
 	t         *Tx
 	now       int64
 	campaigns map[string]*appendTarget
-	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one. No map on SQLite, where the insert tells
+	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
 	added     []eventKey                 // keys that the current call added to taken
 	judged    bool                       // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch

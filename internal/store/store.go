@@ -30,7 +30,7 @@ type Options struct {
 	Projections string // likewise
 	NoCreate    bool   // refuse databases that are missing
 	NoMigrate   bool   // refuse databases of an older version
-	ReadOnly    bool   // refuse every append and act with outbox.ErrReadOnly
+	ReadOnly    bool   // refuse every append and action with outbox.ErrReadOnly
 	Mode        outbox.Mode
 	Retry       outbox.Retry
 	// ReasonFrom is the number of released rows from which an action needs a reason: 1 means every

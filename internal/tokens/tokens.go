@@ -1,5 +1,5 @@
-// Package tokens keeps what machines show to be let in: who made which, until when
-// it is good, when it was used last.
+// Package tokens stores API tokens: who created each, when it expires, and when it was last
+// used.
 package tokens
 
 import (
@@ -17,16 +17,15 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Tokens are what machines show to be let in; the journal database has their
-// hashes.
+// Tokens is the store of API tokens. The journal database has only their hashes.
 //
 // It is safe for concurrent use, by several processes too.
 type Tokens struct {
 	core *store.Store
-	uses sync.Map // id of a token → when its use was last noted here, in microseconds
+	uses sync.Map // id of a token → when this process last recorded its use, in microseconds
 }
 
-// New works on a store.
+// New returns the Tokens of a store.
 func New(core *store.Store) *Tokens { return &Tokens{core: core} }
 
 const (
@@ -36,7 +35,7 @@ const (
 	tokensListed  = 1000
 )
 
-// tokenChange is what an audit record has of a token: never its hash.
+// tokenChange is the audit record of a token, without its hash.
 type tokenChange struct {
 	TokenID   int64       `json:"token_id,omitempty"`
 	Role      outbox.Role `json:"role,omitempty"`
@@ -45,9 +44,8 @@ type tokenChange struct {
 	State     string      `json:"state,omitempty"`
 }
 
-// CreateToken keeps the hash of a token that is valid until expires: from a
-// minute to two years from now. The note says what it is for, in at most 100
-// bytes.
+// CreateToken stores the hash of a token that is valid until expires: one minute to two years
+// from now. The note says what it is for, in at most 100 bytes.
 func (s *Tokens) CreateToken(ctx context.Context, o outbox.Command, hash string, role outbox.Role, note string, expires time.Time) (outbox.Token, error) {
 	expires = expires.UTC().Truncate(time.Microsecond)
 	token := outbox.Token{Role: role, Note: note, CreatedBy: o.By.Name, ExpiresAt: expires}
@@ -88,8 +86,8 @@ func (s *Tokens) checkToken(token outbox.Token) error {
 	return nil
 }
 
-// RevokeToken makes a token worthless at once. One that was revoked before is
-// outbox.ErrConflict, a missing one outbox.ErrNotFound.
+// RevokeToken revokes a token at once. A revoked one is outbox.ErrConflict, a missing one
+// outbox.ErrNotFound.
 func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Command, id int64) (outbox.Token, error) {
 	asked := tokenChange{TokenID: id}
 	a := &store.Change{Order: o, Action: outbox.ActionTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
@@ -129,8 +127,7 @@ func (s *Tokens) List(ctx context.Context) ([]outbox.Token, error) {
 	return tokens, nil
 }
 
-// TokenByHash finds a token, whatever its state. An unknown one is
-// outbox.ErrNotFound.
+// TokenByHash finds a token in any state. An unknown one is outbox.ErrNotFound.
 func (s *Tokens) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
 	var found []outbox.Token
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
@@ -146,13 +143,12 @@ func (s *Tokens) TokenByHash(ctx context.Context, hash string) (outbox.Token, er
 }
 
 const (
-	tokenUsePause = time.Minute            // between two notes of the use of one token
+	tokenUsePause = time.Minute            // between two records of the use of one token
 	tokenUseTime  = 250 * time.Millisecond // that a request may wait for one
 )
 
-// RecordTokenUse keeps when a token was last used, to the minute. It tries once a
-// minute, and whether it succeeds is of no interest to the request: a database
-// that is busy or read-only keeps an older time.
+// RecordTokenUse records when a token was last used, to the minute. It tries once a minute and
+// ignores errors: a busy or read-only database keeps an older time.
 func (s *Tokens) RecordTokenUse(ctx context.Context, token outbox.Token) {
 	now := s.core.Now()
 	if last := token.LastUsedAt; s.core.ReadOnly() || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
