@@ -16,10 +16,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// now is the time of every test that does not turn its own clock.
+// now is the time of every test without its own clock.
 var now = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// refusals gathers why requests were refused.
+// refusals collects the reasons of refused requests.
 type refusals struct {
 	mu  sync.Mutex
 	why []string
@@ -40,7 +40,7 @@ func (r *refusals) last() string {
 	return r.why[len(r.why)-1]
 }
 
-// gate makes a gate that tells why it refuses.
+// gate creates a gate that records its refusals.
 func gate(t testing.TB, c Config) (*Gate, *refusals) {
 	t.Helper()
 	told := &refusals{}
@@ -58,7 +58,7 @@ func gate(t testing.TB, c Config) (*Gate, *refusals) {
 	return g, told
 }
 
-// request is one from the peer, with name-value pairs of headers.
+// request is a request from a peer, with name-value pairs of headers.
 func request(from string, headers ...string) *http.Request {
 	r := httptest.NewRequest("GET", "/rows", nil)
 	r.RemoteAddr = from
@@ -68,8 +68,8 @@ func request(from string, headers ...string) *http.Request {
 	return r
 }
 
-// wantDenied fails unless the request is refused for a reason, in a sentence
-// with the text.
+// wantDenied fails unless the request is refused for the reason, with a message that contains
+// the text.
 func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, text string) {
 	t.Helper()
 	who, err := g.Identify(r)
@@ -103,7 +103,7 @@ func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.R
 	}
 }
 
-// tokens are those of a test, by hash.
+// tokens looks up the tokens of a test by hash.
 func tokens(all map[string]outbox.Token) func(context.Context, string) (outbox.Token, error) {
 	return func(_ context.Context, hash string) (outbox.Token, error) {
 		if t, found := all[hash]; found {

@@ -149,7 +149,7 @@ func TestParsePeer(t *testing.T) {
 	}
 }
 
-// FuzzIdentify looks for a request that is let in and should not be.
+// FuzzIdentify searches for a request that is wrongly admitted.
 func FuzzIdentify(f *testing.F) {
 	s := newSigner(f, "k", jose.ES256)
 	file := filepath.Join(f.TempDir(), "keys.json")

@@ -30,7 +30,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// signer is an issuer's key with what it signs by.
+// signer is an issuer's key and its algorithm.
 type signer struct {
 	id  string
 	alg jose.SignatureAlgorithm
@@ -105,8 +105,7 @@ func keySet(t testing.TB, signers ...signer) []byte {
 
 const issuer = "https://sso.example.org"
 
-// good are the claims of an assertion that is taken; change replaces some, and
-// nil removes one.
+// good are the claims of a valid assertion; change replaces some, and nil removes one.
 func good(change ...map[string]any) map[string]any {
 	claims := map[string]any{"iss": issuer, "aud": []string{"other", "outboxweb"}, "sub": "1", "email": "ana@example.org",
 		"groups": []string{"ops", "dev"}, "iat": now.Unix() - 10, "nbf": now.Unix() - 10, "exp": now.Unix() + 300}
@@ -117,7 +116,7 @@ func good(change ...map[string]any) map[string]any {
 	return claims
 }
 
-// keyServer answers with the keys it holds, and counts.
+// keyServer serves its keys and counts the requests.
 type keyServer struct {
 	*httptest.Server
 	asked atomic.Int64
@@ -150,7 +149,7 @@ func (s *keyServer) holds(set []byte) {
 	s.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) })
 }
 
-// handClock is a clock that stands until it is turned.
+// handClock is a clock that changes only when set.
 type handClock struct{ micros atomic.Int64 }
 
 func newHandClock() *handClock {
@@ -171,7 +170,7 @@ func asserting(text string) *http.Request { return request("192.0.2.1:80", "X-As
 
 func encoded(text []byte) string { return base64.RawURLEncoding.EncodeToString(text) }
 
-// byHand signs a JWT with a header of its own by HMAC, or not at all.
+// byHand creates a JWT with the given header, signed by HMAC or not at all.
 func byHand(t testing.TB, head map[string]any, claims map[string]any, secret []byte) string {
 	t.Helper()
 	text := encoded(asJSON(t, head)) + "." + encoded(asJSON(t, claims))
@@ -317,32 +316,32 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 }
 
-// withEmbeddedKey signs with a key that the assertion brings along.
+// withEmbeddedKey signs with a key that is embedded in the assertion.
 func withEmbeddedKey(t testing.TB, s signer) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true})
 }
 
-// withCritical signs with a header that must be understood, and is not.
+// withCritical signs with an unsupported critical header.
 func withCritical(t testing.TB, s signer) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
 }
 
-// withHeader signs with another parameter in the header.
+// withHeader signs with an additional header parameter.
 func withHeader(t testing.TB, s signer, name string, value any) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
 }
 
-// doubled has a member of the header, as it is written, a second time.
+// doubled repeats a raw member of the header.
 func doubled(t testing.TB, s signer, member string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(s.sign(t, good()), ".")
 	return encoded([]byte(`{"alg":"RS256",`+member+`,`+member+`}`)) + "." + rest
 }
 
-// claimsAnd are claims with another member behind them, as it is written.
+// claimsAnd are claims with a raw member appended.
 func claimsAnd(t testing.TB, claims map[string]any, member string) string {
 	t.Helper()
 	return strings.TrimSuffix(string(asJSON(t, claims)), "}") + "," + member + "}"
@@ -443,15 +442,14 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 	clock.advance(keysAge)
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev") // better old keys than none
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev") // old keys are better than none
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 }
 
-// A session is not over because the issuer has changed keys while its server
-// does not answer.
+// A session stays valid when the issuer has changed keys while its server does not answer.
 func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	t.Parallel()
 	known, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)

@@ -42,30 +42,28 @@ import (
 // Pair names the two databases of one test.
 type Pair struct {
 	Journal, Projections string // URLs
-	// Dir is a directory of the test's own; on SQLite the files journal.db and
-	// projections.db are in it.
+	// Dir is the test's own directory; on SQLite it contains journal.db and projections.db.
 	Dir string
 }
 
 var only = flag.String("db", "", "run the tests on this database alone: sqlite or postgres")
 
-// What the tests run on at the moment.
+// What the tests currently run on.
 var (
 	server *pgtest.Server // nil on SQLite
-	empty  string         // directory with a pair of migrated files; empty when there is none
+	empty  string         // directory with a migrated pair of files; empty when there is none
 )
 
-// Postgres reports whether the tests run on PostgreSQL at the moment.
+// Postgres reports whether the tests currently run on PostgreSQL.
 func Postgres() bool { return server != nil }
 
 // Server is the server that the tests run on; nil on SQLite.
 func Server() *pgtest.Server { return server }
 
-// Main runs the tests of m on SQLite, then on PostgreSQL, and returns the exit
-// code. Each test's databases are copies of the pair that prepare has filled
-// and closed. differs matches the names of the tests in which PostgreSQL does
-// something in its own way, by default ^TestPostgres; a short run has these
-// alone on it, unless -db or -run asks for others.
+// Main runs the tests of m on SQLite, then on PostgreSQL, and returns the exit code. Each
+// test's databases are copies of the pair that prepare has filled and closed. differs matches
+// the names of the tests in which PostgreSQL behaves differently, by default ^TestPostgres; a
+// short run has only these on it, unless -db or -run selects others.
 func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	flag.Parse()
 	some := testing.Short() && *only == "" && !given("test.run")
@@ -98,17 +96,17 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	return code
 }
 
-// Checks is how many random histories a test tries on the database that is
-// prepared, unless -rapid.checks says so. In a short run rapid itself tries a
-// fifth of them, so that fewer than 5 would be none.
+// Checks sets how many random histories a test tries on the current database, unless
+// -rapid.checks is given. In a short run rapid tries a fifth of them, so fewer than 5 would be
+// none.
 func Checks(n int) {
 	if !checksAsked() {
 		set("rapid.checks", strconv.Itoa(n))
 	}
 }
 
-// checksAsked reports whether the command line has -rapid.checks. It is asked
-// first before Checks sets the flag.
+// checksAsked reports whether the command line has -rapid.checks. It must be called before
+// Checks first sets the flag.
 var checksAsked = sync.OnceValue(func() (asked bool) {
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
 	return asked
@@ -153,7 +151,7 @@ func onPostgres(prepare func(Pair) error, run func() int) (int, error) {
 	return code, errors.Join(err, started.Stop())
 }
 
-// New makes a migrated, empty pair for one test.
+// New creates a migrated, empty pair for one test.
 func New(tb testing.TB) Pair {
 	tb.Helper()
 	if server != nil {
@@ -176,7 +174,7 @@ func New(tb testing.TB) Pair {
 
 var fresh atomic.Int64
 
-// Fresh makes an empty pair that is not migrated, for one test.
+// Fresh creates an empty pair without migrations, for one test.
 func Fresh(tb testing.TB) Pair {
 	tb.Helper()
 	if server == nil {
@@ -201,7 +199,7 @@ func schemas(database string) Pair {
 	return Pair{Journal: InSchema(database, "journal"), Projections: InSchema(database, "projections")}
 }
 
-// InSchema is the URL of a PostgreSQL database with a schema to work in.
+// InSchema is the URL of a PostgreSQL database with a schema.
 func InSchema(database, schema string) string {
 	u, err := url.Parse(database)
 	if err != nil {
@@ -213,8 +211,8 @@ func InSchema(database, schema string) string {
 	return u.String()
 }
 
-// Open connects to a database of a pair past the store, as somebody else would.
-// The connection is closed at the test's end.
+// Open opens a separate connection to a database of a pair, bypassing the store. It is closed
+// at the test's end.
 func Open(tb testing.TB, url string) *sql.DB {
 	tb.Helper()
 	var db *sql.DB

@@ -18,7 +18,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// Infos are the loaded projections as a caller of the store names them.
+// Infos are the loaded projections in the store's form.
 func (b *Engine) Infos() []outbox.ProjectionInfo {
 	var infos []outbox.ProjectionInfo
 	for _, p := range b.Set.Projections() {
@@ -36,7 +36,7 @@ func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunRequest) outbox.Run
 	return run
 }
 
-// MustRun starts a run and works until there is none left.
+// MustRun starts a run and works until no run is left.
 func (b *Engine) MustRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()
 	run := b.MustStartRun(tb, order)
@@ -114,21 +114,21 @@ func CalledFrom(name string) bool {
 	}
 }
 
-// Terminate ends the server's side of connections of the program to the bench's
-// database, and returns how many.
+// Terminate ends the server's side of the program's connections to the engine's database and
+// returns how many.
 func (b *Engine) Terminate(tb testing.TB, which string) int {
 	tb.Helper()
 	return len(Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid) from `+Programs+` and `+which))
 }
 
 const (
-	// Programs are the connections of the program to this database.
+	// Programs are the program's connections to this database.
 	Programs = `pg_stat_activity where datname = current_database() and application_name = 'outboxweb'`
-	// Listening is the one on which a process waits for hints.
+	// Listening is the connection on which a process waits for hints.
 	Listening = `query like 'listen %'`
 )
 
-// Disconnect takes all connections away, and returns when they are gone.
+// Disconnect ends all connections and returns when they are gone.
 func (b *Engine) Disconnect(tb testing.TB) {
 	tb.Helper()
 	if gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, storetest.Patience.Milliseconds()); len(gone) == 0 {
@@ -155,8 +155,8 @@ func Logging(f func(message string)) Option {
 	return func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(logged{slog.DiscardHandler, f}) }
 }
 
-// UntilStuck applies what can be applied, however long heads wait for their next
-// attempts.
+// UntilStuck applies everything that can be applied, however late the next attempts of heads
+// are.
 func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 	for range 8 {
 		b.Drain(tb)
@@ -164,11 +164,11 @@ func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 	}
 }
 
-// LenientAccounts is set aside for a campaign that it cannot follow.
+// LenientAccounts is Accounts, but quarantined for a campaign where it fails.
 var LenientAccounts = strings.ReplaceAll(Accounts, "on-failure: block", "on-failure: quarantine")
 
-// Trail writes down every application of every event, like a ledger, with keys
-// that a replay makes again.
+// Trail records every application of every event, like a ledger, with keys that a replay
+// reproduces.
 const Trail = `-- projection: trail
 -- tables: trail
 
@@ -180,8 +180,7 @@ insert into trail (campaign_id, place, seq)
 select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
 `
 
-// FinishClaims is the rest of a wave after its claim. What is to happen between
-// applying and settling does.
+// FinishClaims applies and settles claims, and calls between in the middle.
 func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between ...func()) error {
 	wave, err := b.Worker.Apply(ctx, claims)
 	for _, happen := range between {

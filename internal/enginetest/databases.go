@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Main runs the tests of a package on both databases; see dbtest.Main. differs
-// matches those on which PostgreSQL does something in its own way.
+// Main runs the tests of a package on both databases; see dbtest.Main. differs matches the
+// tests in which PostgreSQL behaves differently.
 func Main(m *testing.M, differs string) int {
 	if askedByServer() {
 		return askTest()
@@ -37,9 +37,9 @@ func Main(m *testing.M, differs string) int {
 	return code
 }
 
-// prepare fills the pair that every test gets a copy of.
+// prepare fills the pair that every test's pair is copied from.
 func prepare(p dbtest.Pair) error {
-	if dbtest.Postgres() { // where opening the two stores of a history takes several times as long
+	if dbtest.Postgres() { // opening the two stores of a history takes several times as long there
 		dbtest.Checks(10)
 	} else {
 		dbtest.Checks(40)
@@ -51,16 +51,16 @@ func prepare(p dbtest.Pair) error {
 }
 
 const (
-	// Hurried is part of the path of databases that must not wait for locks.
+	// Hurried in the path of a database limits its waits for locks.
 	Hurried = "hurried"
-	// Cramped is part of the path of databases that must stay small.
+	// Cramped in the path of a database limits its size.
 	Cramped      = "cramped"
 	crampedPages = 100
 	CrampedBytes = crampedPages * 4096
 )
 
-// arrange is called for every new connection, and makes contention and full
-// disks show within the test's patience where the path asks for it.
+// arrange is called for every new connection. For paths with Hurried or Cramped it sets limits
+// at which lock conflicts and full disks show quickly.
 func arrange(c sqlite.ExecQuerierContext, dsn string) error {
 	pragma := ""
 	switch {

@@ -1,6 +1,5 @@
-// Package enginetest puts a store, its rooms and a worker on databases of a test's
-// own, for the tests of packages that work on them together. It is used under its
-// Main.
+// Package enginetest opens a store, its operations and runs and a worker on databases of a
+// test's own, for the tests of packages that use them together. It is used with its Main.
 package enginetest
 
 import (
@@ -29,8 +28,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// Ledger writes down every application of every event, so that repeats and
-// reorders show.
+// Ledger records every application of every event, so that repeats and reordering show.
 const Ledger = `-- projection: ledger
 -- tables: ledger_applied, ledger_history
 
@@ -52,8 +50,7 @@ insert into ledger_history (campaign_id, seq) values (:campaign_id, :seq);
 // Tally is a second ledger.
 var Tally = strings.ReplaceAll(Ledger, "ledger", "tally")
 
-// Accounts fails on an event that spends more than there is, until somebody
-// mends the balance.
+// Accounts fails on an event that spends more than the balance, until the balance is corrected.
 const Accounts = `-- projection: accounts
 -- tables: accounts
 -- on-failure: block
@@ -69,8 +66,8 @@ update accounts set spent = spent + 1 where campaign_id = :campaign_id;
 update accounts set balance = balance - :payload.amount! where campaign_id = :campaign_id;
 `
 
-// Probing calls the test's probe of the event's key on every event of type
-// probed, after it has written something. It does not mind being told twice.
+// Probing calls the test's probe for the event's key on every event of type probed, after
+// writing a row. Applying an event twice is harmless.
 const Probing = `-- projection: probing
 -- tables: probing
 
@@ -82,12 +79,12 @@ insert into probing (campaign_id, seq) values (:campaign_id, :seq) on conflict d
 update probing set answer = probe(:payload.key!, :campaign_id, cast(:seq as text)) where campaign_id = :campaign_id and seq = :seq;
 `
 
-// Opened is an event that gives a campaign of accounts its balance.
+// Opened is an event that sets a campaign's balance in accounts.
 func Opened(campaign string, balance int) outbox.Event {
 	return EventOf(campaign, "opened", fmt.Sprintf(`{"balance":%d}`, balance))
 }
 
-// Spent is an event that accounts fail at which have less.
+// Spent is an event that fails in accounts with a lower balance.
 func Spent(campaign string, amount int) outbox.Event {
 	return EventOf(campaign, "spent", fmt.Sprintf(`{"amount":%d}`, amount))
 }
@@ -97,7 +94,7 @@ func Probed(campaign, key string) outbox.Event {
 	return EventOf(campaign, "probed", fmt.Sprintf(`{"key":%q}`, key))
 }
 
-// Noted is an event that no more than the ledger writes down.
+// Noted is an event that only the ledger records.
 func Noted(campaign string) outbox.Event { return EventOf(campaign, "noted", `{}`) }
 
 // EventOf is an event of a type.
@@ -110,8 +107,8 @@ func Notes(campaign string, n int) []outbox.Event {
 	return slices.Repeat([]outbox.Event{Noted(campaign)}, n)
 }
 
-// Define writes each definition to a file of one directory and returns it as
-// the sources of a set.
+// Define writes each definition to a file of one directory and returns the files as the sources
+// of a set.
 func Define(tb testing.TB, definitions ...string) []string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -126,12 +123,12 @@ func Define(tb testing.TB, definitions ...string) []string {
 // Option adjusts the store and the worker of an engine.
 type Option = func(*store.Options, *worker.Config)
 
-// At makes the store tell the test's time.
+// At sets the store's clock.
 func At(c *storetest.Clock) Option {
 	return func(o *store.Options, _ *worker.Config) { o.Now = c.Now }
 }
 
-// MaxAttempts lets rows fail so often.
+// MaxAttempts sets how often rows may fail.
 func MaxAttempts(n int) Option {
 	return func(o *store.Options, _ *worker.Config) { o.Retry.MaxAttempts = n }
 }
@@ -141,38 +138,36 @@ func BatchSize(rows int) Option {
 	return func(_ *store.Options, c *worker.Config) { c.BatchSize = rows }
 }
 
-// InMode is the mode of the worker and of its store.
+// InMode sets the mode of the worker and its store.
 func InMode(m outbox.Mode) Option {
 	return func(_ *store.Options, c *worker.Config) { c.Mode = m }
 }
 
-// Polling sets how long the worker sleeps unless it is woken.
+// Polling sets the worker's poll interval.
 func Polling(d time.Duration) Option {
 	return func(_ *store.Options, c *worker.Config) { c.PollInterval = d }
 }
 
-// Overtime is the time of an event in tests of one that exceeds it. Everything
-// else in them has to end within it, on a machine that is busy with something
-// else.
+// Overtime is the event timeout in tests that exceed it. Everything else in them must finish
+// within it, even on a busy machine.
 const Overtime = 2 * time.Second
 
-// CuttingOffAfter is the time that an event may take.
+// CuttingOffAfter sets the time that an event may take.
 func CuttingOffAfter(d time.Duration) Option {
 	return func(o *store.Options, _ *worker.Config) { o.EventTimeout = d }
 }
 
-// Waves sets how many waves a worker works on at a time.
+// Waves sets the number of concurrent waves of a worker.
 func Waves(n int) Option {
 	return func(o *store.Options, c *worker.Config) { o.Concurrency, c.Concurrency = n, n }
 }
 
-// Leasing sets how long the worker's leases last.
+// Leasing sets the duration of the worker's leases.
 func Leasing(d time.Duration) Option {
 	return func(_ *store.Options, c *worker.Config) { c.Lease = d }
 }
 
-// Bench is a store with a worker on it, and connections of somebody else to
-// its databases.
+// Engine is a store with a worker, and separate connections to its databases.
 type Engine struct {
 	*store.Store
 	*maintenance.Maintenance
@@ -187,8 +182,7 @@ type Engine struct {
 	JournalDB, ProjectionsDB *sql.DB
 }
 
-// Open makes a store on databases of its own, and a worker that is not
-// running.
+// Open opens a store on databases of its own, and a worker that is not running.
 func Open(tb testing.TB, sources []string, options ...Option) *Engine {
 	tb.Helper()
 	return OpenPair(tb, dbtest.New(tb), sources, options...)
@@ -228,8 +222,8 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 	return b
 }
 
-// OpenPaused is an engine with a ledger and a tally, which has seen three events of
-// campaign a and is paused for it.
+// OpenPaused is an engine with a ledger and a tally that has applied three events of campaign
+// a, with the tally paused there.
 func OpenPaused(tb testing.TB) *Engine {
 	tb.Helper()
 	b := Open(tb, Define(tb, Ledger, Tally))
@@ -252,7 +246,7 @@ func (b *Engine) Drain(tb testing.TB) {
 	}
 }
 
-// pass works off one wave and reports whether there was anything to do.
+// MustPass processes one wave and reports whether there was work.
 func (b *Engine) MustPass(tb testing.TB) bool {
 	tb.Helper()
 	more, err := b.Worker.Pass(context.Background())
@@ -293,7 +287,7 @@ func (b *Engine) MustAppend(tb testing.TB, events ...outbox.Event) {
 	}
 }
 
-// claim takes a wave for the bench's worker.
+// MustClaim claims a wave for the engine's worker.
 func (b *Engine) MustClaim(tb testing.TB) []store.Claim {
 	tb.Helper()
 	claims, err := b.Claim(context.Background(), b.Worker.Name(), store.ClaimLimits{Rows: 1000, Lease: LeaseTime})
@@ -306,7 +300,7 @@ func (b *Engine) MustClaim(tb testing.TB) []store.Claim {
 	return claims
 }
 
-// LeaseTime is how long the leases last that tests take themselves.
+// LeaseTime is the duration of leases that tests claim themselves.
 const LeaseTime = 30 * time.Second
 
 // MustBeSound fails when check finds something.
@@ -324,8 +318,8 @@ func (b *Engine) MustBeSound(tb testing.TB) {
 	}
 }
 
-// MustHaveApplied makes sure that the ledger has seen events 1 to last of the
-// campaign, each once and in order, and nothing else.
+// MustHaveApplied fails unless the ledger has recorded events 1 to last of the campaign, each
+// once and in order, and no others.
 func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	tb.Helper()
 	want := make([]int, last)
@@ -344,14 +338,14 @@ func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	}
 }
 
-// Told is what a ledger of another name has seen of a campaign, in order.
+// Told is the events of a campaign that a ledger of another name has recorded, in order.
 func (b *Engine) Told(tb testing.TB, name, campaign string) []int {
 	tb.Helper()
 	return Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
 }
 
-// MustHaveTold makes sure that a ledger of another name has seen events 1 to last
-// of the campaign, each once and in order, and nothing else.
+// MustHaveTold fails unless a ledger of another name has recorded events 1 to last of the
+// campaign, each once and in order, and no others.
 func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
 	tb.Helper()
 	want := make([]int, last)
@@ -383,7 +377,7 @@ func (b *Engine) MustRow(tb testing.TB, campaign string, seq int64) outbox.RowDe
 	return row
 }
 
-// MustStand compares a row's status and attempts.
+// MustStand fails unless a row has this status and number of attempts.
 func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status outbox.Status, attempts int) {
 	tb.Helper()
 	r := b.MustRow(tb, campaign, seq)
@@ -393,7 +387,7 @@ func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status out
 	}
 }
 
-// MustWait waits until the projections have the event.
+// MustWait waits until the projections have applied the event.
 func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
@@ -403,7 +397,7 @@ func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 	}
 }
 
-// Operator is who acts.
+// Operator is a command of the operator in these tests.
 var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
 
 // MustRequeue requeues a dead row.

@@ -23,9 +23,9 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// A prober is what probe(KEY, …) in a projection's statement calls, from inside
-// the transaction that applies the event. It gets the arguments behind the key,
-// all of them text; its result is the function's value.
+// A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that
+// applies the event. It gets the arguments after the key as texts; its result is the function's
+// value.
 type prober = func(args []string) (string, error)
 
 var probes sync.Map // of probers, by key
@@ -55,15 +55,15 @@ func probeOnSQLite(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value
 	return probe(texts)
 }
 
-// On PostgreSQL the server calls back by running a program: this one, which
-// finds the process of the tests on a socket beside itself.
+// On PostgreSQL the server calls back by running this program, which connects to the test
+// process on a socket beside itself.
 const (
 	probeProgram = "probe"
 	probeSocket  = "probe.socket"
 )
 
-// probeFunction passes its arguments on, and returns or raises what comes back.
-// Question and answer are in hex, so that nothing on their way takes offence.
+// probeFunction passes its arguments on and returns the result or raises the error. Both
+// directions are hex-encoded, so that any text passes unchanged.
 const probeFunction = `
 create table public.probe_answers (answer text);
 
@@ -80,11 +80,10 @@ begin
 end
 $$`
 
-// askedByServer reports whether the database's server runs this program.
+// askedByServer reports whether this process was started by the database's server.
 func askedByServer() bool { return filepath.Base(os.Args[0]) == probeProgram }
 
-// askTest prints what the process of the tests answers, and returns the exit
-// code.
+// askTest prints the test process's answer and returns the exit code.
 func askTest() int {
 	conn, err := net.Dial("unix", filepath.Join(filepath.Dir(os.Args[0]), probeSocket))
 	if err == nil {
@@ -108,8 +107,8 @@ type answering struct {
 	answering sync.WaitGroup
 }
 
-// open makes the function probe in the database. Program and socket are in the
-// server's own directory, which its user can read, and which is removed with it.
+// open creates the function probe in the database. Program and socket are in the server's own
+// directory, which its user can read and which is removed with it.
 func (a *answering) open(database string) error {
 	address, err := url.Parse(dbtest.Server().URL("postgres"))
 	if err != nil {
@@ -162,7 +161,7 @@ func (a *answering) accept() {
 	}
 }
 
-// answer answers one probe: = and the value, or ! and the error's text.
+// answer answers one probe: "=" and the value, or "!" and the error's text.
 func answer(conn net.Conn) error {
 	question, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Rooms is a store with its operations and runs, and no worker on them.
+// Rooms is a store with its operations and runs, without a worker.
 type Rooms struct {
 	*storetest.Fixture
 	Operations *operations.Operations
@@ -26,7 +26,7 @@ func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
 	return RoomsOf(storetest.Open(tb, change...))
 }
 
-// RoomsOf puts operations and runs around a store that nobody uses yet.
+// RoomsOf adds operations and runs to a store that is not in use yet.
 func RoomsOf(f *storetest.Fixture) *Rooms {
 	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store)}
 }
@@ -37,22 +37,22 @@ func (f *Rooms) Beside(change ...func(*store.Options)) *Rooms {
 	return RoomsOf(f.Fixture.Beside(change...))
 }
 
-// LoadedRuns are the projections that runs of Rooms are about, and VersionsRuns
-// what a worker has that loaded them.
+// LoadedRuns are the projections in runs of Rooms, and VersionsRuns the versions of a worker
+// that has loaded them.
 var (
 	LoadedRuns   = []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}, {Name: "history", Version: "v2"}}
 	VersionsRuns = map[string]string{"roster": "v1", "history": "v2"}
 )
 
-// VerifyAll orders that every campaign is verified.
+// VerifyAll requests a verification of every campaign.
 func VerifyAll() outbox.RunRequest { return outbox.RunRequest{Kind: outbox.RunVerify, All: true} }
 
-// Rebuild orders that campaigns are rebuilt.
+// Rebuild requests a rebuild of campaigns.
 func Rebuild(campaigns ...string) outbox.RunRequest {
 	return outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: campaigns}
 }
 
-// StartRun starts a run over what is loaded.
+// StartRun starts a run with the loaded projections.
 func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	f.TB.Helper()
 	run, err := f.Runs.Start(f.Ctx, storetest.Ana("looks odd"), order, LoadedRuns)
@@ -62,7 +62,7 @@ func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	return run
 }
 
-// ClaimRun claims when a run must be there.
+// ClaimRun claims the run that must exist.
 func (f *Rooms) ClaimRun(w store.Worker) runs.Lease {
 	f.TB.Helper()
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
@@ -90,7 +90,7 @@ func (f *Rooms) MustRun(id int64) outbox.Run {
 	return run
 }
 
-// ReportRun reports how far a run is, two events a second.
+// ReportRun reports a run's progress, at two events a second.
 func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
 	f.TB.Helper()
 	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})
@@ -130,7 +130,7 @@ func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 	return op
 }
 
-// StepOperation steps until the operation moves no more by itself.
+// StepOperation steps an operation until it does not move any further.
 func (f *Rooms) StepOperation(id int64) {
 	f.TB.Helper()
 	for {
@@ -154,10 +154,10 @@ func (f *Rooms) Operation(id int64) outbox.OperationDetail {
 	return d
 }
 
-// RunHolder holds the campaigns of the run that ClaimedForRun makes up.
+// RunHolder is the owner of the campaigns of the made-up run in ClaimedForRun.
 var RunHolder = store.Worker{ID: outbox.RunOwner(7, "host-1"), Build: "v1"}
 
-// HoldsRun makes a process the one that works on a run, which is made up.
+// HoldsRun inserts a run and makes a process its owner.
 func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
 	f.TB.Helper()
 	override, next := "", ""
@@ -171,7 +171,7 @@ on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, 
 	return runs.Lease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
 }
 
-// ClaimedForRun claims campaigns that must all be had.
+// ClaimedForRun claims campaigns for a run; all of them must be available.
 func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
 	f.TB.Helper()
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), RunHolder, campaigns, storetest.Lease)
@@ -181,7 +181,7 @@ func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
 	return claims
 }
 
-// ReleaseFromRun gives back what ClaimedForRun claimed.
+// ReleaseFromRun releases the claims of ClaimedForRun.
 func (f *Rooms) ReleaseFromRun(claims ...store.RunClaim) {
 	f.TB.Helper()
 	if lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims); err != nil || len(lost) != 0 {

@@ -14,8 +14,8 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// postgres reports whether the bench's databases are on PostgreSQL; in its run
-// there may be others beside them.
+// OnPostgres reports whether the engine's databases are on PostgreSQL; a test there may use
+// others, too.
 func (b *Engine) OnPostgres() bool { return DialectOf(b.Pair) == "postgres" }
 
 // DialectOf is the dialect of the pair's projections.
@@ -26,7 +26,7 @@ func DialectOf(p dbtest.Pair) string {
 	return "postgres"
 }
 
-// MustExec runs statements past the store.
+// MustExec runs statements, bypassing the store.
 func MustExec(tb testing.TB, db *sql.DB, statements ...string) {
 	tb.Helper()
 	for _, statement := range statements {
@@ -36,7 +36,7 @@ func MustExec(tb testing.TB, db *sql.DB, statements ...string) {
 	}
 }
 
-// Column reads the first column of a query's answer.
+// Column reads the first column of a query's result.
 func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	tb.Helper()
 	rows, err := db.Query(query, args...)
@@ -58,7 +58,7 @@ func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	return all
 }
 
-// Tamper changes the journal as only somebody with the database in hand can.
+// Tamper changes the journal as only a user with access to the database can.
 func (b *Engine) Tamper(tb testing.TB, statements ...string) {
 	tb.Helper()
 	of := ""
@@ -69,8 +69,8 @@ func (b *Engine) Tamper(tb testing.TB, statements ...string) {
 	MustExec(tb, b.JournalDB, statements...)
 }
 
-// Dump is the whole content of both databases but the tables named, and the
-// samples of how things stood, which go by the clock.
+// Dump is the whole content of both databases except the named tables and the samples, which
+// depend on the clock.
 func (b *Engine) Dump(tb testing.TB, except ...string) string {
 	tb.Helper()
 	except = append(except, "samples", "campaign_samples")
@@ -113,10 +113,10 @@ func MustEqual(tb testing.TB, what, before, after string) {
 	tb.Errorf("%s changed something (-before +after):\n%.4000s", what, diff)
 }
 
-// LastWritten is what changes with every write to either database: on SQLite
-// what it and the file system say of the files, on PostgreSQL the youngest
-// transaction and the number of rows in each table. A worker on PostgreSQL keeps
-// its heartbeat up, and the table of those is left out there.
+// LastWritten is a value that changes with every write to either database: on SQLite the data
+// version and the files' sizes and times, on PostgreSQL the youngest transaction and the number
+// of rows in each table. The table of heartbeats is left out on PostgreSQL, where a worker
+// keeps writing to it.
 func (b *Engine) LastWritten(tb testing.TB) string {
 	tb.Helper()
 	var out strings.Builder
@@ -142,8 +142,8 @@ func (b *Engine) LastWritten(tb testing.TB) string {
 	return out.String()
 }
 
-// LoseRows takes away rows of a campaign whose head they are, and lets the
-// campaign's row know, as in a database restored from an older copy.
+// LoseRows deletes the first rows of a campaign and updates its row accordingly, as in a
+// database restored from an older copy.
 func LoseRows(tb testing.TB, b *Engine, campaign string, first, last int) {
 	tb.Helper()
 	for _, statement := range []string{

@@ -14,8 +14,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// RapidTB lets the helpers of this package fail one run of a property rather
-// than the whole test.
+// RapidTB makes the helpers of this package fail one run of a property instead of the whole
+// test.
 type RapidTB struct {
 	testing.TB
 	R *rapid.T
@@ -35,8 +35,7 @@ func (p RapidTB) TempDir() string {
 	return dir
 }
 
-// Troubled is a system of two processes to which anything may happen, with
-// what it must come to in the end.
+// Troubled is a system of two processes with random faults, and the expected end state.
 type Troubled struct {
 	TB       RapidTB
 	Clock    *storetest.Clock
@@ -45,7 +44,7 @@ type Troubled struct {
 	Asleep   []Sleeper
 }
 
-// Sleeper is a wave whose process stopped after its claim.
+// Sleeper is a wave whose process stalled after its claim.
 type Sleeper struct {
 	Engine *Engine
 	Claims []store.Claim
@@ -137,7 +136,7 @@ func (s *Troubled) Reconcile(t *rapid.T) {
 	}
 }
 
-// Invariants hold after every step.
+// Invariants fails unless the invariants hold; it is called after every step.
 func (s *Troubled) Invariants(t *rapid.T) {
 	db := s.Engines[0].ProjectionsDB
 	for _, broken := range []struct{ what, query string }{
@@ -153,8 +152,7 @@ func (s *Troubled) Invariants(t *rapid.T) {
 	}
 }
 
-// Settle ends all trouble: causes are mended, dead rows requeued, campaigns
-// resumed, and nobody dies any more.
+// Settle ends all faults: it fixes causes, requeues dead rows and resumes campaigns.
 func (s *Troubled) Settle() {
 	b, mend := s.Engines[0], s.Engines[0].ProjectionsDB
 	for _, campaign := range TroubledCampaigns {
@@ -165,7 +163,7 @@ func (s *Troubled) Settle() {
 			s.TB.Fatal(err)
 		}
 	}
-	for range 3 { // leases end, heads that died of their processes are requeued
+	for range 3 { // leases end, heads that died with their processes are requeued
 		s.Clock.Advance(time.Hour)
 		MustExec(s.TB, mend, `update accounts set balance = 1000`)
 		if _, err := b.RequeueDead(context.Background(), Operator, outbox.RequeueFilter{}); err != nil {

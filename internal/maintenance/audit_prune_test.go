@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// manyActs leaves n records, one a minute.
+// manyActions creates n records, one a minute.
 func manyActions(f *fixture, n int) {
 	f.TB.Helper()
 	f.Exec(fmt.Sprintf(`
@@ -77,7 +77,7 @@ func TestPruneActions_neverGoesBack(t *testing.T) {
 	if got := removedBefore(f); !got.Equal(start.Add(5 * time.Minute)) {
 		t.Errorf("records are gone from before %s", got)
 	}
-	// One of another process, whose clock was behind, is deleted; the time stays.
+	// A record of another process with a slow clock is deleted; the time stays.
 	f.Exec(fmt.Sprintf(`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
 	pruneAudit(f, start.Add(3*time.Minute))

@@ -32,7 +32,7 @@ func rowCounts(f *fixture) map[string]int64 {
 	return counts
 }
 
-// What operators did and began goes on from a backup where it was.
+// Operator actions and started work continue from a backup.
 func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))

@@ -13,10 +13,10 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// arrange puts around a restored store what has leases of its own.
+// arrange registers the package with its own leases on a restored store.
 func arrange(s *store.Store) { runs.New(s) }
 
-// restore copies a backup to a new place, at the fixture's time.
+// restore restores a backup to a new place, at the fixture's time.
 func restore(f *fixture, from, to string) error {
 	o := storetest.OptionsFor(dbtest.Files(to))
 	o.Now = f.Clock.Now
@@ -85,8 +85,8 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
 		t.Fatal(err)
 	}
-	// The projections of one and the journal of the other, as when a worker
-	// was busy between the two copies.
+	// The projections of one backup and the journal of the other, as when a worker was busy between
+	// the two copies.
 	content, err := os.ReadFile(filepath.Join(old, "projections.db"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(current, "projections.db"), content, 0o600)
@@ -133,8 +133,8 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
 	})
 	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is not a backup")
-	// A write-ahead log left by the databases that were moved away would be
-	// replayed into the restored ones.
+	// The write-ahead log of databases that were moved away would be replayed into the restored
+	// ones.
 	left := t.TempDir()
 	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

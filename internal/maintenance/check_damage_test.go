@@ -13,29 +13,28 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Who notices a damage.
+// How a damage is detected.
 const (
-	byCheck  = "check"    // finds it, and nobody changes anything
-	byStart  = "start"    // check finds it, and a start or a repair of gaps mends it
-	byWorker = "worker"   // the next wave mends it; nothing goes wrong before
+	byCheck  = "check"    // check finds it and nothing repairs it
+	byStart  = "start"    // check finds it, and a start or a repair of gaps fixes it
+	byWorker = "worker"   // the next wave fixes it; nothing goes wrong before
 	refusedX = "database" // the database refuses it
-	byNobody = "nobody"   // nothing to compare it with is kept
+	byNobody = "nobody"   // there is nothing to compare it with
 )
 
-// damage is something that a person with the databases in hand can do.
+// damage is a change that a person with access to the databases can make.
 type damage struct {
 	what      string
-	harm      string // a statement on the journal; those on the projections begin with a colon
+	harm      string // a statement on the journal, or on the projections with a leading colon
 	by        string
-	invariant outbox.Invariant // that check names
+	invariant outbox.Invariant // the one that check reports
 	seq       int64
 }
 
-// damages are all that we could name. The campaign a has events 1 to 3 applied
-// and 4 to 6 waiting, d has a dead head and one event behind it, and r a failed
-// head.
+// damages are all the kinds we could think of. Campaign a has events 1 to 3 applied and 4 to 6
+// waiting, d has a dead head and one event behind it, and r a failed head.
 var damages = []damage{
-	// Events. Only somebody who takes the triggers away can change them.
+	// Events. They can be changed only after the triggers were dropped.
 	{"an event's content", `update events set payload = '{}' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
 	{"an event's type", `update events set event_type = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
 	{"an event's id", `update events set event_id = 'x' where campaign_id = 'a' and seq = 2`, byCheck, "journal_hash", 2},
@@ -121,7 +120,7 @@ var damages = []damage{
 	{"an audit record is deleted", `delete from audit_log`, refusedX, "", 0},
 }
 
-// harmed makes the campaigns of damages and does one.
+// harmed creates the campaigns of damages and makes one damage.
 func harmed(t *testing.T, d damage) *fixture {
 	f := open(t, storetest.MaxAttempts(2))
 	f.AppendN("d", 2)
@@ -211,7 +210,8 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	f.MustApply(c, 2)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
 	f.Clock.Advance(time.Hour)
-	// The projections are restored from before: event 3 is dead behind two that are applied again.
+	// The projections are restored from an earlier state: event 3 is dead behind two that are
+	// applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
 	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)

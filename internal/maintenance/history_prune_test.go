@@ -16,7 +16,7 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 	f.Kill("a", "stuck")
 	f.MustRequeue("a", 1)
 	f.Drain()
-	for range 2 { // which closes the span before
+	for range 2 { // this closes the previous span
 		f.Clock.Advance(time.Hour)
 		f.AppendN("a", 1)
 		f.Drain()

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
 
-// fixture is a store that the test looks after.
+// fixture is a store under maintenance.
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms

@@ -9,8 +9,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// The projections have passed over the event, and its worker dies before it
-// settles.
+// The projections have skipped over the event, and its worker dies before it settles.
 func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -26,7 +25,7 @@ func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 	}
 	f.MustBeReconciled()
 	f.Sound()
-	// And the other way round: the projections are those of an earlier day.
+	// The reverse: the projections are older than the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
 	f.ExecProjections(`delete from watermark_skips`)
 	if _, err := f.Reconcile(f.Ctx); err != nil {
@@ -76,8 +75,8 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 	}
 }
 
-// A backup copies the projections first, and skips may be undone before it
-// comes to the journal.
+// A backup copies the projections first, and a skip may be reverted before it copies the
+// journal.
 func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -14,8 +14,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mustBeMended fails unless nothing is left to reconcile, and what is due can be
-// worked off.
+// mustBeMended fails unless nothing is left to reconcile and everything due can be processed.
 func mustBeMended(f *fixture) {
 	f.TB.Helper()
 	f.MustBeReconciled()
@@ -67,7 +66,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 	if c := f.MustCampaign("a"); c.HeadSeq != 4 || c.AppliedSeq != 3 || c.Lease != nil || c.Counts != (outbox.Counts{Pending: 2}) {
 		t.Errorf("campaign is %+v", c)
 	}
-	// The worker that slept through all this changes nothing.
+	// The worker that stalled through all this changes nothing.
 	f.Unchanged(func() {
 		if _, err := f.ApplyClaim(c, 5); err == nil {
 			t.Error("a worker whose lease was ended applied events")
@@ -142,7 +141,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	f.AppendN("b", 1)
 	f.Tamper(`delete from events where campaign_id in ('a', 'z')`)
 	f.Exec(`delete from campaigns where campaign_id in ('a', 'z')`)
-	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('0', 3, 1)`) // nothing was applied to it
+	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('0', 3, 1)`) // nothing was applied
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
 	for _, id := range []string{"a", "z"} {
 		if c := f.MustCampaign(id); c.State() != outbox.StateDiverged || c.Diverged != "the projections have an event 2 that the journal does not have" {
@@ -151,7 +150,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	}
 	f.MustBeReconciled()
 
-	// What refuses an append leaves the mark, and what is appended waits.
+	// Whatever refuses an append leaves the mark, and appended events wait.
 	seq := int64(7)
 	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &seq}); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("append at another seq: %v", err)
@@ -165,7 +164,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 		t.Errorf("an event of a diverged campaign was taken: %+v", c)
 	}
 
-	// Where the projections are made from nothing there is no contradiction.
+	// Projections that are rebuilt from nothing do not contradict the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 3, Inserted: 1})
 	f.Drain()
@@ -185,8 +184,7 @@ func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *tes
 	f.Exact("a")
 }
 
-// What a process appended that died before it applied it is owed in inline mode
-// as in any other.
+// Events of a process that died before applying them get rows in inline mode as in any other.
 func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeInline))
@@ -202,7 +200,7 @@ func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 2)
-	// The projections have seen more claims than this journal remembers.
+	// The projections have seen more claims than this journal.
 	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('a', 40, 1)`)
 	if _, err := f.Reconcile(f.Ctx); err != nil {
 		t.Fatal(err)
@@ -214,7 +212,7 @@ func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
 	f.MustBeReconciled()
 }
 
-// The reason follows the projections: they may be those of yet another day.
+// The reason follows the current projections: they may have been replaced again.
 func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// drift is what a process says of its self-check.
+// drift is the self-check drift reported by a process.
 func drift(f *fixture) int64 {
 	f.TB.Helper()
 	s, err := f.Summary(f.Ctx)
@@ -22,7 +22,7 @@ func drift(f *fixture) int64 {
 	return s.Drift
 }
 
-// losses are ways in which rows get lost past the store.
+// losses are ways to lose rows without the store.
 var losses = map[string]func(f *fixture){
 	"with counts that do not miss them": func(f *fixture) {
 		f.Exec(`delete from projection_apply_outbox where campaign_id = 'a'`)
@@ -65,8 +65,8 @@ func TestReconcile_repairsRowsThatAreGone(t *testing.T) {
 	}
 }
 
-// Events that the request which appended them is about to apply are no fault; what
-// nobody has applied after the longest time that a request may take is.
+// Events that their request may still be about to apply are no fault; after the longest time
+// that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeInline))
@@ -80,7 +80,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 		f.Clock.Advance(store.InlineWait)
 	}
 	f.AppendN("b", 1)
-	f.Beside(storetest.InMode(outbox.ModeInline)).MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that nobody will
+	f.Beside(storetest.InMode(outbox.ModeInline)).MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that their request is gone
 	f.Drain()
 	f.Sound()
 }
@@ -128,7 +128,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		before func(f *fixture)
-		hold   outbox.Blocker // once it is repaired
+		hold   outbox.Blocker // after the repair
 	}{
 		"ready":   {func(*fixture) {}, outbox.BlockerNone},
 		"failing": {func(f *fixture) { f.Fail("boom", "a") }, outbox.BlockerBackoff},
@@ -180,7 +180,7 @@ func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
 	f.Sound()
 }
 
-// A process whose clock was a day ahead has died with a run.
+// A process with a clock a day ahead has died during a run.
 func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 	t.Parallel()
 	f := open(t)

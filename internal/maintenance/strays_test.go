@@ -9,11 +9,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// loseJournal leaves of the journal what it had when its campaigns ended at the
-// given events: nothing of those that are not named.
+// loseJournal truncates the journal to the given last event per campaign, and deletes campaigns
+// that are not named.
 func loseJournal(f *fixture, ends map[string]int64) {
 	f.TB.Helper()
-	f.Tamper(`delete from events where 1 = 0`) // which lets the journal be changed
+	f.Tamper(`delete from events where 1 = 0`) // drops the triggers of the journal
 	f.Exec(`delete from projection_apply_outbox`)
 	for _, c := range f.AllCampaigns(outbox.CampaignFilter{}) {
 		end := ends[c.CampaignID]
@@ -26,8 +26,8 @@ func loseJournal(f *fixture, ends map[string]int64) {
 	}
 }
 
-// alarmed is whether a process that is started now tells of another journal: in
-// the summary, and in readiness.
+// alarmed reports whether a newly started process reports another journal: in the summary, and
+// in readiness.
 func alarmed(f *fixture) (summary, unready bool) {
 	f.TB.Helper()
 	again := f.Beside()
@@ -60,7 +60,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "with the right journal", false, false)
 	loseJournal(f, nil)
 	mustAlarm(f, "beside an empty journal", true, true)
-	f.AppendN("new", 1) // before a worker has looked
+	f.AppendN("new", 1) // before a worker has compared the campaigns
 	mustAlarm(f, "after the first append", true, true)
 	f.MustReconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
 	mustAlarm(f, "once a worker has looked", true, true)
@@ -81,7 +81,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "once all fit", false, false)
 }
 
-// A process that was not ready for its journal does not become so because others
+// A process that was not ready because of its journal does not become ready because others
 // append to it.
 func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	}
 	f.Drain()
 	patience := time.Now().Add(time.Minute)
-	for total := int64(0); total != 7; { // what was read once is kept for a while
+	for total := int64(0); total != 7; { // reads are cached for a while
 		s, err := f.Summary(f.Ctx)
 		if total = s.Campaigns.Total; err != nil || time.Now().After(patience) {
 			t.Fatalf("%d campaigns, %v", total, err)
@@ -125,8 +125,8 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	mustAlarm(f, "after appends to it", true, false)
 }
 
-// What is shown of a campaign that has diverged is so now, whatever was appended
-// to it since that was found.
+// A diverged campaign is shown as it is now, including events appended since the divergence was
+// found.
 func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// everything is a process of which each series has a value.
+// everything is the collectors of a process with a value in each series.
 func everything() *Metrics {
 	m := New(func(context.Context) (outbox.Summary, error) {
 		return outbox.Summary{Held: []outbox.HeldProjection{}}, nil
@@ -58,7 +58,7 @@ const (
 	tableEnd   = "<!-- metrics: end -->\n"
 )
 
-// table lists the series of outboxweb, made from the collectors.
+// table lists the series of outboxweb, generated from the collectors.
 func table(t *testing.T, m *Metrics) string {
 	t.Helper()
 	families := gather(t, m)
@@ -118,8 +118,7 @@ func TestDocs_tableIsTheMetrics(t *testing.T) {
 	}
 }
 
-// TestHandler_tellsWhatDashboardsOfEveryProgramAsk: the names of Prometheus's
-// own collectors, which are on every dashboard of Go programs.
+// The standard metrics of Go programs keep their names, which common dashboards use.
 func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
 	t.Parallel()
 	body := scrape(t, everything())
@@ -134,7 +133,7 @@ func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
 	}
 }
 
-// promtool check metrics says the same.
+// The same checks as promtool check metrics.
 func TestHandler_answersInGoodForm(t *testing.T) {
 	t.Parallel()
 	problems, err := promlint.New(strings.NewReader(scrape(t, everything()))).Lint()

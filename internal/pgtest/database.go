@@ -14,30 +14,30 @@ import (
 
 const template = "template_outboxweb"
 
-// patience bounds what Database and its cleaning up wait for.
+// patience bounds the waits of Database and its cleanup.
 const patience = time.Minute
 
 var clonesMade atomic.Int64
 
-// A clone is a copy of the template that no test uses yet, or why there is none.
+// A clone is an unused copy of the template, or the error of making it.
 type clone struct {
 	database string
 	err      error
 }
 
-// A stock makes clones ahead of the tests until it is told to quit.
+// A stock makes clones ahead of the tests until quit.
 type stock struct {
 	quit, done chan struct{}
 }
 
-// CreateDatabase makes an empty database.
+// CreateDatabase creates an empty database.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
 }
 
-// Template makes the database that Database copies: prepare gets its URL, fills
-// it and closes its connections. Nobody can connect to it afterwards. A server
-// has one template; a second call is an error.
+// Template creates the database that Database copies: prepare gets its URL, fills it and closes
+// its connections. After that it refuses connections. A server has one template; a second call
+// is an error.
 func (s *Server) Template(ctx context.Context, prepare func(url string) error) error {
 	if err := s.CreateDatabase(ctx, template); err != nil {
 		return err
@@ -55,9 +55,8 @@ func (s *Server) Template(ctx context.Context, prepare func(url string) error) e
 	return nil
 }
 
-// Database returns the URL of a new copy of the template, or of an empty
-// database when there is no template. It is dropped when the test ends, with
-// whoever is still connected.
+// Database returns the URL of a new copy of the template, or of an empty database when there is
+// no template. It is dropped when the test ends, even with open connections.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
 	made := s.clone()
@@ -74,7 +73,7 @@ func (s *Server) Database(tb testing.TB) string {
 	return s.URL(made.database)
 }
 
-// clone takes a clone from the stock, waiting for one to be made.
+// clone takes a clone from the stock, or waits for one.
 func (s *Server) clone() clone {
 	s.mu.Lock()
 	templated := s.templated
@@ -94,12 +93,12 @@ func (s *Server) makeClone(of string) clone {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := "test_" + strconv.FormatInt(clonesMade.Add(1), 10)
-	// Without fsync copying files takes 23 ms, copying through the log 55 ms
-	// (40 tables). PostgreSQL 15 is the first to offer the choice.
+	// Without fsync, copying files takes 23 ms and copying through the log 55 ms (40 tables). The
+	// option exists since PostgreSQL 15.
 	return clone{name, s.exec(ctx, "create database "+name+" template "+of+" strategy file_copy")}
 }
 
-// openStock begins to make clones when there is a template. The caller holds mu.
+// openStock starts making clones when there is a template. The caller holds mu.
 func (s *Server) openStock() {
 	if !s.templated || s.stock != nil {
 		return
@@ -119,8 +118,8 @@ func (s *Server) openStock() {
 	}()
 }
 
-// closeStock waits for the clone that is being made, so that the server never
-// ends under it. The caller holds mu.
+// closeStock waits for the clone that is being made, so that the server does not stop
+// meanwhile. The caller holds mu.
 func (s *Server) closeStock() {
 	if s.stock == nil {
 		return

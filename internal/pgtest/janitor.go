@@ -17,12 +17,11 @@ import (
 	"syscall"
 )
 
-// janitorScript runs each line it reads and answers with its exit status; lines
-// may call its functions. When its input ends, because it was closed or because
-// the process that held it is gone, it ends its program by the signal $1 and
-// removes the directory $2. The program is its child, so that it leaves no
-// zombie where process 1 does not collect them. The traps keep it alive when
-// nobody reads its answer any more, or when everybody is told to end.
+// janitorScript runs each line it reads and answers with its exit status; lines may call its
+// functions. When its input ends, because it was closed or the process at the other end is
+// gone, it ends its program by the signal $1 and removes the directory $2. The program is its
+// child, so that no zombie remains where process 1 does not reap. The traps keep it alive when
+// its answers are no longer read, or when all processes get a signal.
 const janitorScript = `
 # halt SIGNAL ends the program.
 halt() {
@@ -50,9 +49,8 @@ done
 cd / && rm -rf "$2"
 `
 
-// A janitor is a shell that runs a program in a directory of its own and
-// cleans up after it even if this process is killed. Its methods may be
-// called concurrently.
+// A janitor is a shell that runs a program in its own directory and cleans up after it even if
+// this process is killed. Its methods may be called concurrently.
 type janitor struct {
 	dir   string // working directory of the commands, which write to the file log in it
 	cmd   *exec.Cmd
@@ -64,15 +62,15 @@ type janitor struct {
 	ended   bool
 }
 
-// newJanitor starts a janitor in a new directory. Its commands find programs in
-// bin before the system's; signal is what ends its program when the janitor ends.
+// newJanitor starts a janitor in a new directory. Its commands find programs in bin before the
+// system's; signal ends its program when the janitor ends.
 func newJanitor(bin, signal string) (*janitor, error) {
 	account, err := unprivileged()
 	if err != nil {
 		return nil, err
 	}
-	// A socket's path may have 107 bytes at most, and the account must be able
-	// to enter all of it, so neither $TMPDIR nor testing.TB's directory will do.
+	// A socket's path may have at most 107 bytes, and the account must be able to enter every
+	// directory of it, so neither $TMPDIR nor testing.TB's directory will do.
 	dir, err := os.MkdirTemp(roomyPlace(), "pg")
 	if err != nil {
 		return nil, err
@@ -84,9 +82,8 @@ func newJanitor(bin, signal string) (*janitor, error) {
 	return j, nil
 }
 
-// roomyPlace is where a server keeps its data for a while: in memory if there
-// is plenty, since making and dropping databases is hundreds of small files each
-// time, and in /tmp otherwise.
+// roomyPlace is the directory for a server's data: in memory if there is enough, since creating
+// and dropping a database touches hundreds of small files, and in /tmp otherwise.
 func roomyPlace() string {
 	const memory, tmpfs, plenty = "/dev/shm", 0x01021994, 4 << 30
 	var s syscall.Statfs_t
@@ -113,12 +110,12 @@ func (j *janitor) start(bin string, account *syscall.Credential) error {
 	j.stdin, j.command, j.status = stdin, stdin, bufio.NewReader(stdout)
 	j.cmd.Dir = j.dir
 	j.cmd.Env = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin", "LC_ALL=C"}
-	// A process group of its own outlives the interrupt a terminal sends to ours.
+	// A process group of its own survives the terminal's interrupt to ours.
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account, Setpgid: true}
 	return j.cmd.Start()
 }
 
-// run runs one line of shell and waits for it. An error carries the end of the log.
+// run runs one shell line and waits for it. An error contains the end of the log.
 func (j *janitor) run(line string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,8 +135,7 @@ func (j *janitor) run(line string) error {
 	return nil
 }
 
-// end ends the program, removes the directory and waits for both. Further calls
-// do nothing.
+// end ends the program, removes the directory and waits for both. Further calls do nothing.
 func (j *janitor) end() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,7 +146,7 @@ func (j *janitor) end() error {
 	return errors.Join(j.stdin.Close(), j.cmd.Wait())
 }
 
-// logTail returns the last lines the commands wrote.
+// logTail returns the last lines that the commands logged.
 func (j *janitor) logTail() string {
 	log, err := os.ReadFile(filepath.Join(j.dir, "log"))
 	if err != nil {
@@ -160,9 +156,8 @@ func (j *janitor) logTail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
 }
 
-// unprivileged returns the account to run servers under: nil for this process's
-// own, or that of the package's user "postgres" where this process is root,
-// which PostgreSQL and pgbouncer refuse.
+// unprivileged returns the account to run servers under: nil for this process's own, or the
+// package's user "postgres" where this process is root, which PostgreSQL and pgbouncer refuse.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -201,7 +196,7 @@ func serverPrograms() (string, error) {
 	return "", errors.New("PostgreSQL's server is needed for these tests: apt-get install postgresql")
 }
 
-// majorVersion returns 15 for /usr/lib/postgresql/15/bin, 0 for what has none.
+// majorVersion returns 15 for /usr/lib/postgresql/15/bin, and 0 for a path without a version.
 func majorVersion(dir string) int {
 	version, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 	return version

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// abandonEnv makes this binary start a server, or something that has not yet
-// come to its end, print the directory and wait to be killed.
+// abandonEnv makes this binary start a server, or stop half-way in starting or stopping one,
+// print the directory and wait to be killed.
 const (
 	abandonEnv = "PGTEST_ABANDON"
 	running    = "running"
@@ -149,8 +149,7 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// awaitBroken checks that stop ends a statement that is running, with the code
-// that a restarted server gives.
+// awaitBroken checks that stop ends a running statement with the code of a server restart.
 func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
 	t.Helper()
 	sleeper, watcher := connect(t, database), connect(t, s.URL("postgres"))
@@ -210,8 +209,8 @@ func TestStart_cleansUpWhenKilledHalfway(t *testing.T) {
 	})
 }
 
-// abandoned runs this binary until it has printed the directory it works in.
-// The function it returns kills it.
+// abandoned runs this binary until it has printed its directory. The function it returns kills
+// it.
 func abandoned(t *testing.T, state string) (dir string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -315,7 +314,7 @@ func marks(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// code returns PostgreSQL's code of an error, or "".
+// code returns the SQLSTATE of an error, or "".
 func code(err error) string {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) {
@@ -339,13 +338,13 @@ func postmaster(t *testing.T, dir string) int {
 	return pid
 }
 
-// gone tells whether neither the directory nor the process exists.
+// gone reports whether neither the directory nor the process exists.
 func gone(dir string, pid int) bool {
 	_, err := os.Stat(dir)
 	return errors.Is(err, fs.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// await checks a condition until it holds, for half a minute at most.
+// await waits until a condition holds, for half a minute at most.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

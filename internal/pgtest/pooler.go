@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// poolerConfig passes every database on to the server in the directory it names.
-// Several server connections are kept open for each and taken in turn, so that
-// even a single client's transactions move between them.
+// poolerConfig forwards every database to the server in the named directory. Several server
+// connections are kept open per database and used in turn, so that even a single client's
+// transactions move between them.
 const poolerConfig = `[databases]
 * = host=%s port=5432 user=postgres
 
@@ -30,10 +30,9 @@ server_round_robin = 1
 max_client_conn = 1000
 `
 
-// Pooler starts a pgbouncer in front of the server, which gives a client a
-// connection for one transaction at a time, and stops it when the test ends.
-// The function it returns rewrites a URL of the server to go through it. At
-// most four connections to each database are open at a time.
+// Pooler starts a pgbouncer in front of the server, in transaction pooling mode, and stops it
+// when the test ends. The function it returns rewrites a URL of the server to go through it. It
+// opens at most four connections to each database at a time.
 func (s *Server) Pooler(tb testing.TB) func(url string) string {
 	tb.Helper()
 	j, err := s.startPooler()
@@ -90,8 +89,8 @@ func poolerProgram() (string, error) {
 	return "", errors.New("pgbouncer is needed for these tests: apt-get install pgbouncer")
 }
 
-// awaitSocket returns once somebody listens on the socket, or with the last
-// refusal after ten seconds.
+// awaitSocket returns once the socket accepts connections, or with the last error after ten
+// seconds.
 func awaitSocket(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -40,14 +40,14 @@ import (
 	"time"
 )
 
-// What PostgreSQL calls its ways to shut down, as signals.
+// PostgreSQL's shutdown modes, as signals.
 const (
 	fast      = "INT"
 	immediate = "QUIT"
 )
 
-// defaults make a server fast that may lose its data with the machine, though
-// not with a crash of the server alone.
+// defaults make a server fast. It may lose data when the machine crashes, but not when only the
+// server does.
 var defaults = []string{
 	"listen_addresses=''",
 	"port=5432",
@@ -71,9 +71,9 @@ type Server struct {
 	stock     *stock
 }
 
-// Start initialises and starts a server in a directory of its own. settings are
-// further lines "name=value" of postgresql.conf; they win over the defaults,
-// which among others turn fsync off.
+// Start initialises and starts a server in a directory of its own. settings are further lines
+// "name=value" of postgresql.conf; they override the defaults, which among others turn fsync
+// off.
 func Start(settings ...string) (*Server, error) {
 	bin, err := serverPrograms()
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Server) URL(database string) string {
 		Scheme: "postgres",
 		User:   url.User("postgres"),
 		Path:   "/" + database,
-		// The port keeps PGPORT of the environment out.
+		// The port overrides PGPORT of the environment.
 		RawQuery: "host=" + s.janitor.dir + "&port=5432&sslmode=disable",
 	}
 	return address.String()
@@ -130,8 +130,8 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Restart stops the server and starts it again with its data. Connections break
-// with the code 57P01 (admin_shutdown). The start heeds the deadline of ctx.
+// Restart restarts the server with its data. Connections break with code 57P01
+// (admin_shutdown). The start respects the deadline of ctx.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.halt(fast); err != nil {
 		return fmt.Errorf("restart PostgreSQL: %w", err)
@@ -139,8 +139,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.Launch(ctx)
 }
 
-// Crash ends the server without letting it write its state down: connections
-// break, and the next Launch recovers from the write-ahead log.
+// Crash kills the server without a checkpoint: connections break, and the next Launch recovers
+// from the write-ahead log.
 func (s *Server) Crash() error {
 	if err := s.halt(immediate); err != nil {
 		return fmt.Errorf("crash PostgreSQL: %w", err)
@@ -155,8 +155,8 @@ func (s *Server) halt(signal string) error {
 	return s.janitor.run("halt " + signal)
 }
 
-// Launch starts the server again after Crash and returns once it accepts
-// connections. It heeds the deadline of ctx.
+// Launch starts the server again after Crash and returns once it accepts connections. It
+// respects the deadline of ctx.
 func (s *Server) Launch(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *Server) Launch(ctx context.Context) error {
 	return nil
 }
 
-// waitingSeconds returns the whole seconds until the deadline of ctx, or a
-// minute when it has none.
+// waitingSeconds returns the whole seconds until the deadline of ctx, or a minute when it has
+// none.
 func waitingSeconds(ctx context.Context) string {
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {

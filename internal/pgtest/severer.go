@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// Severer stands between a program and a Server. Once armed, it passes the next
-// commit on, and cuts the connection when the server has answered instead of
-// handing the answer on. It is safe for concurrent use.
+// Severer is a proxy in front of a Server. Once armed, it forwards the next commit and cuts the
+// connection instead of forwarding the server's answer. It is safe for concurrent use.
 type Severer struct {
 	dir     string // of its socket
 	server  string // path of the server's socket
@@ -65,10 +64,10 @@ func (s *Severer) Through(direct string) string {
 	return address.String()
 }
 
-// Arm has the next commit be left without an answer.
+// Arm makes the next commit lose its answer.
 func (s *Severer) Arm() { s.armed.Store(true) }
 
-// Severed is how many commits were left without an answer.
+// Severed is the number of commits whose answer was dropped.
 func (s *Severer) Severed() int64 { return s.severed.Load() }
 
 func (s *Severer) accept(listener net.Listener) {
@@ -99,18 +98,18 @@ func (s *Severer) closeAll() {
 	}
 }
 
-// preparedCommit is what the driver calls a commit that travels with other
-// statements, once the server knows it.
+// preparedCommit is the driver's name of a prepared commit, which is sent with other
+// statements.
 var preparedCommit = fmt.Appendf(nil, "stmtcache_%x", sha256.Sum256([]byte("commit")))[:len("stmtcache_")+48]
 
-// commits reports whether a message ends a transaction. One that has the server
-// prepare a commit does not.
+// commits reports whether a message ends a transaction. One that only prepares a commit does
+// not.
 func commits(message []byte) bool {
 	text := []byte("commit\x00")
 	return bytes.HasSuffix(message, text) || bytes.Contains(message, preparedCommit) && !bytes.Contains(message, text)
 }
 
-// passOn gives the server what the client says, up to the end of either.
+// passOn forwards the client's data to the server until either closes.
 func (s *Severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	defer server.Close()
 	defer client.Close()
@@ -126,8 +125,7 @@ func (s *Severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	}
 }
 
-// answer gives the client what the server says, until the answer that is to be
-// held back is there.
+// answer forwards the server's data to the client until the answer that must be dropped.
 func (s *Severer) answer(client, server net.Conn, cut *atomic.Bool) {
 	defer server.Close()
 	defer client.Close()

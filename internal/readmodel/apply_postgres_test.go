@@ -76,9 +76,8 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 	}
 }
 
-// applier is the process that serves the connection through which events are
-// applied. The store's other connections end when they have not been used for a
-// while.
+// applier is the server process of the connection that applies events. The store's other
+// connections end when idle for a while.
 func applier(f *fixture) string {
 	f.TB.Helper()
 	var pid []string

@@ -167,7 +167,7 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 			if !tx.Lost() {
 				t.Error("the transaction does not know that it is lost")
 			}
-			// SQLite has rolled back: each of these would commit by itself.
+			// SQLite has rolled back: each of these would commit on its own.
 			if tx.Exec(f.Ctx, `insert into written values (2)`, nil) == nil {
 				t.Error("a statement ran after the interrupted one")
 			}
@@ -193,8 +193,8 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
-			// SQLite keeps a transaction whose query was interrupted, and would
-			// commit half of what the caller meant to do.
+			// SQLite keeps a transaction whose query was interrupted, and would commit half of the
+			// caller's changes.
 			if err := tx.Exec(ctx, `with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`, nil); err == nil {
 				t.Error("the query was not interrupted")
 			}

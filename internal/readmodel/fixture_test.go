@@ -8,13 +8,13 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Locks, copies and ranges are PostgreSQL's own; so is what statements that
-// several processes run at a time do to each other.
+// These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
+// statements of several processes behave differently there.
 const differs = "^Test(Postgres|Scratch|Swap)"
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, differs)) }
 
-// fixture is a store whose read model the test looks at.
+// fixture is a store whose read model is tested.
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms

@@ -9,8 +9,8 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// BenchmarkRebuild replays and swaps waves of campaigns with 500 events each; an
-// operation is one event.
+// BenchmarkRebuild replays and swaps waves of campaigns with 500 events each; an operation is
+// one event.
 func BenchmarkRebuild(b *testing.B) {
 	for _, wave := range []int{1, 32} {
 		b.Run(fmt.Sprint(wave), func(b *testing.B) {

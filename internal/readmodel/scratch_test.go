@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// scratched lists what the scratch has of a campaign.
+// scratched lists the scratch rows of a campaign.
 func scratched(f *fixture, c *readmodel.Scratch, campaign string) string {
 	f.TB.Helper()
 	rows, err := c.QueryContext(f.Ctx, `
@@ -127,7 +127,7 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 		}
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
-	least := map[bool]int{false: 5 + 4, true: 5 + 4 + 1}[dbtest.Postgres()] // all up to it, those before it, on PostgreSQL it alone
+	least := map[bool]int{false: 5 + 4, true: 5 + 4 + 1}[dbtest.Postgres()] // all up to it, those before it, and on PostgreSQL it alone
 	if done != 4 || !errors.Is(err, broken) || calls != least {
 		t.Errorf("folded %d with %d calls, %v; want 4 and the event's own error", done, calls, err)
 	}
@@ -185,7 +185,7 @@ func TestOpenScratch_namesAWrongStatement(t *testing.T) {
 	}
 }
 
-// The rows of a large replay go to a file that only this process knows.
+// The rows of a large replay are spilled to a file without a name.
 func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("no /proc here")
@@ -207,7 +207,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	}
 }
 
-// deletedFiles is the size of files without a name that this process has open.
+// deletedFiles is the total size of unlinked files that this process has open.
 func deletedFiles(t *testing.T) (bytes int64) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -225,7 +225,7 @@ func deletedFiles(t *testing.T) (bytes int64) {
 	return bytes
 }
 
-// resident is the memory of this process in bytes, without garbage.
+// resident is the memory of this process in bytes, after a garbage collection.
 func resident(t *testing.T) int64 {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/statm"); err != nil {

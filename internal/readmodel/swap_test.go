@@ -16,7 +16,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// live is what the projections have of tally in a campaign, in words.
+// live describes tally's live rows of a campaign.
 func live(f *fixture, campaign string) string {
 	f.TB.Helper()
 	return strings.Join(storetest.Texts(f.TB, f.ProjectionsDB, `
@@ -56,8 +56,7 @@ func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]read
 	return w, stands
 }
 
-// rebuilt is a store with campaigns of five applied events, and their live rows
-// with a body.
+// rebuilt is a store with campaigns of five applied events whose live rows have a body.
 func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
 	tb.Helper()
 	f := withTally(tb)
@@ -95,7 +94,7 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 		t.Errorf("after the second rebuild the watermark is %+v, the cursors %+v", w, stands)
 	}
 	f.ReleaseFromRun(claims...)
-	// The triggers fire again for whoever applies.
+	// The triggers fire again when events are applied.
 	f.ExecProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
 	if got := live(f, "a"); !strings.HasPrefix(got, "seen 5 twice 10 events 5") {
 		t.Errorf("afterwards the trigger leaves %q", got)
@@ -154,7 +153,7 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 	}
 }
 
-// A context that ends after it was asked so many times.
+// expiring is a context that ends after this many calls of Err.
 type expiring struct {
 	context.Context
 	left atomic.Int64
@@ -193,7 +192,7 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 	mustShow(f, "a", showing(200, "new"))
 }
 
-// Whoever reads meanwhile sees the old rows or the new ones.
+// Concurrent readers see the old rows or the new ones.
 func TestSwap_readersNeverSeeLess(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
@@ -488,7 +487,7 @@ func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 	}
 }
 
-// The rows of one campaign are more than the memory that swapping takes.
+// The rows of one campaign need more memory than swapping may take.
 func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a")
 	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]

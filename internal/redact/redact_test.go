@@ -15,8 +15,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Secrets of every form, put together here so that no scanner takes this file
-// for a leak.
+// Secrets of every format, assembled here so that scanners do not report this file as a leak.
 var (
 	jwt     = "eyJhbGciOiJIUzI1NiJ9" + "." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0" + "." + "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 	pemText = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\n-----END RSA " + "PRIVATE KEY-----"
@@ -48,7 +47,7 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"connect with password=hunterdeux failed", "connect with password=[redacted] failed"},
-		{"PGPASSWORD='a b c' psql", "PGPASSWORD='a b c' psql"}, // one word, and not one that is known
+		{"PGPASSWORD='a b c' psql", "PGPASSWORD='a b c' psql"}, // one word, and not a known one
 		{"DB_PASSWORD='a b c' psql", "DB_PASSWORD='[redacted]' psql"},
 		{"password: hunterdeux", "password: [redacted]"},
 		{`{"password":"hunter2", bad`, `{"password":"[redacted]", bad`},
@@ -191,7 +190,7 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 func TestText_takesTimeInProportion(t *testing.T) {
 	t.Parallel()
 	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\", "token]", "token[", "token[]", "token[]=[", "token%5D", "%5Btoken%5D=", "<token ", "<a:token ", "<token a='>", "<token><![CDATA["} {
-		// Were it the square, 16 times as much would take 256 times as long.
+		// With quadratic cost, 16 times the input would take 256 times as long.
 		const part = 16
 		small, large := strings.Repeat(piece, (1<<20)/part/len(piece)), strings.Repeat(piece, (1<<20)/len(piece))
 		one, all := took(t, 5, small), took(t, 2, large)
@@ -233,7 +232,7 @@ func TestJSON_takesTimeInProportion(t *testing.T) {
 		document := func(depth int) json.RawMessage {
 			return json.RawMessage(strings.Repeat("{"+member+":", depth) + "1" + strings.Repeat(`,"name":"level"}`, depth))
 		}
-		// Were it the square, 16 times as much would take 256 times as long.
+		// With quadratic cost, 16 times the input would take 256 times as long.
 		const part = 16
 		small, large := document(9600/part), document(9600)
 		one, all := cputest.Least(t, 20, func() { Builtin().JSON(small) }), cputest.Least(t, 5, func() { Builtin().JSON(large) })
@@ -336,8 +335,8 @@ func FuzzRedactJSON(f *testing.F) {
 	})
 }
 
-// BenchmarkClean compares a text without any trigger with a search for a byte
-// that is not there, which is the least that reading it can cost.
+// BenchmarkClean compares a text without triggers with a search for a missing byte, the least
+// that reading the text can cost.
 func BenchmarkClean(b *testing.B) {
 	line := `{"campaign":"bdsewd4qujfbhle3m7pgb4w001","name":"Ash the grey","level":7,"position":{"x":12.5,"y":-3.25},"notes":["found a lantern","met the ferryman"]}`
 	text := "[" + strings.Repeat(line+",", 400) + line + "]"

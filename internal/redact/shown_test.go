@@ -53,7 +53,7 @@ func dump(h holder) string {
 	return h.Text + fmt.Sprint(h.Pointer.Text, h.List, h.ByName, h.ByKind, h.Any, string(h.Raw))
 }
 
-// The rule for events names their fields, so that it can say which it hid.
+// The rule for events names their fields, to list the hidden ones.
 func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
 	t.Parallel()
 	var e outbox.Event

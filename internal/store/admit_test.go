@@ -14,19 +14,19 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// asTheyAre is o for a command that creates and migrates nothing.
+// asTheyAre sets o for a command that creates and migrates nothing.
 func asTheyAre(o store.Options) store.Options {
 	o.NoCreate, o.NoMigrate = true, true
 	return o
 }
 
-// creating is o for a command that creates, but does not migrate.
+// creating sets o for a command that creates, but does not migrate.
 func creating(o store.Options) store.Options {
 	o.NoMigrate = true
 	return o
 }
 
-// older takes from a closed store's journal the last step that was applied.
+// older reverts the last migration of a closed store's journal.
 func (f *fixture) older() {
 	f.TB.Helper()
 	f.Exec(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`)
@@ -62,7 +62,7 @@ func TestOpen_byManyThatOnlyCreateMakesOneSoundPair(t *testing.T) {
 	openPair(t, pair, storetest.NewClock()).Sound()
 }
 
-// What is wrong with the second database is found before the first is made.
+// A problem with the second database is found before the first is created.
 func TestSQLiteOpen_leavesNothingBehindWhenItRefuses(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -16,8 +16,8 @@ func counted(campaign string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: "counted", EntityID: "e-1", Payload: []byte(`{"amount":1,"note":"a payload of an ordinary size, with some text in it","who":"somebody"}`)}
 }
 
-// BenchmarkAppend measures appended events a second, every one durable, without
-// tags and with two on each.
+// BenchmarkAppend measures appended events per second, each durable, without tags and with two
+// tags each.
 func BenchmarkAppend(b *testing.B) {
 	for _, shape := range []struct{ callers, batch, tags int }{{1, 1, 0}, {32, 1, 0}, {1, 100, 0}, {32, 1, 2}, {1, 100, 2}} {
 		b.Run(fmt.Sprintf("callers=%d/batch=%d/tags=%d", shape.callers, shape.batch, shape.tags), func(b *testing.B) {
@@ -49,8 +49,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend_underACondition measures appends that are refused if their
-// seat is taken. None is.
+// BenchmarkAppend_underACondition measures appends with a condition that would refuse them if
+// their seat were taken. None is.
 func BenchmarkAppend_underACondition(b *testing.B) {
 	for _, callers := range []int{1, 32} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

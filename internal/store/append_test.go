@@ -272,8 +272,8 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 	for caller := range callers {
 		wg.Go(func() {
 			for i := range each {
-				// Every third append is refused after its first event was
-				// written, so that there is something to undo.
+				// Every third append is refused after its first event was written, so that there is
+				// something to roll back.
 				good, bad := storetest.Event(fmt.Sprintf("c-%d", caller%5), "counted"), storetest.Event("bad", "counted")
 				bad.Seq = 99
 				events := []outbox.Event{good}

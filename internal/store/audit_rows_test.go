@@ -46,7 +46,7 @@ func TestActions_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 	f.WantActions(outbox.AuditFilter{CampaignID: "b"})
 }
 
-// Consecutive rows of one campaign are one range, however they were chosen.
+// Consecutive rows of one campaign are one range, however they were selected.
 func TestRequeueDead_keepsRangesOfWhatItTouched(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -16,7 +16,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// kinds are all that operators do in the store.
+// kinds are all operator actions of the store.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture },
 	Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 		{Action: "requeue", Scene: (*fixture).DeadHead,
@@ -354,8 +354,8 @@ func TestActions_pageNewestFirstAndFilter(t *testing.T) {
 	}
 }
 
-// A key used again for something else must not be answered with what it did
-// then, not even where what the action is asked to do is not in its address.
+// A key reused for another request must not return the first result, even where the difference
+// is not in the request's target.
 func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))

@@ -14,26 +14,26 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// wave is what one worker holds in a history.
+// wave is the claims of one worker in a history.
 type wave struct {
 	worker store.Worker
 	claims []store.Claim
 }
 
-// history is a random sequence of everything that happens to a store.
+// history is a random sequence of all operations of a store.
 type history struct {
 	*fixture
 	t       *rapid.T
 	ids     []string
 	held    []wave
-	stray   map[string]bool // campaigns in which applied events may have rows that nobody has settled
+	stray   map[string]bool // campaigns in which applied events may still have unsettled rows
 	applied map[string]int64
 	epochs  map[string]int64
 }
 
 func (h *history) id() string { return rapid.SampledFrom(h.ids).Draw(h.t, "campaign") }
 
-// acted fails on anything but success and a refusal that is allowed.
+// acted fails on any error except an allowed refusal.
 func (h *history) acted(err error) {
 	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 		h.t.Fatalf("act: %v", err)
@@ -65,9 +65,9 @@ func (h *history) standings() map[string]outbox.Campaign {
 	return all
 }
 
-// explained checks that a campaign was called ready if and only if a claim
-// takes it, provided the claim had room for all. A head whose worker died over
-// it once more may turn out to be failed only when the claim looks.
+// explained checks that a campaign was shown as ready exactly when a claim takes it, if the
+// claim had room for all. A head whose worker has died again may turn out to be failed only
+// during the claim.
 func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
 	now := h.Clock.Now()
 	ready := func(c outbox.Campaign) bool {
@@ -93,9 +93,8 @@ func (h *history) explained(before map[string]outbox.Campaign, claims []store.Cl
 	}
 }
 
-// claimsSuspects claims all suspects, campaigns that a process has just turned
-// out to have died with once more among them. A claim takes nothing when it finds
-// that its suspect's head must wait.
+// claimsSuspects claims all suspects, including campaigns with a process death that was just
+// detected. A claim is empty when its suspect's head must wait.
 func (h *history) claimsSuspects(taken map[string]bool) {
 	for range h.ids {
 		claims, err := h.ClaimSuspect(h.Ctx, one, lease)
@@ -109,7 +108,7 @@ func (h *history) claimsSuspects(taken map[string]bool) {
 	}
 }
 
-// take removes a random wave from those that are held.
+// take removes a random wave from the held ones.
 func (h *history) take() (wave, bool) {
 	if len(h.held) == 0 {
 		return wave{}, false
@@ -120,8 +119,8 @@ func (h *history) take() (wave, bool) {
 	return w, true
 }
 
-// works ends a wave the way a worker does: each campaign is applied as far as
-// drawn, may fail there, and is settled, unless the worker dies before.
+// works ends a wave as a worker does: each campaign is applied up to a random seq, may fail
+// there, and is settled, unless the worker dies before.
 func (h *history) works() {
 	w, ok := h.take()
 	if !ok {
@@ -161,7 +160,7 @@ func (h *history) waits() {
 	h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, lease, 6 * time.Minute}).Draw(h.t, "wait"))
 }
 
-// operates performs a random act.
+// operates performs a random operator action.
 func (h *history) operates() {
 	id := h.id()
 	head := int64(1)
@@ -183,7 +182,7 @@ func (h *history) operates() {
 	case "resume":
 		_, err = h.ResumeCampaign(h.Ctx, ana(""), id)
 	case "replay":
-		// A campaign that is being worked on would be waited for in real time.
+		// The action would wait in real time for a leased campaign.
 		if c, _ := h.Campaign(h.Ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.Clock.Now()) {
 			_, err = h.ReplayCampaign(h.Ctx, ana(""), id)
 		}
@@ -197,9 +196,8 @@ func (h *history) operates() {
 	h.acted(err)
 }
 
-// unskips takes back the latest skip of a campaign, which is the only one that
-// may be undone, unless the campaign is being worked on: that would be waited
-// for in real time.
+// unskips reverts the latest skip of a campaign, the only one that may be reverted, unless the
+// campaign is leased: the action would wait for it in real time.
 func (h *history) unskips(id string) error {
 	seq := h.Number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)
 	c, err := h.Campaign(h.Ctx, id)
@@ -213,8 +211,8 @@ func (h *history) unskips(id string) error {
 	return err
 }
 
-// loses deletes rows past the store and has the gap repaired at once. A
-// campaign under a lease is spared: its worker repairs what it finds.
+// loses deletes rows without the store and repairs the gap at once. It leaves out a leased
+// campaign: its worker repairs what it finds.
 func (h *history) loses() {
 	id := h.id()
 	c, err := h.Campaign(h.Ctx, id)
@@ -227,7 +225,7 @@ func (h *history) loses() {
 	}
 }
 
-// holds checks what must be true of every campaign after every step.
+// holds checks the invariants of every campaign after each step.
 func (h *history) holds() {
 	marks, err := h.Watermarks(h.Ctx, h.ids)
 	if err != nil {
@@ -248,7 +246,7 @@ func (h *history) holds() {
 	}
 }
 
-// checks asks the store itself whether it is sound.
+// checks runs the store's own check.
 func (h *history) checks() {
 	for _, found := range h.SelfCheckAll() {
 		if found.Drifted || found.Mistimed {
@@ -260,21 +258,20 @@ func (h *history) checks() {
 		h.t.Fatal(err)
 	}
 	for _, v := range report.Violations {
-		// After a worker died between its two databases, rows of applied
-		// events wait for the next one to come by.
+		// After a worker died between its two transactions, rows of applied events stay until the
+		// next claim.
 		if v.Invariant != "applied_and_owed" || !h.stray[v.CampaignID] {
 			h.t.Fatalf("check: %+v", v)
 		}
 	}
 }
 
-// checkEvery is after how many steps of a history the store is checked, which
-// takes longer than the step.
+// checkEvery is the number of steps between two checks, which take longer than a step.
 const checkEvery = 4
 
 func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 	t.Parallel()
-	var ended *fixture // a store whose history has ended well, for the next one
+	var ended *fixture // a store whose history has ended successfully, for the next one
 	rapid.Check(t, func(rt *rapid.T) {
 		f := ended
 		if f == nil {
@@ -308,8 +305,8 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 	})
 }
 
-// empty empties both databases past the store, and returns false where that is
-// more trouble than opening others.
+// empty empties both databases without the store. It returns false where opening new ones is
+// easier.
 func (f *fixture) empty() bool {
 	f.TB.Helper()
 	if !dbtest.Postgres() {
@@ -336,8 +333,8 @@ func (f *fixture) empty() bool {
 	return true
 }
 
-// drainsAfterAll: once faults have stopped and operators have released what
-// they held, every campaign drains.
+// drainsAfterAll checks that every campaign drains once faults have stopped and operators have
+// released what they paused.
 func (h *history) drainsAfterAll() {
 	for _, id := range h.ids {
 		_, err := h.ResumeCampaign(h.Ctx, ana(""), id)

@@ -275,8 +275,8 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 	}
 }
 
-// Ten million rows that have waited for a month are a product that no bigint
-// holds in microseconds.
+// Ten million rows that have waited for a month give a product that overflows a bigint of
+// microseconds.
 func TestBlocked_ranksCampaignsHoweverManyRowsWaitHoweverLong(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))

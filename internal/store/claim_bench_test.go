@@ -14,12 +14,11 @@ import (
 	"outboxweb/internal/store"
 )
 
-// BenchmarkClaim_wave measures Claim alone: a wave of 1,000 rows out of a queue
-// of 1,000 due campaigns with 10 rows each. Its ns/op is CPU time of the process,
-// the median of the calls, since a busy machine would disturb their mean and the
-// time on the clock; giving the wave back is not in it. e2e/benchcompare also
-// compiles this file in older revisions, so it uses nothing but what every
-// revision of the store has.
+// BenchmarkClaim_wave measures Claim alone: a wave of 1,000 rows from a queue of 1,000 due
+// campaigns with 10 rows each. Its ns/op is the median of the calls in CPU time of the process,
+// since a busy machine would distort their mean and the elapsed time; releasing the wave is not
+// included. e2e/benchcompare also compiles this file in older revisions, so it may use only
+// what every revision of the store has.
 func BenchmarkClaim_wave(b *testing.B) {
 	p := dbtest.New(b)
 	s, err := store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
@@ -57,7 +56,7 @@ func BenchmarkClaim_wave(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)/2]), "ns/op")
 }
 
-// cpuTime is the CPU time that this process has used so far.
+// cpuTime is the CPU time used by this process so far.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// claimInline takes a campaign for the request path.
+// claimInline claims a campaign for the request path.
 func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
 	f.TB.Helper()
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
@@ -19,7 +19,7 @@ func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
 	return c
 }
 
-// mustHoldInline makes sure that the request path gets no claim, and why.
+// mustHoldInline fails unless the request path gets no claim for this reason.
 func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Blocker) {
 	f.TB.Helper()
 	if c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease}); err != nil || hold != want {
@@ -61,8 +61,8 @@ func TestClaimInline_hasNothingToDoInAPausedCampaignThatIsCurrent(t *testing.T) 
 	f.mustHoldInline(one, "a", outbox.BlockerEmpty)
 }
 
-// Events without rows whose lease ran out are taken over like rows are: by the
-// next request or by a worker.
+// Events without rows under an expired lease are taken over like rows: by the next request or
+// by a worker.
 func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(f *fixture) store.Claim{
@@ -115,7 +115,7 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	f := open(t, storetest.InMode(outbox.ModeInline), storetest.MaxAttempts(2))
 	f.AppendN("a", 4)
 	c := f.claimInline(one, "a")
-	f.AppendN("a", 1) // meanwhile, to be applied by its own request
+	f.AppendN("a", 1) // meanwhile, for its own request to apply
 	f.MustApply(c, 1)
 	if s := f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no seat")}); s != (store.Settled{Applied: 1, Failed: 1}) {
 		t.Errorf("settled %+v", s)

@@ -276,7 +276,7 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	}
 	f.Clock.Advance(lease - time.Second)
 	f.NoClaim(two)
-	// From here on b is lost: it was renewed without it.
+	// From here on the lease of b is not renewed.
 	if err := f.Renew(f.Ctx, one, claims[:1], lease); err != nil {
 		t.Fatal(err)
 	}

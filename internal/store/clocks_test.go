@@ -15,14 +15,13 @@ func (f *fixture) ahead(by time.Duration) *fixture {
 	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
 }
 
-// repairs are what takes times back that cannot be right.
+// repairs are the operations that correct impossible times.
 var repairs = map[string]func(f *fixture){
 	"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
 	"self-check": func(f *fixture) { f.SelfCheckOne("a") },
 }
 
-// forEachRepair runs a story in which the others' clock is ahead of the
-// fixture's.
+// forEachRepair runs a test in which the other processes' clock is ahead of the fixture's.
 func forEachRepair(t *testing.T, by time.Duration, story func(t *testing.T, f, fast *fixture, repair func(f *fixture))) {
 	for name, repair := range repairs {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestFuture_leasesOfTheDeadEndAsSoonAsTheSettingsAllow(t *testing.T) {
 		f.Clock.Advance(lease)
 		c := f.ClaimOne(one, 3)
 		if _, err := fast.ApplyClaim(lost, 3); err != nil {
-			t.Fatal(err) // nobody has applied under the new lease yet
+			t.Fatal(err) // nothing was applied under the new lease yet
 		}
 		if got := fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
 			t.Errorf("the worker that had lost it settled %+v", got)
@@ -100,7 +99,7 @@ func TestFuture_ofASecondIsNoError(t *testing.T) {
 	f.MustBeReconciled()
 }
 
-// clockOf is what a process that looks again says of the clock of an instance.
+// clockOf is an instance as seen by a process that has just read it again.
 func (f *fixture) clockOf(id string) outbox.InstanceState {
 	f.TB.Helper()
 	all, err := f.Instances(f.Ctx)
@@ -120,7 +119,7 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		by        time.Duration
-		from, til time.Duration // what may be said of it
+		from, til time.Duration // accepted range of the offset
 	}{
 		"ten minutes ahead":  {10 * time.Minute, 10*time.Minute - 2*time.Second, 10 * time.Minute},
 		"two seconds ahead":  {2 * time.Second, time.Second, 2 * time.Second},
@@ -149,7 +148,7 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 			if told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.Clock.Now()); (len(told) > 0) != (scene.from != 0 || scene.til != 0) {
 				t.Errorf("told %q", told)
 			}
-			// Somebody sets it right.
+			// The clock is corrected.
 			for range 40 {
 				f.Clock.Advance(2 * time.Second)
 				f.beat("other")

@@ -20,7 +20,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// inTheWay fails unless err names the event at the position as being in the way.
+// inTheWay fails unless err names the event at the position as the conflicting one.
 func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
 	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
@@ -45,9 +45,9 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 	landed := f.MustAppend(journal...)
 	at := func(i int) int64 { return landed[i-1].Position }
 	for name, c := range map[string]struct {
-		after int // the event after which to look
+		after int // the event after which the condition applies
 		items []outbox.ConditionItem
-		event int // in the way; 0 for none
+		event int // the conflicting one; 0 for none
 	}{
 		"a type":                         {0, []outbox.ConditionItem{storetest.Item("seat.taken")}, 1},
 		"a type, after":                  {1, []outbox.ConditionItem{storetest.Item("seat.taken")}, 3},
@@ -145,7 +145,7 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 			t.Errorf("the repeat came to %+v, %v", again, err)
 		}
 		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken")}}}
-		_, err = f.Append(f.Ctx, more) // what is new in it came to no decision that knew of the first
+		_, err = f.Append(f.Ctx, more) // its new events were not decided with knowledge of the first
 		inTheWay(t, err, first[0].Position)
 	})
 }
@@ -193,7 +193,7 @@ func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
 	f.Sound()
 }
 
-// A large group whose inserts travel together must still be seen.
+// The inserts of a large group, sent together, must be seen by a later condition.
 func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -250,8 +250,8 @@ func TestCondition_isJudged(t *testing.T) {
 	}
 }
 
-// A writer that comes with the position of another journal, or of one that was
-// set back to an older backup, would overlook what comes up to there.
+// A writer with a position of another journal, or of one restored from an older backup, would
+// miss the events up to it.
 func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -275,8 +275,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	}
 }
 
-// Names that come twice, values that are null and escapes are indexed as they
-// are read.
+// Duplicate names, null values and escapes are indexed as they are read.
 func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -302,7 +301,7 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	f.Sound()
 }
 
-// begun appends an event in a transaction of somebody else that stays open.
+// begun appends an event in a separate transaction that stays open.
 func (f *fixture) begun(tags string) (end func(how string)) {
 	f.TB.Helper()
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
@@ -344,8 +343,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 	}
 }
 
-// Each caller has a campaign of its own: no lock on a campaign puts them in a
-// row.
+// Each caller has its own campaign, so that no campaign lock serializes them.
 func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -384,7 +382,7 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 	f.Sound()
 }
 
-// drawItem draws an item that is likely to be met.
+// drawItem draws an item that some events are likely to match.
 func drawItem(t *rapid.T) outbox.ConditionItem {
 	i := outbox.ConditionItem{EventTypes: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p", "q", "r"}), 0, 2, rapid.ID[string]).Draw(t, "types"), Tags: drawTags(t)}
 	if rapid.IntRange(0, 3).Draw(t, "of a campaign") == 0 {
@@ -406,7 +404,7 @@ func drawTags(t *rapid.T) map[string]string {
 	return tags
 }
 
-// is reports by the words of the contract whether an event is of an item.
+// is decides by the wording of the contract whether an event matches an item.
 func is(e outbox.Event, i outbox.ConditionItem) bool {
 	var tags map[string]string
 	if json.Unmarshal(e.Tags, &tags) != nil {
@@ -469,8 +467,8 @@ func TestPosition_isTheLast(t *testing.T) {
 	want(3)
 }
 
-// An append that is open below the last event that is visible may still add to
-// what a writer has taken for read.
+// An append that is open below the last visible event may still add events to the range that a
+// writer considers read.
 func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// untouchedJournal puts n events into campaign x past the store.
+// untouchedJournal inserts n events into campaign x without the store.
 func (f *fixture) untouchedJournal(n int, tags string) {
 	f.TB.Helper()
 	f.Exec(`
@@ -39,8 +39,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	}
 }
 
-// A way that is short enough is found though it is long, in whatever order the
-// tags come.
+// A path that is short enough is found even if it is long, in any order of the tags.
 func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -61,12 +60,12 @@ func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 	}
 }
 
-// The rarest tag decides what is read, and pages follow each other.
+// The rarest tag determines what is read, across several pages.
 func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.untouchedJournal(5000, `{"show":"x","seat":"1"}`)
-	for range 5 { // several pages of events that have but one of two common tags
+	for range 5 { // several pages of events with only one of two common tags
 		f.later(50, "show", "y", "color", "red")
 	}
 	f.MustAppend(storetest.Tagged("a", "seat.taken", "show", "x", "seat", "2", "row", "7", "color", "red"))

@@ -109,8 +109,8 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	// Whoever meets another claim in progress passes over its campaigns, so that
-	// the last ones may be left for the next time.
+	// A claim skips campaigns locked by another claim, so that the last ones may be left for the
+	// next time.
 	for _, c := range f.MustClaim(one, 1000) {
 		owners[c.CampaignID] = one.ID
 	}

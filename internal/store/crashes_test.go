@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// crash claims whatever is due and lets the lease run out.
+// crash claims everything due and lets the lease expire.
 func (f *fixture) crash(w store.Worker, rows int) store.Claim {
 	f.TB.Helper()
 	c := f.ClaimOne(w, rows)
@@ -42,7 +42,7 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 	}
 	f.MustApply(c, 1)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
-	// Event 1 was innocent. Event 2 is the culprit.
+	// Event 1 is innocent. Event 2 is the cause.
 	for attempt := 1; attempt <= 3; attempt++ {
 		c := f.crash(two, 3)
 		if !c.Counted || c.First != 2 || c.Last != 2 || c.Attempts != attempt-1 {
@@ -67,8 +67,8 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 	f.Sound()
 }
 
-// untilHeadIs claims, in vain, until the crash before has been written down as
-// a failure, and waits for the head's next attempt.
+// untilHeadIs claims nothing until the previous crash is recorded as a failure, and waits for
+// the head's next attempt.
 func (f *fixture) untilHeadIs(campaign string, status outbox.Status) {
 	f.TB.Helper()
 	f.NoClaim(two)
@@ -79,8 +79,8 @@ func (f *fixture) untilHeadIs(campaign string, status outbox.Status) {
 	f.Clock.Advance(c.HeadNextAttempt.Sub(f.Clock.Now()))
 }
 
-// Whoever is there when a process dies is a suspect. They are tried one at a
-// time, so that no death is counted against more than one of them.
+// Every campaign claimed by a process that dies is a suspect. They are tried one at a time, so
+// that a death counts against only one of them.
 func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 	t.Parallel()
 	const innocent = 20

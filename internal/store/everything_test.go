@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// everything calls every method of the store that has statements of its own,
-// so that each has been prepared.
+// everything calls every method of the store with statements of its own, so that each is
+// prepared.
 func (f *fixture) everything() {
 	f.TB.Helper()
 	must := func(errs ...error) {
@@ -45,7 +45,7 @@ func (f *fixture) everything() {
 	must(err)
 }
 
-// useOperations does all that can be done with operations.
+// useOperations calls all methods of operations.
 func (f *fixture) useOperations(must func(...error)) {
 	f.Exec(`update campaigns set due_at = null`)
 	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
@@ -88,7 +88,7 @@ func (f *fixture) useOperations(must func(...error)) {
 	must(err)
 }
 
-// useTokens makes a token, uses it and takes it back.
+// useTokens creates, uses and revokes a token.
 func (f *fixture) useTokens(must func(...error)) {
 	_, err := f.CreateToken(f.Ctx, ana(""), "0123", outbox.RoleViewer, "deploy", f.Clock.Now().Add(time.Hour))
 	must(err)
@@ -101,7 +101,7 @@ func (f *fixture) useTokens(must func(...error)) {
 	must(err)
 }
 
-// usePublishers delivers for publishers, actions on them and asks for them.
+// usePublishers delivers for publishers, and calls their actions and queries.
 func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...error)) {
 	scenes, all := outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, outbox.SubscriptionName{Topic: "all", Publisher: "a"}
 	definitions := []outbox.PublisherDefinition{{SubscriptionName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
@@ -157,7 +157,7 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	must(err)
 }
 
-// useConditions has a condition look every way there is.
+// useConditions makes a condition take every kind of walk.
 func (f *fixture) useConditions(must func(...error)) {
 	e := storetest.Tagged("conditional", "seat.taken", "seat", "1", "show", "x")
 	e.EventID = "e-1"
@@ -165,7 +165,7 @@ func (f *fixture) useConditions(must func(...error)) {
 	_, err := f.AppendUnless(e, 0, storetest.Item("x"))
 	must(err)
 	e.EventID = ""
-	for range 50 { // more than are looked at without counting
+	for range 50 { // more than are read without counting
 		f.MustAppend(e)
 	}
 	_, err = f.AppendUnless(e, 1, storetest.Item("other"), storetest.Item("", "seat", "1", "show", "y"), storetest.Item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
@@ -179,8 +179,8 @@ func (f *fixture) useConditions(must func(...error)) {
 	must(err)
 }
 
-// statementsOf lists what a Scratch has prepared, on PostgreSQL, for the live
-// tables.
+// statementsOf lists the statements that a Scratch has prepared for the live tables, on
+// PostgreSQL.
 func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
 	if !f.Database.Dialect.TempTables {
 		return nil // a session of the store runs them
@@ -193,8 +193,8 @@ func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
 	return all
 }
 
-// useSwaps claims a campaign for a run and swaps its rows, as often as the
-// statements of both sides need.
+// useSwaps claims a campaign for a run and swaps its rows, often enough for the statements of
+// both sides.
 func (f *fixture) useSwaps(must func(...error)) {
 	f.AppendN("run", 3)
 	p := storetest.Tally()
@@ -206,7 +206,7 @@ func (f *fixture) useSwaps(must func(...error)) {
 	must(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
 	defer f.MustPause("run")
 	defer func() { f.ReleaseFromRun(claims...) }()
-	if _, proxied := f.Proxied(); proxied { // where there is no Scratch
+	if _, proxied := f.Proxied(); proxied { // no Scratch is possible
 		return
 	}
 	c := f.OpenTally()
@@ -285,7 +285,7 @@ func (f *fixture) useWorker(must func(...error)) {
 	must(err, f.EndLeases(f.Ctx, "nobody"))
 }
 
-// useHolds pauses a projection and resumes it, everywhere and for a campaign.
+// useHolds pauses and resumes a projection, for all campaigns and for one.
 func (f *fixture) useHolds(must func(...error)) {
 	loaded := []outbox.ProjectionInfo{{Name: "p"}}
 	for _, campaign := range []string{"known", ""} {
@@ -359,7 +359,7 @@ func (f *fixture) useActs(must func(...error)) {
 	must(err)
 	_, err = f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "skipped"})
 	must(err)
-	// A mark where the watermark stands is looked up in the ledger.
+	// A mark at the watermark is looked up in skips.
 	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('skipped', 0, 1, 1)`)
 	_, err = f.ReplayCampaign(f.Ctx, ana(""), "skipped")
 	must(err)
@@ -493,7 +493,7 @@ func (f *fixture) useRuns(must func(...error)) {
 	must(err)
 }
 
-// useLists walks every list in both directions, and has each counted.
+// useLists walks every list in both directions and counts each.
 func (f *fixture) useLists(must func(...error)) {
 	for _, reverse := range []bool{false, true} {
 		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {

@@ -11,11 +11,11 @@ import (
 type Statement struct {
 	Database string // journal or projections
 	Query    string
-	Writes   bool // in a writing transaction, perhaps among others
+	Writes   bool // in a writing transaction, possibly with others
 }
 
-// Statements lists what the store has prepared so far, each text once. It waits
-// for transactions in progress.
+// Statements lists the statements that the store has prepared so far, each once. It waits for
+// running transactions.
 func (s *Store) Statements() []Statement {
 	var all []Statement
 	for _, d := range s.both() {
@@ -33,8 +33,8 @@ func (s *Store) Statements() []Statement {
 	return all
 }
 
-// AppendTogether appends as concurrent callers do whose appends have met in
-// one group, and returns each one's result.
+// AppendTogether appends like concurrent callers whose appends share one group, and returns
+// each result.
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
@@ -53,8 +53,8 @@ func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	return results, errs
 }
 
-// GroupOrder tells in which groups appends of so many events are committed that
-// wait together while another one is.
+// GroupOrder returns the groups that queued appends with these numbers of events are committed
+// in.
 func GroupOrder(events ...int) (groups [][]int) {
 	g := &appendGroup{busy: true}
 	for _, n := range events {
@@ -72,8 +72,8 @@ func GroupOrder(events ...int) (groups [][]int) {
 	return groups
 }
 
-// Waiting is how many callers wait for projections, Looks how often the
-// watermarks were looked at for them, and Watching whether that goes on.
+// Waiting is the number of callers that wait for projections, Looks the number of watermark
+// polls for them, and Watching whether polling is active.
 func (s *Store) Waiting() (n int) {
 	s.applied.mu.Lock()
 	defer s.applied.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Store) Watching() bool {
 // BeginAppendText is how an append begins its transaction.
 func (s *Store) BeginAppendText() string { return s.journal.BeginText(sqldb.BeginAppend) }
 
-// Proxied reports whether the store found a proxy before its servers.
+// Proxied reports whether the store detected a proxy in front of its servers.
 func (s *Store) Proxied() (journal, projections bool) {
 	return s.journal.Proxied, s.readmodel.Proxied
 }
@@ -102,11 +102,11 @@ func (s *Store) Proxied() (journal, projections bool) {
 // LockWaitLimit is how long a call waits for a connection or a lock.
 const LockWaitLimit = sqldb.LockWait
 
-// HeldWait is how long an action waits for a campaign that is being worked on.
+// HeldWait is how long an action waits for a leased campaign.
 const HeldWait = heldWait
 
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause
 
-// ForgetSummary makes the next Summary a new one.
+// ForgetSummary invalidates the cached summary.
 func (s *Store) ForgetSummary() { s.summary.Forget() }

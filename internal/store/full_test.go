@@ -18,14 +18,14 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// crampedDir tells this program, started again by a test, where databases are
-// whose files may not grow beyond crampedSize bytes.
+// crampedDir makes this program, started again by a test, run on databases whose files may not
+// grow beyond crampedSize bytes.
 const (
 	crampedDir  = "STORE_TEST_CRAMPED"
 	crampedSize = 1 << 20
 )
 
-// appendCramped appends until there is no room, and prints what it is told then.
+// appendCramped appends until the disk is full, and prints the error.
 func appendCramped(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := store.Open(context.Background(), storetest.OptionsFor(dbtest.Files(dir)))
@@ -50,7 +50,7 @@ func appendCramped(dir string) int {
 		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
 			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
 			tellFull(s, began)
-			// Room again is known with the first write.
+			// Free space is detected by the first write.
 			err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
 			tellFull(s, began)
 			if err == nil {
@@ -63,8 +63,8 @@ func appendCramped(dir string) int {
 	}
 }
 
-// tellFull prints which disks are full, and whether that is since a moment after
-// began, as the summary has it.
+// tellFull prints which disks are full according to the summary, and whether that began after
+// began.
 func tellFull(s *store.Store, began time.Time) {
 	s.ForgetSummary()
 	sum, err := s.Summary(context.Background())

@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// listens counts how often a store's worker is woken, from the moment on at
-// which it hears of others.
+// listens counts how often a store's worker is woken, starting when it receives the hints of
+// others.
 func (f *fixture) listens() *atomic.Int64 {
 	f.TB.Helper()
 	var woken atomic.Int64
@@ -19,7 +19,7 @@ func (f *fixture) listens() *atomic.Int64 {
 	return &woken
 }
 
-// onWork registers a worker and waits until the store hears of others.
+// onWork registers a worker and waits until the store receives the hints of others.
 func (f *fixture) onWork(wake func()) {
 	f.TB.Helper()
 	listening := func() int64 {
@@ -55,12 +55,12 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	}
 	f.woken(others, 3)
 	c := f.ClaimOne(one, 10)
-	f.MustSettle(one, store.Result{Claim: c}) // it gives back what it did not apply
+	f.MustSettle(one, store.Result{Claim: c}) // it releases the unapplied rows
 	f.woken(others, 4)
-	// Hints arrive in the order in which they were sent: by the time the
-	// other's is here, one's own would be as well.
+	// Hints arrive in the order they were sent: once the other store's is here, the own one would
+	// be, too.
 	other.AppendN("b", 1)
-	f.woken(own, 4) // three acts and this
+	f.woken(own, 4) // three actions and this
 }
 
 func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
@@ -87,7 +87,7 @@ func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
 		s := f.beside()
 		s.AppendN("a", 1)
 		storetest.Eventually(f.TB, "the first hint", func() bool { return seen.Load() == events-1 })
-		s.AppendN("a", 1) // its hint has to wait, since the first was a moment ago
+		s.AppendN("a", 1) // its hint is delayed, since the first was just sent
 		s.Close()
 		storetest.Eventually(f.TB, "the last hint", func() bool { return seen.Load() == events })
 	}
@@ -115,7 +115,7 @@ func TestPostgresHints_areHeardAgainAfterTheConnectionWasLost(t *testing.T) {
 	other := f.beside()
 	others := other.listens()
 	f.Terminate()
-	f.woken(others, 1) // for what it may have missed meanwhile
+	f.woken(others, 1) // for hints it may have missed meanwhile
 	f.AppendN("a", 1)
 	f.woken(others, 2)
 }

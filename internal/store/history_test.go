@@ -62,8 +62,8 @@ func TestEventHistory_ofAMissingEventIsNotFound(t *testing.T) {
 	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
-// One record stands for all that a process applied to a campaign within a minute
-// without a pause, and none is written before the next begins.
+// One record covers everything that a process applied to a campaign within a minute without a
+// pause, and it is written when the next begins.
 func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	t.Parallel()
 	f := open(t)

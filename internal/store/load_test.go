@@ -11,9 +11,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Load reads the texts of an event as one. What comes out is the event as any
-// other reader has it, whatever stands in its texts, and whatever got into them
-// past the store.
+// Load reads the texts of an event as one column. The result is the same event as from any
+// other reader, whatever its texts contain, even if they were changed without the store.
 func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.MaxPayload = 2 << 20 })
@@ -39,7 +38,7 @@ func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Altered = false // which is told where an event is shown
+		e.Altered = false // set only where an event is shown
 		want = append(want, e)
 	}
 	if diff := cmp.Diff(want, loaded[0].Events); diff != "" {

@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-// takeAuditLogBack makes the journal database one of the version before the audit
-// log had its name.
+// takeAuditLogBack reverts the journal database to the version before the audit log had its
+// name.
 func (f *fixture) takeAuditLogBack() {
 	f.TB.Helper()
 	back := []string{
@@ -49,8 +49,8 @@ func (f *fixture) takeAuditLogBack() {
 	}
 }
 
-// takeIdentityBack makes the journal database one of the version before audit
-// records said what they were about.
+// takeIdentityBack reverts the journal database to the version before audit records had
+// targets.
 func (f *fixture) takeIdentityBack() {
 	f.TB.Helper()
 	f.takeAuditLogBack()

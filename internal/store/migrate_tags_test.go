@@ -8,8 +8,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// A journal of the version before tags were indexed gets its index from the
-// events that are there.
+// The migration that adds the tag index fills it from the existing events.
 func TestMigrations_indexTheTagsOfEventsThatAreThere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -26,7 +25,7 @@ func TestMigrations_indexTheTagsOfEventsThatAreThere(t *testing.T) {
 		f.Exec(statement)
 	}
 	half := int64(0)
-	if dbtest.Postgres() { // which cannot take such tags apart
+	if dbtest.Postgres() { // PostgreSQL cannot parse such tags
 		f.Exec(`insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\ud83d","whole":"1"}', '{}', '{}', '', ''`)

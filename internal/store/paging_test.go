@@ -13,10 +13,10 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// pager reads one page of a list from a cursor, as keys.
+// pager reads one page of a list at a cursor, as keys.
 type pager func(cursor string) outbox.Page[string]
 
-// keyed turns a page of anything into one of keys.
+// keyed converts a page of anything to one of keys.
 func keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
 	keys := outbox.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
 		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
@@ -62,12 +62,11 @@ func (f *fixture) actPager(filter outbox.AuditFilter) pager {
 	}
 }
 
-// forward and backward are where the cursors of a page lead.
+// forward and backward are the cursors of a page.
 func forward(p outbox.Page[string]) *string  { return p.NextCursor }
 func backward(p outbox.Page[string]) *string { return p.PrevCursor }
 
-// follow reads the pages that follow one, the one itself included, calling
-// between after each.
+// follow reads a page and all pages after it, and calls between after each.
 func (read pager) follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
 	t.Helper()
 	pages := []outbox.Page[string]{page}
@@ -84,7 +83,7 @@ func (read pager) follow(t *testing.T, page outbox.Page[string], way func(outbox
 
 func idle() {}
 
-// items are the items of all pages, in their order.
+// items are the items of all pages, in order.
 func items(pages []outbox.Page[string]) []string {
 	all := []string{}
 	for _, p := range pages {
@@ -93,8 +92,7 @@ func items(pages []outbox.Page[string]) []string {
 	return all
 }
 
-// bothWays fails unless walking back from a list's end visits what walking to
-// it did.
+// bothWays fails unless walking back from a list's end visits the same items as walking to it.
 func (read pager) bothWays(t *testing.T, name string) []string {
 	t.Helper()
 	there := read.follow(t, read(""), forward, idle)
@@ -116,7 +114,7 @@ func (read pager) bothWays(t *testing.T, name string) []string {
 	return items(there)
 }
 
-// reversed fails unless a list in reverse is the list, read from its end.
+// reversed fails unless reverse is the list in reverse order.
 func reversed(t *testing.T, name string, list, reverse []string) {
 	t.Helper()
 	reverse = slices.Clone(reverse)
@@ -212,8 +210,7 @@ func TestPages_ofActionsLeadBackAsTheyLedThere(t *testing.T) {
 	}
 }
 
-// churn adds and removes rows of a few campaigns behind the store's back, never
-// those it was told to spare.
+// churn inserts and deletes rows of a few campaigns without the store, except the spared ones.
 func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
 	f.TB.Helper()
 	for range 6 {
@@ -384,7 +381,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 	}
 }
 
-// total is what a page says of all pages.
+// total is the total shown on a page.
 func total(p outbox.Page[string]) string {
 	switch {
 	case p.Total == nil:

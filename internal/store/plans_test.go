@@ -13,13 +13,11 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// scan is a step of a plan that walks a whole table or index. Among those that
-// are allowed, query is a part of the statement's text, and reason is why it
-// costs little.
+// scan is a step of a plan that reads a whole table or index. In the list of allowed scans,
+// query is a part of the statement's text, and reason is why the scan is cheap.
 type scan struct{ step, query, reason string }
 
-// onlyAllowed fails for every step that was found and is not allowed. It returns
-// the allowances that nothing needs.
+// onlyAllowed fails for every scan found that is not allowed. It returns the unused allowances.
 func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 	t.Helper()
 	used := make([]bool, len(allowed))
@@ -109,7 +107,7 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 	}
 }
 
-// allStatements lists the statements of the store after all of it was used.
+// allStatements lists the statements of the store after everything was used.
 func (f *fixture) allStatements() []store.Statement {
 	f.TB.Helper()
 	statements := append(f.Statements(), f.swaps...)
@@ -123,7 +121,7 @@ func (f *fixture) allStatements() []store.Statement {
 	return statements
 }
 
-// database is the raw connection to where a statement runs.
+// database is the raw connection to the database of a statement.
 func (f *fixture) database(s store.Statement) *sql.DB {
 	if s.Database == "journal" {
 		return f.JournalDB
@@ -156,7 +154,7 @@ func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// plan reads the steps by which SQLite answers a query.
+// plan reads SQLite's plan of a query.
 func plan(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
 	switch word, _, _ := strings.Cut(strings.TrimSpace(query), " "); strings.TrimSpace(word) {

@@ -24,8 +24,7 @@ type follower struct {
 	reads     *atomic.Int64
 }
 
-// follow reads until it has seen everything that was there when done was
-// closed.
+// follow reads until it has seen everything that existed when done was closed.
 func (w *follower) follow(s *fixture, done <-chan struct{}) {
 	for ended := false; ; {
 		select {
@@ -52,8 +51,8 @@ func (w *follower) follow(s *fixture, done <-chan struct{}) {
 	}
 }
 
-// appends writes to the store until done is closed. Every third append is
-// refused after it has used up a position.
+// appends appends to the store until done is closed. Every third append is refused after it has
+// consumed a position.
 func (f *fixture) appends(campaign string, done <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -72,9 +71,8 @@ func (f *fixture) appends(campaign string, done <-chan struct{}) {
 	}
 }
 
-// held appends events one by one as another program of the same kind would,
-// but slowly: each transaction stands still, its position drawn, until others
-// have read on, and every other one is rolled back.
+// held appends events one by one, as another process would, but slowly: each transaction pauses
+// after drawing its position until others have read on, and every other one is rolled back.
 func (f *fixture) held(campaign string, times int, reads *atomic.Int64) {
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
 	begin := f.BeginAppendText()
@@ -87,15 +85,15 @@ func (f *fixture) held(campaign string, times int, reads *atomic.Int64) {
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
 values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`, campaign, seq+1))
-		// Two reads later whoever reads has had the chance to pass it over.
+		// After two more reads a reader has had the chance to pass it.
 		before := reads.Load()
 		storetest.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() >= before+2 || f.TB.Failed() })
 		storetest.Run(f.TB, conn, []string{`rollback`, `commit`}[seq%2])
 	}
 }
 
-// Positions are drawn in one order and appear in another. Whoever follows them
-// must see every event all the same.
+// Positions are drawn in one order and become visible in another. A reader in order of position
+// must still see every event.
 func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -136,7 +134,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	}
 }
 
-// positions reads some positions past the store.
+// positions reads some positions without the store.
 func (f *fixture) positions(after int64) []int64 {
 	f.TB.Helper()
 	rows, err := f.JournalDB.QueryContext(context.Background(), `select position from events where position > $1 order by position limit 1000`, after)
@@ -192,7 +190,7 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 	}
 }
 
-// A hole that nobody will ever fill must not hold anybody up.
+// A hole that is never filled must not block readers.
 func TestEventsFrom_passesOverWhatWasRolledBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -19,10 +19,10 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// secret is the password in URLs of these tests; no error may show it.
+// secret is the password in the URLs of these tests; no error may contain it.
 const secret = "geheim"
 
-// asUser is a URL with another user, and a password.
+// asUser is a URL with another user and a password.
 func asUser(raw, user string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -32,7 +32,7 @@ func asUser(raw, user string) string {
 	return u.String()
 }
 
-// setupWithoutSecret is setup for options whose URLs have the password.
+// setupWithoutSecret is setup for options with the password in their URLs.
 func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
 	t.Helper()
 	s, err := store.Open(t.Context(), o)
@@ -162,7 +162,7 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// through opens a store on the database of f by way of a proxy.
+// through opens a store on the database of f through a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
 	o := store.Options{Journal: pooled(f.Pair.Journal), Projections: pooled(f.Pair.Projections), Now: f.Clock.Now}
@@ -249,8 +249,8 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	}
 }
 
-// A transaction has its limits wherever it runs, and gives nothing of them on to
-// the next user of a connection that a proxy lends out.
+// A transaction has its limits on every connection, and passes none of them on to the next user
+// of a pooled connection.
 func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
 	t.Parallel()
 	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
@@ -282,7 +282,7 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 	}
 }
 
-// withoutSchema is a URL without its search_path, which the proxy refuses.
+// withoutSchema is a URL without search_path, which the proxy refuses.
 func withoutSchema(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -294,7 +294,7 @@ func withoutSchema(raw string) string {
 	return u.String()
 }
 
-// A user who may read some tables and not others is told so in a sentence.
+// A user who may read only some tables gets a clear message.
 func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -56,8 +56,8 @@ var postgresScans = []scan{
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 
-// fill gives every large table as many rows as a journal of some weeks has, and
-// tells the planner.
+// fill inserts as many rows into every large table as a journal has after some weeks, and
+// analyzes them.
 func (f *fixture) fill() {
 	f.TB.Helper()
 	for _, statement := range []string{`
@@ -182,16 +182,16 @@ func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
 			}
 		}
 	}
-	// What writes must keep to its indexes also when a table was empty a moment
-	// ago, and the planner thinks that it still is.
+	// Writing statements must use indexes even if a table was empty a moment ago and the planner
+	// still assumes so.
 	look(func(s store.Statement) bool { return s.Writes })
 	f.fill()
 	look(func(store.Statement) bool { return true })
-	onlyAllowed(t, postgresScans, found) // other versions of the server need others of the allowances
+	onlyAllowed(t, postgresScans, found) // other server versions need other allowances
 	f.pagesScanNothing(statements)
 }
 
-// pages are statements with parameters as a page in the middle has them.
+// pages are statements with parameters as for a page in the middle of a list.
 var pages = []struct {
 	query string // a part of the statement's text
 	args  string
@@ -223,9 +223,8 @@ var pages = []struct {
 	{"where (name, value, position) >", `'seat', '7', 1, 2000`},
 }
 
-// pagesScanNothing looks at pages in the long run: a server that has planned a
-// statement a few times with its parameters goes on without them if that looks
-// as good.
+// pagesScanNothing checks generic plans of pages: after a few executions the server may stop
+// planning with the parameters if the generic plan looks as good.
 func (f *fixture) pagesScanNothing(statements []store.Statement) {
 	f.TB.Helper()
 	leading := f.leading()
@@ -251,7 +250,7 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 	}
 }
 
-// planner is a connection with settings of its own.
+// planner is a connection with its own settings.
 func (f *fixture) planner(database, settings string) *pgx.Conn {
 	f.TB.Helper()
 	conn := storetest.Connect(f.TB, map[string]string{"journal": f.Pair.Journal, "projections": f.Pair.Projections}[database])
@@ -259,7 +258,7 @@ func (f *fixture) planner(database, settings string) *pgx.Conn {
 	return conn
 }
 
-// node is a step of a plan of PostgreSQL.
+// node is a step of a PostgreSQL plan.
 type node struct {
 	Type      string `json:"Node Type"`
 	Relation  string `json:"Relation Name"`
@@ -268,8 +267,8 @@ type node struct {
 	Plans     []node
 }
 
-// scans lists the steps below n that walk a whole table or index. leading has
-// the first column of every index, without which it must be walked.
+// scans lists the steps below n that read a whole table or index. leading is the first column
+// of every index; without a condition on it the whole index must be read.
 func (n node) scans(leading map[string]string) (steps []string) {
 	switch {
 	case n.Type == "Seq Scan":
@@ -299,7 +298,7 @@ where indrelid in (select oid from pg_class where relnamespace = cast(current_sc
 	return columns
 }
 
-// generic is the plan that a statement gets when its parameters are not known.
+// generic is the plan of a statement with unknown parameters.
 func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	f.TB.Helper()
 	switch word, _, _ := strings.Cut(strings.TrimSpace(s.Query), "\n"); strings.Fields(word)[0] {
@@ -315,7 +314,7 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 		f.TB.Fatal(err)
 	}
 	for _, kind := range parameters {
-		// A number of the store has 64 bits, whatever the server takes it for.
+		// Numbers of the store have 64 bits, whatever type the server infers.
 		if kind == "integer" && !strings.Contains(s.Query, "hashtext") {
 			f.TB.Errorf("a parameter is %s, want bigint, in %s", kind, s.Query)
 		}

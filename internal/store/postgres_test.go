@@ -17,8 +17,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// inTheMiddle opens a store and returns with it a function that lets something
-// happen in the middle of the next transaction: when it asks for the time.
+// inTheMiddle opens a store, and returns a function that runs another one in the middle of the
+// next transaction, when it reads the time.
 func inTheMiddle(t *testing.T) (*fixture, func(func())) {
 	var pending atomic.Pointer[func()]
 	f := open(t, func(o *store.Options) {
@@ -33,8 +33,8 @@ func inTheMiddle(t *testing.T) (*fixture, func(func())) {
 	return f, func(act func()) { pending.Store(&act) }
 }
 
-// transactions are calls that ask for the time after their transaction has
-// begun. They can be made in this order, on a store that prepare has prepared.
+// transactions are calls that read the time after their transaction has begun. They can be made
+// in this order, on a store set up by prepare.
 var transactions = []struct {
 	name string
 	call func(*fixture) error
@@ -109,8 +109,8 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	f.Sound()
 }
 
-// A server that was the first and is the second now still answers, but refuses
-// to write: the way to the new first one leads through a new connection.
+// A former primary that is now a standby still answers, but refuses writes: reaching the new
+// primary needs a new connection.
 func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -137,7 +137,7 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 	f.SetWatermark("a", 1, 1)
 }
 
-// A server of the test's own, since others would notice its restarts.
+// This test uses its own server, since its restarts would disturb others.
 func TestPostgresServerRestart(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start()
@@ -175,7 +175,7 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	}
 	away := time.Now()
 	var calls sync.WaitGroup
-	for _, tx := range transactions[:3] { // none of them hinders another
+	for _, tx := range transactions[:3] { // none of them affects another
 		calls.Go(func() {
 			err := tx.call(f)
 			for errors.Is(err, outbox.ErrBusy) && time.Since(away) > store.LockWaitLimit { // the server came up late
@@ -215,7 +215,7 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 				e := storetest.Event(fmt.Sprint("c-", caller), "counted")
 				e.EventID = fmt.Sprint("e-", appended[caller]+1)
 				switch got, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}}); {
-				case errors.Is(err, outbox.ErrBusy): // the same once more
+				case errors.Is(err, outbox.ErrBusy): // try once more
 				case err != nil || got[0].Seq != appended[caller]+1:
 					t.Errorf("got %+v, %v after %d", got, err, appended[caller])
 					return

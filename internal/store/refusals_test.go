@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// elsewhere is whether an action is tested where what it is about is.
+// elsewhere reports whether an action is tested in another package.
 func elsewhere(a outbox.Action) bool {
 	room, _, _ := strings.Cut(string(a), "_")
 	return a.OnPublisher() || a == outbox.ActionReveal || a == outbox.ActionRepairGaps || slices.Contains([]string{"operation", "projection", "run", "token"}, room)
@@ -24,7 +24,7 @@ func TestOperations_areAllThatLeaveARecord(t *testing.T) {
 	kinds.MustHave(t, func(a outbox.Action) bool { return !elsewhere(a) })
 }
 
-// anaAs is ana, whom a proxy has named.
+// anaAs is ana, authenticated by a proxy.
 func anaAs(role outbox.Role, reason string) outbox.Command {
 	o := ana(reason)
 	o.By.Auth, o.By.Role = outbox.AuthJWT, role
@@ -138,7 +138,7 @@ func TestRefusal_saysOnlyOfActionsThatWereDoneThatTheyWere(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "last action: pause by ana")
 }
 
-// Whoever asks again and again for what is refused does not fill the ledger.
+// Repeated refused requests do not fill the audit log.
 func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t)

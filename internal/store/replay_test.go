@@ -78,7 +78,7 @@ func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
 	c := f.ClaimOne(one, 2)
 	f.MustApply(c, 1)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("boom")})
-	// The projections are restored from before: event 1 is to be applied again.
+	// The projections are restored from an earlier state: event 1 must be applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1})
 	f.Exact("a")

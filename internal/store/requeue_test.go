@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// deadRows is a store with dead heads that died in the order d, c, b, a, with
-// two event types and two errors between them, and rows waiting behind them.
+// deadRows is a store with dead heads that died in the order d, c, b, a, with two event types
+// and two errors among them, and rows waiting behind them.
 func deadRows(t *testing.T) *fixture {
 	t.Helper()
 	f := open(t, storetest.MaxAttempts(1))
@@ -193,7 +193,7 @@ func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
 	}
 }
 
-// Events keep coming while somebody types: a few more are no other action.
+// Events keep arriving while the operator types: a few more must not invalidate the phrase.
 func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -215,8 +215,7 @@ func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
 	}
 }
 
-// A retry only brings forward what happens anyway, and a skip has a phrase of
-// its own.
+// A retry only brings forward what happens anyway, and a skip has its own phrase.
 func TestPageActions_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(2), func(o *store.Options) { o.ReasonFrom = 1000 })

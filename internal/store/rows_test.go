@@ -40,7 +40,7 @@ func rowScene(t *testing.T) *fixture {
 	return f
 }
 
-// everyRow reads all rows past the store.
+// everyRow reads all rows without the store.
 func (f *fixture) everyRow() []outbox.Row {
 	f.TB.Helper()
 	found, err := f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)
@@ -131,7 +131,7 @@ func TestRows_pagesVisitEveryMatchExactlyOnce(t *testing.T) {
 	}
 }
 
-// rowOrder is the order in which a filter's rows must come.
+// rowOrder is the expected order of a filter's rows.
 func rowOrder(f outbox.RowFilter) func(a, b outbox.Row) int {
 	byDue := f.CampaignID == "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
 	return func(a, b outbox.Row) int {

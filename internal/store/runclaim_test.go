@@ -19,8 +19,7 @@ var (
 	otherRun = store.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
 )
 
-// queue is a campaign and its rows as the journal has them, without what each
-// claim changes.
+// queue is a campaign and its rows in the journal, without the columns that each claim changes.
 func (f *fixture) queue(campaign string) string {
 	f.TB.Helper()
 	return strings.Join(append(storetest.Texts(f.TB, f.JournalDB, `
@@ -34,7 +33,7 @@ where campaign_id = $1
 order by seq`, campaign)...), "\n")
 }
 
-// stagesOfAWave are what a campaign may have been through when a wave holds it.
+// stagesOfAWave are the possible states of a campaign in a claimed wave.
 var stagesOfAWave = map[string]func(f *fixture) store.Claim{
 	"fresh": func(f *fixture) store.Claim {
 		f.AppendN("a", 5)

@@ -169,7 +169,7 @@ func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
 		_, err = f.SetGroupNote(f.Ctx, ana(""), "never seen", note)
 		refused(t, err, outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	}
-	// A note changes no row, so no refusal tells of it.
+	// A note changes no row, so a refusal does not mention it.
 	_, err = f.RequeueRow(f.Ctx, ana(""), "a", 1)
 	if r := refused(t, err, outbox.ErrConflict, "not dead"); r != nil && len(r.Detail) > 80 {
 		t.Errorf("the refusal tells of the note: %s", r.Detail)
@@ -192,8 +192,8 @@ func TestPaused_lastFirst(t *testing.T) {
 	}
 }
 
-// Pages that are open keep the shared summary up to date all the time; what is
-// sampled at a new minute is not what they were shown at the end of the last.
+// Open pages keep the shared summary fresh; the sample of a new minute must not use the summary
+// of the last.
 func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// schemaQueries describe a database: its columns, its primary keys and its
-// indexes, each as one line, in words that both databases share.
+// schemaQueries describe a database: its columns, its primary keys and its indexes, one line
+// each, in terms common to both databases.
 var schemaQueries = map[bool][]string{
 	false: {`
 select t.name || '.' || c.name
@@ -65,12 +65,12 @@ where c.relnamespace = cast(current_schema() as regnamespace)
   and not i.indisprimary`},
 }
 
-// ownWays are names in which the databases may differ: each has its own table of
-// migrations, and indexes that would cost too much on the other, or that need no
-// position since every index there ends with it.
+// ownWays are names that may differ between the databases: each has its own migrations table,
+// and indexes that would cost too much on the other, or that need no position since every index
+// there ends with it.
 var ownWays = []string{"goose", "sqlite_", "campaigns_by_lag", "outbox_dead", "outbox_failed", "outbox_tried", "events_by_type"}
 
-// schemaOf describes a database, but for ownWays.
+// schemaOf describes a database, without ownWays.
 func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
 	t.Helper()
 	var lines []string
@@ -123,8 +123,8 @@ func steps(migrations []sqldb.Migration) []string {
 	return all
 }
 
-// Ids are compared byte by byte, whatever the language of the server, so that
-// pages come in the same order and every cursor means the same.
+// Ids are compared byte by byte, whatever the server's locale, so that pages have the same
+// order and cursors the same meaning.
 func TestPostgresMigrations_compareIDsByteByByte(t *testing.T) {
 	t.Parallel()
 	f := open(t)

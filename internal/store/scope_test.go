@@ -20,7 +20,7 @@ func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
 func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	// The others have been due for longer; a step of reading has none but them.
+	// The others have been due for longer and fill a reading step.
 	for _, id := range []string{"other-1", "other-2", "other-3", "tria", "Trial-1", "triäl-1"} {
 		f.AppendN(id, 1)
 		f.Clock.Advance(1)

@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// setup fails unless opening is refused with a sentence that has the fragments.
+// setup fails unless opening is refused with a message that contains the fragments.
 func setup(t *testing.T, o store.Options, fragments ...string) {
 	t.Helper()
 	s, err := store.Open(context.Background(), o)
@@ -150,7 +150,7 @@ func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
 	f.Unchanged(func() { setup(t, o, "is not a journal database") })
 }
 
-// A directory of the kernel refuses root as well as everybody else.
+// A kernel directory refuses root as well.
 func TestSQLiteOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	setup(t, optionsIn("/proc/self"), "cannot write the journal database")

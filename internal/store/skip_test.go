@@ -145,8 +145,8 @@ func seqOr(seq, otherwise int64) int64 {
 	return seq
 }
 
-// A head may have died of processes that died. One of them may only have slept:
-// it read the event before the skip, and must not apply it when it wakes.
+// A head may have died because its processes died. One of them may only have stalled: it read
+// the event before the skip, and must not apply it when it resumes.
 func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))

@@ -12,9 +12,8 @@ import (
 	"outboxweb/internal/tokens"
 )
 
-// TestMain lowers how many random histories a test tries, and for how long it
-// looks for a shorter one that fails as well, to what its time allows; the flags
-// raise them.
+// TestMain lowers the number of random histories and the shrinking time of a test to its time
+// budget; flags raise them.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crampedDir); dir != "" {
 		os.Exit(appendCramped(dir))
@@ -22,8 +21,8 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.shrinktime", "10s"); err != nil {
 		panic(err)
 	}
-	// Locks, copies and ranges are PostgreSQL's own; so is what statements that
-	// several processes run at a time do to each other.
+	// These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
+	// statements of several processes behave differently there.
 	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent|TwoStores)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(30)
@@ -43,14 +42,14 @@ var (
 	two     = storetest.Two
 )
 
-// fixture is a store of the test's own with all that works on it.
+// fixture is a store of the test's own with the packages that use it.
 type fixture struct {
 	*enginetest.Rooms
 	*tokens.Tokens
-	swaps []store.Statement // prepared on a Scratch's own connection
+	swaps []store.Statement // prepared on a Scratch's connection
 }
 
-// open makes an empty store. change adjusts its options.
+// open creates an empty store. change adjusts its options.
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	return around(storetest.Open(tb, change...))

@@ -36,7 +36,7 @@ func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T
 
 func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 	t.Parallel()
-	for _, seq := range []int64{1, 2, 3} { // the first has none before it, the last none after it
+	for _, seq := range []int64{1, 2, 3} { // the first has no event before it, the last none after it
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
@@ -152,8 +152,8 @@ func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
 	f.Sound()
 }
 
-// A worker that passed over the event, or was about to, sleeps past its lease
-// and wakes after the skip was undone.
+// A worker that skipped over the event, or was about to, stalls past its lease and resumes
+// after the skip was reverted.
 func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 	t.Parallel()
 	for name, passes := range map[string]bool{"that had passed over it": true, "that was about to": false} {
@@ -186,8 +186,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 	}
 }
 
-// The projections have committed that the watermark went back, and the journal
-// does not come to its own commit.
+// The projections have committed that the watermark went back, and the journal does not commit.
 func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T) {
 	t.Parallel()
 	for name, half := range map[string]func(*fixture){
@@ -241,7 +240,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 	}
 }
 
-// dieBetween does what an un-skip does in the projections, and nothing else.
+// dieBetween makes the projections' part of an unskip and not the journal's.
 func (f *fixture) dieBetween(campaign string, seq int64) {
 	f.TB.Helper()
 	var hash string

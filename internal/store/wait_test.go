@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// soon is a context for what must happen at once.
+// soon is a context for calls that must return at once.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -123,7 +123,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	refused(t, err, outbox.ErrNotFound, `"unknown"`)
 }
 
-// However many wait, the watermarks are looked at for all of them together.
+// However many callers wait, the watermarks are polled for all of them together.
 func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -148,7 +148,7 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := cost.Report().Statements; n > 3*waiters { // whether the campaign exists, and whether it has diverged
+	if n := cost.Report().Statements; n > 3*waiters { // one for the campaign's existence, one for its divergence
 		t.Errorf("%d waiters ran %d statements of their own during ten looks", waiters, n)
 	}
 	storetest.Eventually(f.TB, "watching to end", func() bool { return !f.Watching() })

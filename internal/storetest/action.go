@@ -18,38 +18,38 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Action is a kind of act of operators, on a store where it can be done. Rules are
-// what every action has to keep to, in whichever package it is.
+// Action is one kind of operator action, on a store where it can be done. Rules apply to every
+// action, in whichever package it is.
 type Action struct {
 	*Fixture
 	Action string
 	Do     func(outbox.Command) (any, error)
-	// DoBeside does the same in another process.
+	// DoBeside does the same from another process.
 	DoBeside func(outbox.Command) (any, error)
-	// Undone reports whether nothing of the action has happened; nil where part of it
-	// may happen without its record.
+	// Undone reports whether the action has had no effect; nil where a part of it may happen
+	// without its record.
 	Undone func() bool
 	// Others are actions of other kinds.
 	Others []func(outbox.Command) (any, error)
 }
 
-// Kind is a kind of act, on a fixture of a package as Scene prepares it.
+// Kind is a kind of action, on a package's fixture that Scene prepares.
 type Kind[F any] struct {
 	Action string
 	Scene  func(F)
 	Do     func(F, outbox.Command) (any, error)
-	Undone func(F) bool // as Act has it
+	Undone func(F) bool // see Action.Undone
 }
 
 // Kinds are the kinds of actions of a package.
 type Kinds[F any] struct {
 	Open   func(testing.TB, ...func(*store.Options)) F
 	Base   func(F) *Fixture
-	Beside func(F) F // another process
+	Beside func(F) F // opens another process
 	All    []Kind[F]
 }
 
-// Keep holds every kind of act to a rule.
+// Keep tests a rule for every kind of action.
 func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Action)) {
 	for _, kind := range k.All {
 		t.Run(kind.Action, func(t *testing.T) {
@@ -59,7 +59,7 @@ func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Action)) {
 	}
 }
 
-// KeepRules holds every kind of act to every rule.
+// KeepRules tests every rule for every kind of action.
 func (k Kinds[F]) KeepRules(t *testing.T) {
 	for name, rule := range Rules {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +69,7 @@ func (k Kinds[F]) KeepRules(t *testing.T) {
 	}
 }
 
-// MustHave fails for every action of those that are audited and chosen of which
-// there is no kind.
+// MustHave fails for each audited action that is chosen and has no kind.
 func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
 	for _, action := range outbox.AuditedActions() {
 		tested := slices.ContainsFunc(k.All, func(kind Kind[F]) bool { return kind.Action == string(action) })
@@ -80,7 +79,7 @@ func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
 	}
 }
 
-// ready is the action on a store of its own where it can be done.
+// ready prepares the action on a store of its own.
 func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 	f := k.Open(t)
 	kind.Scene(f)
@@ -100,7 +99,7 @@ func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 	return ready
 }
 
-// Rules test what holds for every action of operators.
+// Rules are tests that every operator action must pass.
 var Rules = map[string]func(*testing.T, Action){
 	"leaves one audit record":                     LeavesOneRecord,
 	"without its audit record does not happen":    DoesNotHappenUnrecorded,
@@ -110,8 +109,8 @@ var Rules = map[string]func(*testing.T, Action){
 	"is refused also where that cannot be stored": IsRefusedUnrecorded,
 }
 
-// LeavesOneRecord tests that an action that is done is on the audit log, once, as it
-// was ordered.
+// LeavesOneRecord tests that a completed action has exactly one audit record, with the data of
+// its command.
 func LeavesOneRecord(t *testing.T, a Action) {
 	if _, err := a.Do(Ana("the cause is fixed")); err != nil {
 		t.Fatal(err)
@@ -130,7 +129,7 @@ func LeavesOneRecord(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// DoesNotHappenUnrecorded tests that an action fails whose record cannot be written.
+// DoesNotHappenUnrecorded tests that an action fails when its record cannot be written.
 func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(""))
@@ -142,8 +141,8 @@ func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 	}
 }
 
-// IsDoneOnceByKey tests that a repeat under the same idempotency key gets the
-// first answer and changes nothing, and that no other action takes the key.
+// IsDoneOnceByKey tests that a repeat with the same idempotency key returns the first result
+// and changes nothing, and that the key is refused for other actions.
 func IsDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -170,8 +169,8 @@ func IsDoneOnceByKey(t *testing.T, a Action) {
 	}
 }
 
-// OfTwoAtOnceIsDoneOnce tests that two processes that action at once under one
-// idempotency key get the same answer to one action.
+// OfTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key
+// get the same result of one action.
 func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -195,8 +194,8 @@ func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// RefusedLeavesOneRecord tests that a refusal is recorded, once, as being about
-// what the action is about, and that the refused order's key stays free.
+// RefusedLeavesOneRecord tests that a refusal has exactly one record with the action's target,
+// and that the refused command's key stays free.
 func RefusedLeavesOneRecord(t *testing.T, a Action) {
 	o := Ana(strings.Repeat("ü", 251))
 	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
@@ -231,14 +230,13 @@ func RefusedLeavesOneRecord(t *testing.T, a Action) {
 		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActions()))
 	}
 	about := func(a outbox.AuditEntry) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
-	starts := strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // what it starts or makes has no number before
+	starts := strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // the created thing has no id before
 	if about(done[0]) != about(got) && !starts {
 		t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
 	}
 }
 
-// IsRefusedUnrecorded tests that a refusal is one even where it cannot be
-// recorded.
+// IsRefusedUnrecorded tests that the refusal is returned even if it cannot be recorded.
 func IsRefusedUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(strings.Repeat("x", 501)))
@@ -250,21 +248,21 @@ func IsRefusedUnrecorded(t *testing.T, a Action) {
 	}
 }
 
-// Ana is an order of the operator whose acts fixtures list.
+// Ana is a command of the operator whose actions fixtures list.
 func Ana(reason string) outbox.Command {
 	return outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", From: "10.0.0.7"}, Reason: reason, RequestID: "r-1"}
 }
 
-// Ben orders what is done before ana acts.
+// Ben is a command of another operator, for setting up.
 var Ben = outbox.Command{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
-// DoneActions are the records of what ana has done, newest first.
+// DoneActions are the records of ana's completed actions, newest first.
 func (f *Fixture) DoneActions() []outbox.AuditEntry {
 	f.TB.Helper()
 	return f.actionsOfAna(outbox.AuditDone)
 }
 
-// RefusedActions are the records of what ana was refused, newest first.
+// RefusedActions are the records of ana's refused actions, newest first.
 func (f *Fixture) RefusedActions() []outbox.AuditEntry {
 	f.TB.Helper()
 	return f.actionsOfAna(outbox.AuditRefused)
@@ -279,8 +277,8 @@ func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry 
 	return page.Items
 }
 
-// Actions lists the actions that the audit records of a campaign, or of one
-// of its rows, tell, the newest first.
+// Actions lists the actions in the audit records of a campaign, or of one of its rows, newest
+// first.
 func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	f.TB.Helper()
 	page, err := f.AuditLog(f.Ctx, filter)
@@ -297,7 +295,7 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	return actions
 }
 
-// WantActions fails unless the actions of a filter are of these kinds, newest first.
+// WantActions fails unless the actions that match a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
 	if got := f.Actions(filter); !slices.Equal(got, want) {
@@ -305,7 +303,7 @@ func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	}
 }
 
-// ForbidAudit lets every audit record fail with a message.
+// ForbidAudit makes every insert of an audit record fail with a message.
 func (f *Fixture) ForbidAudit(message string) {
 	f.TB.Helper()
 	if !dbtest.Postgres() {
@@ -326,7 +324,7 @@ func (f *Fixture) AllowAudit() {
 	f.Exec(`drop trigger if exists no_audit` + of)
 }
 
-// ActionsOf are the actions of a kind that were done.
+// ActionsOf are the completed actions of a kind.
 func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 	f.TB.Helper()
 	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})
@@ -336,8 +334,7 @@ func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 	return page.Items
 }
 
-// Refused fails unless err is a refusal of the kind whose sentence has every
-// fragment.
+// Refused fails unless err is a refusal of the kind whose message contains every fragment.
 func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusal {
 	tb.Helper()
 	var r *outbox.Refusal
@@ -352,7 +349,7 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 	return r
 }
 
-// NamesNoAction fails when a refusal names an action.
+// NamesNoAction fails when a refusal mentions an action.
 func NamesNoAction(tb testing.TB, err error) {
 	tb.Helper()
 	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last action") {

@@ -13,15 +13,14 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// Dump is the whole content of both databases, to be compared, but for records of
-// refused acts. The counter behind positions is left out: an answered repeat uses
-// a number up.
+// Dump is the whole content of both databases for comparison, except records of refused
+// actions. It leaves out the counter of positions, since a repeated append consumes one.
 func (f *Fixture) Dump() string {
 	f.TB.Helper()
 	return dumpBut(f.TB, f.JournalDB, "audit_log where outcome = 'refused'") + Dump(f.TB, f.ProjectionsDB)
 }
 
-// Dump is the whole content of a database, a line for each row.
+// Dump is the whole content of a database, one line per row.
 func Dump(tb testing.TB, db *sql.DB) string {
 	tb.Helper()
 	return dumpBut(tb, db, "")
@@ -62,7 +61,7 @@ func dumpBut(tb testing.TB, db *sql.DB, but string) string {
 	return strings.Join(lines, "")
 }
 
-// Unchanged fails when act changes anything in either database.
+// Unchanged fails when act changes either database.
 func (f *Fixture) Unchanged(act func()) {
 	f.TB.Helper()
 	before := f.Dump()
@@ -89,8 +88,8 @@ func LineDiff(before, after string) string {
 	return b.String()
 }
 
-// Modified tells when either database was last written: the times and sizes of
-// SQLite's files, the youngest transaction in each of PostgreSQL's tables.
+// Modified says when either database was last written: the times and sizes of SQLite's files,
+// the youngest transaction in each of PostgreSQL's tables.
 func (f *Fixture) Modified() string {
 	f.TB.Helper()
 	var b strings.Builder

@@ -1,6 +1,5 @@
-// Package storetest opens stores on databases of a test's own, for the tests of
-// internal/store and of the packages that keep their tables beside its own. It
-// is used under dbtest.Main.
+// Package storetest opens stores on databases of a test's own, for the tests of internal/store
+// and of the packages with tables beside its own. It is used with dbtest.Main.
 package storetest
 
 import (
@@ -17,37 +16,36 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Clock is a time that stands still until it is moved. It is safe for concurrent
-// use.
+// Clock is a time that changes only by Advance. It is safe for concurrent use.
 type Clock struct{ micros atomic.Int64 }
 
-// Began is when a new Clock stands.
+// Began is the initial time of a Clock.
 var Began = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// NewClock makes a Clock that stands at Began.
+// NewClock returns a Clock set to Began.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.micros.Store(Began.UnixMicro())
 	return c
 }
 
-// Now is where the clock stands.
+// Now is the clock's time.
 func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()).UTC() }
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// model keeps the methods of the database itself from those of the store.
+// model keeps the methods of readmodel.Database below those of the store.
 type model struct{ *readmodel.Database }
 
-// Fixture is a store on databases of its own, the clock it goes by, and raw
-// connections that go past it.
+// Fixture is a store on databases of its own, with its clock and raw connections that bypass
+// it.
 type Fixture struct {
 	*store.Store
 	*maintenance.Maintenance
 	model
 	TB            testing.TB
-	Ctx           context.Context // of the calls
+	Ctx           context.Context // for calls of the store
 	Pair          dbtest.Pair
 	Clock         *Clock
 	JournalDB     *sql.DB
@@ -62,7 +60,7 @@ func OptionsFor(p dbtest.Pair) store.Options {
 // InMode opens a store in a mode.
 func InMode(m outbox.Mode) func(*store.Options) { return func(o *store.Options) { o.Mode = m } }
 
-// MaxAttempts lets rows fail so often.
+// MaxAttempts sets how often rows may fail.
 func MaxAttempts(n int) func(*store.Options) {
 	return func(o *store.Options) { o.Retry.MaxAttempts = n }
 }
@@ -92,7 +90,7 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 	return Around(tb, s, p, c)
 }
 
-// Around is a fixture with a store that is open on given databases.
+// Around is a fixture of an open store on given databases.
 func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
 	tb.Helper()
 	return &Fixture{Store: s, Maintenance: maintenance.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
@@ -112,7 +110,7 @@ func (f *Fixture) CloseNow() {
 	f.ProjectionsDB.Close()
 }
 
-// Exec runs a statement on the journal database past the store.
+// Exec runs a statement on the journal database, bypassing the store.
 func (f *Fixture) Exec(query string, args ...any) {
 	f.TB.Helper()
 	if _, err := f.JournalDB.Exec(query, args...); err != nil {
@@ -120,7 +118,7 @@ func (f *Fixture) Exec(query string, args ...any) {
 	}
 }
 
-// ExecProjections runs a statement on the projections database past the store.
+// ExecProjections runs a statement on the projections database, bypassing the store.
 func (f *Fixture) ExecProjections(query string, args ...any) {
 	f.TB.Helper()
 	if _, err := f.ProjectionsDB.Exec(query, args...); err != nil {
@@ -128,7 +126,7 @@ func (f *Fixture) ExecProjections(query string, args ...any) {
 	}
 }
 
-// Number reads one number from the journal database past the store.
+// Number reads one number from the journal database, bypassing the store.
 func (f *Fixture) Number(query string, args ...any) int64 {
 	f.TB.Helper()
 	var n int64
@@ -138,7 +136,7 @@ func (f *Fixture) Number(query string, args ...any) int64 {
 	return n
 }
 
-// Texts are the first column of a query's answer.
+// Texts is the first column of a query's result.
 func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 	tb.Helper()
 	rows, err := db.Query(query, args...)
@@ -160,12 +158,12 @@ func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 	return all
 }
 
-// Event is the least that can be appended.
+// Event is a minimal event to append.
 func Event(campaign, eventType string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
 }
 
-// MustAppend appends events and returns where they stand.
+// MustAppend appends events and returns their positions.
 func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
 	f.TB.Helper()
 	got, err := f.Append(f.Ctx, store.Append{Events: events})
@@ -175,10 +173,10 @@ func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
 	return got
 }
 
-// Lease is how long the claims last that fixtures make.
+// Lease is the duration of claims made by fixtures.
 const Lease = 30 * time.Second
 
-// MustClaim claims what is due for a worker, or what is suspect when nothing is.
+// MustClaim claims due campaigns for a worker, or a suspect when none is due.
 func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 	f.TB.Helper()
 	claims, err := f.Claim(f.Ctx, w, store.ClaimLimits{Rows: rows, Lease: Lease})
@@ -191,8 +189,8 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 	return claims
 }
 
-// ApplyClaim moves the watermark of a claim's campaign over the claim's events up
-// to last, the way a worker does, and returns where it then stands.
+// ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last,
+// as a worker does, and returns the watermark's seq.
 func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
 	f.TB.Helper()
 	all, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
@@ -228,7 +226,7 @@ func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err erro
 	return reached, err
 }
 
-// Drain works everything off that is due.
+// Drain processes everything that is due.
 func (f *Fixture) Drain() {
 	f.TB.Helper()
 	w := store.Worker{ID: "worker-1", Build: "v1"}
@@ -261,5 +259,5 @@ func (f *Fixture) Sound() {
 	}
 }
 
-// Quiet is a progress that nobody watches.
+// Quiet is a progress function that does nothing.
 func Quiet(int64, int64) {}

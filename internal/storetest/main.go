@@ -12,9 +12,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Main runs the tests of a package on both databases, and fails when they leave a
-// goroutine behind; see dbtest.Main. differs matches those on which PostgreSQL does
-// something in its own way.
+// Main runs the tests of a package on both databases, and fails when they leak a goroutine; see
+// dbtest.Main. differs matches the tests in which PostgreSQL behaves differently.
 func Main(m *testing.M, differs string) int {
 	code := dbtest.Main(m, differs, Prepare)
 	if err := goleak.Find(); err != nil && code == 0 {
@@ -24,7 +23,7 @@ func Main(m *testing.M, differs string) int {
 	return code
 }
 
-// Prepare migrates the pair that every test gets a copy of.
+// Prepare migrates the pair that every test's pair is copied from.
 func Prepare(p dbtest.Pair) error {
 	s, err := store.Open(context.Background(), OptionsFor(p))
 	if err != nil {

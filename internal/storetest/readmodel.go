@@ -18,7 +18,7 @@ func (f *Fixture) MustWatermark(campaign string) readmodel.Watermark {
 	return marks[campaign]
 }
 
-// SetWatermark brings a campaign's watermark and fence to a known place.
+// SetWatermark sets a campaign's watermark and fence.
 func (f *Fixture) SetWatermark(campaign string, seq, epoch int64) {
 	f.TB.Helper()
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -33,7 +33,7 @@ func (f *Fixture) SetWatermark(campaign string, seq, epoch int64) {
 	}
 }
 
-// WithProjections installs projections and describes them as loaded.
+// WithProjections installs projections and returns them as loaded.
 func (f *Fixture) WithProjections(names ...string) (loaded []outbox.ProjectionInfo) {
 	f.TB.Helper()
 	for _, name := range names {
@@ -69,7 +69,7 @@ func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*re
 	}
 }
 
-// Quarantine sets a projection aside that failed.
+// Quarantine quarantines a projection that failed.
 func Quarantine(projection string) func(*readmodel.ApplyTx, *outbox.Event) error {
 	return func(tx *readmodel.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Exact fails unless the campaign's row is what a recount of its events and
-// rows, past the store, says it must be.
+// Exact fails unless the campaign's row matches a recount of its events and rows, made without
+// the store.
 func (f *Fixture) Exact(id string) {
 	f.TB.Helper()
 	for _, c := range f.Recount() {
@@ -39,7 +39,7 @@ left join projection_apply_outbox h on h.campaign_id = c.campaign_id
 
 var recountedParts = []string{"high water", "density", "chain hash", "pending", "processing", "failed", "dead", "head", "head's status", "head's next attempt", "oldest", "skips"}
 
-// Recounted is what a recount says of one campaign.
+// Recounted is the result of recounting one campaign.
 type Recounted struct {
 	ID      string
 	Epoch   int64
@@ -49,10 +49,10 @@ type Recounted struct {
 	status            sql.NullString
 	diverged, owner   string
 	expiry            int64
-	bare              bool // events are owed, and none has a row
+	bare              bool // events are unapplied and none has a row
 }
 
-// Recount recounts all campaigns, past the store.
+// Recount recounts all campaigns, without the store.
 func (f *Fixture) Recount() []Recounted {
 	f.TB.Helper()
 	rows, err := f.JournalDB.Query(recount)
@@ -84,9 +84,9 @@ func (f *Fixture) Recount() []Recounted {
 	return all
 }
 
-// wrongDue checks due_at against its definition: nothing for a campaign that
-// no passing of time makes claimable, the lease's end while one stands on rows or
-// on events without, the head's next attempt otherwise, or the later moment at which it became ready.
+// wrongDue checks due_at against its definition: null for a campaign that waiting alone never
+// makes claimable, the lease's end while it is leased, and otherwise the head's next attempt or
+// the later time at which it became ready.
 func (c *Recounted) wrongDue(now int64) string {
 	idle := c.diverged != "" || c.paused.Valid || !c.next.Valid && !(c.bare && c.owner != "") || c.status.String == "dead"
 	switch {

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// MustReconcile fails unless reconciling repairs what is wanted.
+// MustReconcile fails unless a reconcile makes the wanted repairs.
 func (f *Fixture) MustReconcile(want outbox.Repaired) {
 	f.TB.Helper()
 	if got, err := f.Reconcile(f.Ctx); err != nil || got != want {
@@ -25,7 +25,7 @@ func (f *Fixture) MustBeReconciled() {
 	}
 }
 
-// MustFindGaps reads the gaps there are.
+// MustFindGaps reads the existing gaps.
 func (f *Fixture) MustFindGaps() []outbox.Gap {
 	f.TB.Helper()
 	gaps, err := f.Gaps(f.Ctx)
@@ -35,8 +35,8 @@ func (f *Fixture) MustFindGaps() []outbox.Gap {
 	return gaps
 }
 
-// LoseRows deletes rows past the store and recounts the campaign's row, as if the
-// rows had never been written.
+// LoseRows deletes rows without the store and recounts the campaign's row, as if the rows had
+// never been written.
 func (f *Fixture) LoseRows(campaign, where string) {
 	f.TB.Helper()
 	f.Exec(`delete from projection_apply_outbox where campaign_id = $1 and `+where, campaign)
@@ -47,7 +47,7 @@ func (f *Fixture) LoseRows(campaign, where string) {
 where campaign_id = $1`, campaign)
 }
 
-// Tamper changes events past the triggers that forbid it.
+// Tamper changes events, with the triggers that forbid it disabled.
 func (f *Fixture) Tamper(query string, args ...any) {
 	f.TB.Helper()
 	of := ""
@@ -59,7 +59,7 @@ func (f *Fixture) Tamper(query string, args ...any) {
 	f.Exec(query, args...)
 }
 
-// SelfCheckAll goes round all campaigns once and returns what it found.
+// SelfCheckAll runs a self-check over all campaigns once and returns what it found.
 func (f *Fixture) SelfCheckAll() (found []store.Found) {
 	f.TB.Helper()
 	for at := (maintenance.Round{}); ; {

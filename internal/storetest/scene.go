@@ -20,7 +20,7 @@ func (f *Fixture) MustPause(campaign string) {
 	}
 }
 
-// Killed makes n campaigns of three events each whose first is dead.
+// Killed creates n campaigns of three events each whose first is dead.
 func (f *Fixture) Killed(name string, n int) []string {
 	f.TB.Helper()
 	ids := make([]string, n)
@@ -32,8 +32,8 @@ func (f *Fixture) Killed(name string, n int) []string {
 	return ids
 }
 
-// MustSample takes a sample of how things stand in the store now; what is shared
-// for a moment is read anew, as by a process that has just been started.
+// MustSample samples the store's current state. It drops cached reads first, like a newly
+// started process.
 func (f *Fixture) MustSample() {
 	f.TB.Helper()
 	if err := f.Beside().Sample(f.Ctx); err != nil {
@@ -87,7 +87,7 @@ func JSON(v any) []byte {
 	return text
 }
 
-// AppendN writes n events to a campaign and returns where they stand.
+// AppendN appends n events to a campaign and returns their positions.
 func (f *Fixture) AppendN(campaign string, n int) []store.Appended {
 	f.TB.Helper()
 	events := make([]outbox.Event, n)
@@ -97,13 +97,13 @@ func (f *Fixture) AppendN(campaign string, n int) []store.Appended {
 	return f.MustAppend(events...)
 }
 
-// One and Two are workers.
+// One and Two are two workers.
 var (
 	One = store.Worker{ID: "worker-1", Build: "v1"}
 	Two = store.Worker{ID: "worker-2", Build: "v2"}
 )
 
-// ClaimOne claims when exactly one campaign must be due.
+// ClaimOne claims the one campaign that must be due.
 func (f *Fixture) ClaimOne(w store.Worker, rows int) store.Claim {
 	f.TB.Helper()
 	claims := f.MustClaim(w, rows)
@@ -130,7 +130,7 @@ func (f *Fixture) LoadClaim(c store.Claim) ([]outbox.Event, error) {
 	return loaded[0].Events, nil
 }
 
-// MustApply is ApplyClaim where it must reach last.
+// MustApply is ApplyClaim that must reach last.
 func (f *Fixture) MustApply(c store.Claim, last int64) {
 	f.TB.Helper()
 	if reached, err := f.ApplyClaim(c, last); err != nil || reached != last {
@@ -153,7 +153,7 @@ func Failure(message string) *readmodel.Failure {
 	return &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
 }
 
-// Fail lets the head of each named campaign fail once. They alone must be due.
+// Fail makes the head of each named campaign fail once. No others may be due.
 func (f *Fixture) Fail(message string, campaigns ...string) {
 	f.TB.Helper()
 	claims := f.MustClaim(One, 1000)
@@ -165,8 +165,7 @@ func (f *Fixture) Fail(message string, campaigns ...string) {
 	}
 }
 
-// Kill fails the heads of the named campaigns until they are dead. They alone
-// must be due.
+// Kill fails the heads of the named campaigns until they are dead. No others may be due.
 func (f *Fixture) Kill(campaigns ...string) {
 	f.TB.Helper()
 	for range f.Retry().Attempts() {
@@ -200,11 +199,11 @@ func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 	return d
 }
 
-// DeadHead lets the first of three events of campaign a die.
+// DeadHead creates campaign a with three events, the first of them dead.
 func (f *Fixture) DeadHead() { f.AppendN("a", 3); f.Kill("a") }
 
-// Gap lets three events of campaign a be without rows, and the campaign's row not
-// know of any.
+// Gap creates campaign a with three events without rows, and without any in the counts of its
+// row.
 func (f *Fixture) Gap() {
 	f.AppendN("a", 3)
 	f.Exec(`delete from projection_apply_outbox`)
@@ -217,18 +216,18 @@ func (f *Fixture) CountRows(status outbox.Status) int64 {
 	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
 }
 
-// Spans are what a worker noted that it applied, by campaign.
+// Spans are the recorded spans of applied events, by campaign.
 func (f *Fixture) Spans() []string {
 	f.TB.Helper()
 	return Texts(f.TB, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
 }
 
-// UnderKey is an idempotency key of a caller, with what it was asked for under it.
+// UnderKey is an append key of a caller for a request.
 func UnderKey(name, key, request string) store.AppendKey {
 	return store.AppendKey{By: outbox.Identity{Name: name, Auth: outbox.AuthToken}, Key: key, Request: request}
 }
 
-// MustAppendOnce appends events under a key and reports whether that had been done.
+// MustAppendOnce appends events under a key and reports whether the call was a repeat.
 func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
 	f.TB.Helper()
 	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
@@ -238,7 +237,7 @@ func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([
 	return result, repeated
 }
 
-// Ages are what a summary says of the oldest events.
+// Ages are the oldest events in a summary.
 func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 	f.TB.Helper()
 	s, err := f.Beside(InMode(f.Mode())).Summary(f.Ctx)
@@ -265,8 +264,7 @@ func (f *Fixture) MustRequeue(campaign string, seq int64) {
 	}
 }
 
-// WantHistory compares the steps of an event, each as its kind and what tells it
-// from others of the kind.
+// WantHistory compares the steps of an event, each as its kind and distinguishing details.
 func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 	f.TB.Helper()
 	h, err := f.EventHistory(f.Ctx, campaign, seq)
@@ -291,7 +289,7 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 	}
 }
 
-// Explained is why a campaign is or is not moving, as a page says it.
+// Explained is the explanation why a campaign is or is not moving, as on its page.
 func (f *Fixture) Explained(id string) outbox.Explanation {
 	f.TB.Helper()
 	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
@@ -302,7 +300,7 @@ func Item(types string, tags ...string) outbox.ConditionItem {
 	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: Pairs(tags)}
 }
 
-// AppendUnless appends the event unless one of the items came after the position.
+// AppendUnless appends the event unless an event after the position matches one of the items.
 func (f *Fixture) AppendUnless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
 	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
 }

@@ -8,8 +8,7 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// UnusedDatabase is the URL of a database that does not exist and is dropped at the
-// test's end.
+// UnusedDatabase is the URL of a database that does not exist. It is dropped at the test's end.
 func UnusedDatabase(tb testing.TB, name string) string {
 	tb.Helper()
 	address := dbtest.Server().URL(name)
@@ -17,7 +16,7 @@ func UnusedDatabase(tb testing.TB, name string) string {
 	return address
 }
 
-// AtServer runs statements on the server, in no database of any test.
+// AtServer runs statements on the server, in no test's database.
 func AtServer(tb testing.TB, statements ...string) {
 	tb.Helper()
 	db := dbtest.Open(tb, dbtest.Server().URL("postgres"))
@@ -29,7 +28,7 @@ func AtServer(tb testing.TB, statements ...string) {
 	}
 }
 
-// Role makes a user who may do nothing in particular.
+// Role creates a user without privileges.
 func Role(tb testing.TB, name string) string {
 	tb.Helper()
 	AtServer(tb, `create role `+name+` login`)

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// ToSkip is an order with what a skip asks for.
+// ToSkip is a command with the reason and the confirmation of a skip.
 func ToSkip(o outbox.Command, campaign string, seq int64) outbox.Command {
 	if o.Reason == "" {
 		o.Reason = "it can never be applied"
@@ -24,8 +24,7 @@ func (f *Fixture) MustSkip(campaign string, seq int64) {
 	}
 }
 
-// DieAt appends events to campaign a, applies those before seq and lets that one
-// die.
+// DieAt appends events to campaign a, applies those before seq and makes that one dead.
 func (f *Fixture) DieAt(events int, seq int64) {
 	f.TB.Helper()
 	f.AppendN("a", events)
@@ -37,7 +36,7 @@ func (f *Fixture) DieAt(events int, seq int64) {
 	f.Kill("a")
 }
 
-// PassOver brings the watermark of campaign a over its head, and settles.
+// PassOver advances the watermark of campaign a over its head, and settles.
 func (f *Fixture) PassOver() {
 	f.TB.Helper()
 	c := f.ClaimOne(One, 1)
@@ -45,8 +44,8 @@ func (f *Fixture) PassOver() {
 	f.MustSettle(One, store.Result{Claim: c, Applied: c.Last})
 }
 
-// SkipTwo lets the second and the third of four events of campaign a die, one
-// after the other, and skips and passes over each.
+// SkipTwo makes the second and the third of four events of campaign a dead, one after the
+// other, and skips each.
 func (f *Fixture) SkipTwo() {
 	f.TB.Helper()
 	f.DieAt(4, 2)
@@ -57,12 +56,12 @@ func (f *Fixture) SkipTwo() {
 	f.PassOver()
 }
 
-// Marks lists what the projections passed over: campaign, seq and skip.
+// Marks lists the skip marks of the projections: campaign, seq and skip.
 func (f *Fixture) Marks() []string {
 	return Texts(f.TB, f.ProjectionsDB, `select campaign_id || ' ' || seq || ' ' || skip_id from watermark_skips order by campaign_id, seq`)
 }
 
-// WantMarks fails unless the projections passed over what is wanted.
+// WantMarks fails unless the projections have the wanted skip marks.
 func (f *Fixture) WantMarks(want ...string) {
 	f.TB.Helper()
 	if diff := cmp.Diff(want, f.Marks()); diff != "" {
@@ -70,7 +69,7 @@ func (f *Fixture) WantMarks(want ...string) {
 	}
 }
 
-// SkipLedger are the skips of a campaign, newest first.
+// SkipLedger is the skips of a campaign, newest first.
 func (f *Fixture) SkipLedger(campaign string) []outbox.Skip {
 	f.TB.Helper()
 	page, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})

@@ -9,8 +9,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Tally is a projection with a foreign key, a generated column, and a trigger
-// that counts what it sees.
+// Tally is a projection with a foreign key, a generated column, and a trigger that counts its
+// rows.
 func Tally() readmodel.Projection {
 	trigger := []string{`
 create trigger tally_seen after insert on tally_events
@@ -48,7 +48,7 @@ func (f *Fixture) InstallTally() {
 	}
 }
 
-// OpenTally is a scratch database with the tables of tally.
+// OpenTally opens a scratch database with the tables of tally.
 func (f *Fixture) OpenTally() *readmodel.Scratch {
 	f.TB.Helper()
 	p := Tally()
@@ -60,8 +60,8 @@ func (f *Fixture) OpenTally() *readmodel.Scratch {
 	return c
 }
 
-// StartTally and TallyEvent are what tally does on an event: of a campaign, and of
-// a campaign, a seq and a body.
+// StartTally and TallyEvent are tally's statements for an event, with parameters campaign, and
+// campaign, seq and body.
 const (
 	StartTally = `insert into tally (campaign_id) values ($1) on conflict do nothing`
 	TallyEvent = `insert into tally_events (campaign_id, seq, at, body) values ($1, $2, '2026-11-21 07:00:00', $3)`
@@ -75,7 +75,7 @@ func TallyOne(ctx context.Context, c *readmodel.Scratch, campaign string, seq in
 	return c.Exec(ctx, TallyEvent, []any{campaign, seq, body})
 }
 
-// ReplayTally tallies the events from first to last of a campaign.
+// ReplayTally replays the events first to last of a campaign into tally.
 func (f *Fixture) ReplayTally(c *readmodel.Scratch, campaign string, first, last int64, body string) {
 	f.TB.Helper()
 	n := int(last - first + 1)
@@ -91,7 +91,7 @@ func PlanFor(c store.RunClaim) readmodel.Swap {
 		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
 }
 
-// MustSwap swaps rows in, which must succeed for every campaign.
+// MustSwap swaps rows in and fails unless every campaign is swapped.
 func (f *Fixture) MustSwap(c *readmodel.Scratch, plan ...readmodel.Swap) []readmodel.Swapped {
 	f.TB.Helper()
 	done, err := c.Swap(f.Ctx, plan)

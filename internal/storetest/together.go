@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// AtOnce makes calls that all want what the statement lock, or SQLite's only
-// lock, keeps from them until each of the calls has begun.
+// AtOnce runs calls concurrently. All of them block on what the statement lock, or SQLite's
+// only lock, locks, until each has begun.
 func (f *Fixture) AtOnce(db *sql.DB, lock string, calls ...func()) {
 	f.TB.Helper()
 	holder, err := db.Conn(f.Ctx)
@@ -44,15 +44,15 @@ func (f *Fixture) AtOnce(db *sql.DB, lock string, calls ...func()) {
 // EveryCampaign locks all campaigns on PostgreSQL.
 const EveryCampaign = `select 1 from campaigns for update`
 
-// Shuffled is the same in another order.
+// Shuffled is a copy in random order.
 func Shuffled[T any](all []T) []T {
 	other := slices.Clone(all)
 	rand.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
 	return other
 }
 
-// Everybody makes each of the calls many times, all beside each other, and each
-// on all stores at once.
+// Everybody runs each of the calls many times, all concurrently, and each on all stores at
+// once.
 func Everybody[F any](tb testing.TB, stores []F, times int, calls map[string]func(s F, i int) error) {
 	tb.Helper()
 	var all sync.WaitGroup

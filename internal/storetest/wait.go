@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Patience is how long tests wait for what must happen.
+// Patience is how long tests wait for a condition.
 const Patience = time.Minute
 
-// Eventually waits until a condition holds, and fails when that takes too long.
+// Eventually waits until a condition holds and fails after Patience.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	deadline := time.After(Patience)
@@ -25,8 +25,8 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Connect is a connection of somebody else, outside the pools of the fixture, to
-// a PostgreSQL database. It is closed at the test's end.
+// Connect opens a separate connection, outside the fixture's pools, to a PostgreSQL database.
+// It is closed at the test's end.
 func Connect(tb testing.TB, url string) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
@@ -47,8 +47,8 @@ func Run(tb testing.TB, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// AwaitLockWaits waits until so many connections of the test's stores wait for a
-// lock, on PostgreSQL.
+// AwaitLockWaits waits until this many connections of the test's stores wait for a lock, on
+// PostgreSQL.
 func (f *Fixture) AwaitLockWaits(n int64) {
 	f.TB.Helper()
 	Eventually(f.TB, fmt.Sprintf("%d connections wait for a lock", n), func() bool {

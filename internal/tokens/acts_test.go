@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// kinds are all that operators do to tokens.
+// kinds are all operator actions on tokens.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return around(f.Fixture.Beside()) }, All: []storetest.Kind[*fixture]{
 	{Action: "token_create", Scene: func(*fixture) {},
 		Do: func(f *fixture, o outbox.Command) (any, error) {

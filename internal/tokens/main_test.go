@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
 
-// fixture is a store and the tokens in it.
+// fixture is a store and its tokens.
 type fixture struct {
 	*storetest.Fixture
 	*tokens.Tokens

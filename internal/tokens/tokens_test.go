@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// token makes a token that is valid for a while.
+// token creates a token that is valid for a while.
 func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
 	f.TB.Helper()
 	token, err := f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
@@ -133,8 +133,8 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 		}
 		return noted, took
 	}
-	// mustNote uses the token, which is to be noted. A note that the database
-	// was too busy for is given up, and tried again a minute later.
+	// mustNote uses the token and expects the use to be recorded. A record that the database was
+	// too busy for is given up and tried again a minute later.
 	mustNote := func() time.Time {
 		t.Helper()
 		for tries := 1; ; tries++ {

@@ -24,7 +24,7 @@ insert into tally (campaign_id, entity_id, total, seen_at) values (:campaign_id,
 on conflict (campaign_id, entity_id) do update set total = tally.total + excluded.total, seen_at = excluded.seen_at;
 `
 
-// countedEvents are events of so many campaigns, taking turns.
+// countedEvents are events that alternate between campaigns.
 func countedEvents(campaigns, each int) []outbox.Event {
 	var events []outbox.Event
 	for i := range each {
@@ -38,8 +38,8 @@ func countedEvents(campaigns, each int) []outbox.Event {
 	return events
 }
 
-// BenchmarkDrain measures how many events a second the worker applies with a
-// projection of one upsert. outboxweb bench puts it beside the bare driver.
+// BenchmarkDrain measures how many events per second the worker applies with a projection of
+// one upsert. outboxweb bench compares it with the bare driver.
 func BenchmarkDrain(b *testing.B) {
 	for _, shape := range []struct{ campaigns, each int }{{1, 100_000}, {100, 1_000}, {10_000, 10}} {
 		b.Run(fmt.Sprintf("%dx%d", shape.campaigns, shape.each), func(b *testing.B) {
@@ -60,7 +60,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// untilDrained ends when no event is outstanding.
+// untilDrained returns a context that ends when no event is unapplied.
 func untilDrained(w *enginetest.Engine) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {

@@ -7,14 +7,14 @@ import (
 	"outboxweb/internal/store"
 )
 
-// The tests take the steps of a wave one by one, to stop between them.
+// The tests run the steps of a wave one by one, to stop between them.
 
-// Counted is what the worker has counted since it was made.
+// Counted is the worker's counters since its creation.
 func (w *Worker) Counted() store.Settled {
 	return store.Settled{Applied: w.applied.Load(), Failed: w.failed.Load(), Fenced: w.fenced.Load()}
 }
 
-// TimedSteps are the steps that Run takes by the clock when nothing wakes it.
+// TimedSteps are the periodic steps of Run.
 func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	poll := w.Pass
 	if w.Mode == outbox.ModeShadow {
@@ -23,5 +23,5 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat}
 }
 
-// Trouble is what keeps the worker from applying.
+// Trouble is the reason why the worker does not apply.
 func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sentence() }

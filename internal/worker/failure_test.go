@@ -139,7 +139,7 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 	}
 }
 
-// checkFailed is in the database's own words for a check that failed.
+// checkFailed is the database's message for a failed check constraint.
 func checkFailed(b *enginetest.Engine) string {
 	if b.OnPostgres() {
 		return "violates check constraint"
@@ -147,8 +147,7 @@ func checkFailed(b *enginetest.Engine) string {
 	return "CHECK constraint failed"
 }
 
-// On PostgreSQL nothing of a projection runs in this process, where it could
-// panic.
+// On PostgreSQL a projection runs no code in this process that could panic.
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -178,8 +177,7 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// forever never ends on an event of type endless, after it has written
-// something.
+// forever writes a row and then never ends, on an event of type endless.
 const forever = `-- projection: forever
 -- tables: forever
 
@@ -251,8 +249,7 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 	}
 }
 
-// mustBeUntouched makes sure that every row is pending, without attempts, and
-// that nobody holds a lease.
+// mustBeUntouched fails unless every row is pending without attempts, and no lease is held.
 func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	if touched := enginetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {

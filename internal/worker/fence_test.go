@@ -16,8 +16,8 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// takenOver lets a's lease on campaign c run out after its claim, and b take
-// over and apply everything.
+// takenOver lets a's lease on campaign c expire after its claim, and makes b take over and
+// apply everything.
 func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
 	t.Helper()
 	b = a.Beside(t, enginetest.At(now))
@@ -89,8 +89,8 @@ func TestPass_fencesACampaignWhoseHeadItCouldNotApply(t *testing.T) {
 	}
 }
 
-// Between a take-over and its first transaction on the projections nothing
-// there tells the stale worker. It may apply, and the new owner finds it done.
+// Between a take-over and its first transaction on the projections, nothing there fences off
+// the stale worker. It may apply, and the new owner finds the events applied.
 func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -157,9 +157,8 @@ func TestRun_completesAtStartWhatACrashLeftUnsettled(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// An event whose process dies in the middle, again and again, is suspected of
-// being the cause: it is tried alone, each attempt counted before it starts, and
-// dies like any other that fails.
+// An event whose process dies repeatedly while applying it is a suspect: it is tried alone,
+// each attempt is counted before it starts, and it becomes dead like any other that fails.
 func TestPass_countsAttemptsThatTookTheirProcessDown(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -180,11 +179,11 @@ func TestPass_countsAttemptsThatTookTheirProcessDown(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// quickRetries try an event again soon, and never give it up.
+// quickRetries retries an event soon and never gives up.
 var quickRetries = outbox.Retry{MaxAttempts: 100_000, Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 
-// A process that stands still for longer than its lease loses it. Where that
-// happens to this one, the lease becomes longer than that.
+// A process that stalls for longer than its lease loses it. When that happens to this one, the
+// test retries with a longer lease.
 func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 	t.Parallel()
 	for lease := time.Second; ; lease *= 3 {
@@ -198,8 +197,8 @@ func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 	}
 }
 
-// takenInALongWave is what another worker can claim of a campaign that is
-// applied for longer than the lease.
+// takenInALongWave is what another worker can claim of a campaign that is being applied for
+// longer than the lease.
 func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) {
 	t.Helper()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
@@ -224,8 +223,8 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 	return claims
 }
 
-// TestRun_appliesEveryEventOnceUnderTwoProcesses appends while two workers on
-// the same files start, end and lose their waves at random.
+// This test appends while two workers on the same files start, stop and lose their waves at
+// random.
 func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const campaigns, each = 12, 60
@@ -263,8 +262,8 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	a.MustBeSound(t)
 }
 
-// disturb runs the worker for short times; in between, waves are claimed or
-// applied and then forgotten, as by a process that is killed.
+// disturb runs the worker for short times; in between, waves are claimed or applied and then
+// abandoned, as by a killed process.
 func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand.Rand) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithTimeout(ctx, time.Duration(dice.IntN(30))*time.Millisecond)

@@ -53,7 +53,7 @@ func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A campaign gets its cursor for a pause of all when it moves.
+// A campaign gets its cursor for a pause of all campaigns when it advances.
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	t.Parallel()
 	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
@@ -94,8 +94,8 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	}
 }
 
-// A head that fails while the projection is paused for all leaves a cursor at
-// the watermark, which is level when the pause ends.
+// A head that fails while the projection is paused for all campaigns leaves a cursor at the
+// watermark, which is caught up when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -139,10 +139,9 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 }
 
-// TestPass_tellsNothingOnceAPauseHasReturned pauses and resumes, for campaigns
-// and for all of them, while workers of two processes apply events. A projection
-// is told a prefix of a campaign, without a gap or a repeat, that ends where its
-// cursor stands; and nothing at all from the end of the pause's act on.
+// This test pauses and resumes, for single campaigns and for all, while workers of two
+// processes apply events. A projection receives a prefix of a campaign, without a gap or a
+// repeat, that ends at its cursor, and nothing after the pause action has returned.
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
 	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
@@ -166,7 +165,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		}
 		h, err := one.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())
 		if errors.Is(err, outbox.ErrConflict) {
-			continue // a pause for all came by
+			continue // it was paused for all campaigns meanwhile
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -200,7 +199,8 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	one.MustBeSound(t)
 }
 
-// pauseForAllBriefly makes sure that nothing is told meanwhile, and goes on.
+// pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and
+// resumes.
 func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	all := func() []int {
@@ -327,8 +327,8 @@ func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A worker that was taken over, and fails at the event that the new owner has
-// applied or failed at, records nothing.
+// A worker that lost its lease, and fails at an event that the new owner has applied or failed
+// at, records nothing.
 func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -344,7 +344,7 @@ func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
 	}
 }
 
-// An un-skip sets back what was set aside at the skipped event too.
+// An unskip also sets back projections that were paused or quarantined at the skipped event.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.MaxAttempts(1))

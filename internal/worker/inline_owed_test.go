@@ -14,8 +14,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// failedInline is a bench in inline mode whose campaign "a" has event 2 that
-// could not be applied.
+// failedInline is an engine in inline mode whose campaign a has a failed event 2.
 func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
 	tb.Helper()
 	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
@@ -30,7 +29,7 @@ func fund(tb testing.TB, b *enginetest.Engine) {
 	enginetest.MustExec(tb, b.ProjectionsDB, `update accounts set balance = 1000`)
 }
 
-// mustHaveNoRows makes sure that the queue is empty.
+// mustHaveNoRows fails unless the queue is empty.
 func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	if rows := enginetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
@@ -83,8 +82,8 @@ func TestApplyInline_makesTheRestOfABatchWaitBehindItsFailedEvent(t *testing.T) 
 	b.MustBeSound(t)
 }
 
-// An event whose request died is owed beside those that are queued, since the
-// campaign is paused.
+// The unapplied event of a dead request is queued together with the others, since the campaign
+// is paused.
 func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
@@ -190,8 +189,7 @@ func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// What was appended by a process that died before it applied it has no row,
-// until somebody looks.
+// Events of a process that died before applying them have no row until a repair.
 func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 	t.Parallel()
 	for name, repair := range map[string]func(t *testing.T, b *enginetest.Engine){
@@ -228,8 +226,8 @@ func TestInline_everyRepairGivesAnEventItsRow(t *testing.T) {
 	}
 }
 
-// The worker of a server in inline mode retries what failed, and applies what a
-// process left that died on another machine.
+// The worker of a server in inline mode retries failed events, and applies those of a process
+// that died on another machine.
 func TestRun_appliesInInlineModeWhatTheRequestPathCouldNot(t *testing.T) {
 	t.Parallel()
 	b := failedInline(t, enginetest.Polling(time.Hour), func(o *store.Options, _ *worker.Config) { o.Retry = quickRetries })
@@ -263,7 +261,7 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 
-	// And back again: the rows of inline mode are the outbox's.
+	// And the reverse: the rows of inline mode are ordinary outbox rows.
 	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +296,8 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// Requests, workers and repairs may meet at the same events: each is applied
-// once, in order, before it is answered.
+// Requests, workers and repairs may meet at the same events: each is applied once, in order,
+// before its request is answered.
 func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	t.Parallel()
 	a := openInline(t, enginetest.Ledger)

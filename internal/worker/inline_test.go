@@ -18,13 +18,13 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// openInline makes a bench whose appends are applied on the request path.
+// openInline opens an engine whose appends are applied on the request path.
 func openInline(tb testing.TB, definitions ...string) *enginetest.Engine {
 	tb.Helper()
 	return enginetest.Open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
 }
 
-// appendInline is what a server does with an append in inline mode.
+// appendInline appends and applies as a server does in inline mode.
 func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) error {
 	tb.Helper()
 	b.MustAppend(tb, events...)
@@ -52,8 +52,8 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// appendConcurrently appends through several benches at once, each caller one
-// event after another, and makes sure that what was answered is applied.
+// appendConcurrently appends through several engines at once, each caller one event after
+// another, and checks that answered events are applied.
 func appendConcurrently(t *testing.T, callers, each int, benches ...*enginetest.Engine) {
 	t.Helper()
 	var appending sync.WaitGroup
@@ -63,7 +63,7 @@ func appendConcurrently(t *testing.T, callers, each int, benches ...*enginetest.
 			for range each {
 				appended, err := b.Append(context.Background(), store.Append{Events: enginetest.Notes("a", 1)})
 				for err == nil {
-					// Where it waits for others for too long it says so.
+					// It gives up when it waits for others for too long.
 					if err = b.Worker.ApplyInline(context.Background(), "a"); !errors.Is(err, outbox.ErrNotYet) {
 						break
 					}
@@ -140,16 +140,15 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// Where the store asks for the time, and tests come in between.
+// Call sites where the store reads the time, at which tests intervene.
 const (
 	whenClaiming = "store.(*Store).claim.func1"  // in the transaction
 	whenApplying = "readmodel.(*Database).Apply" // before the transaction
 	whenSettling = "store.(*Store).settleWave"   // in the transaction
-	whenIdle     = "store.(*Store).UntilDue"     // on PostgreSQL, when there was nothing to claim
+	whenIdle     = "store.(*Store).UntilDue"     // on PostgreSQL, when nothing was due
 )
 
-// once calls f when the store of this option asks for the time there, the
-// first time it does.
+// once calls f the first time that the store of this option reads the time at that call site.
 func once(there string, f func()) enginetest.Option {
 	return func(o *store.Options, _ *worker.Config) {
 		var done atomic.Bool

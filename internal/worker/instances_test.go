@@ -15,7 +15,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// named lets the server know the worker by a name.
+// named sets the worker's name in its connections.
 func named(name string) enginetest.Option {
 	return func(o *store.Options, _ *worker.Config) {
 		o.Journal, o.Projections = withParameter(o.Journal, "application_name", name), withParameter(o.Projections, "application_name", name)
@@ -33,8 +33,8 @@ func withParameter(raw, name, value string) string {
 	return u.String()
 }
 
-// owners notes who applies each event, and whether nobody else is at the same
-// campaign meanwhile.
+// owners records which worker applies each event, and whether another one is working on the
+// same campaign.
 const owners = `-- projection: owners
 -- tables: owners
 
@@ -55,7 +55,7 @@ values (:campaign_id, :seq, current_setting('application_name'), pg_try_advisory
 func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *testing.T) {
 	t.Parallel()
 	const campaigns, each, workers = 60, 20, 3
-	// Nobody can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
+	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
 	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
 	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
@@ -97,8 +97,8 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	all[0].MustBeSound(t)
 }
 
-// mustHaveShared makes sure that each worker did a part of the work, all of it
-// is counted once, and no campaign was held by two.
+// mustHaveShared fails unless each worker did a part of the work, all of it is counted once,
+// and no campaign was held by two.
 func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	t.Helper()
 	sum := store.Settled{}
@@ -126,8 +126,7 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	}
 }
 
-// The old owner of a campaign may still be in the middle of its transaction when
-// the new one begins with its own.
+// The old owner of a campaign may still be in its transaction when the new one begins.
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -172,8 +171,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	t.Parallel()
 	const campaigns, each = 8, 10
-	// A wave has 2 rows of each campaign, and nothing but a hint moves another
-	// worker within the hour.
+	// A wave has 2 rows of each campaign, and within the hour only a hint wakes another worker.
 	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(storetest.Patience)}
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
 	idle := make(chan struct{})
@@ -239,7 +237,7 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	if n := b.Terminate(t, enginetest.Listening); n != 1 {
 		t.Errorf("%d connections listen, want 1", n)
 	}
-	a.MustAppend(t, enginetest.Notes("a", 3)...) // while nobody hears it
+	a.MustAppend(t, enginetest.Notes("a", 3)...) // while no worker listens
 	b.MustWait(t, "a", 6)
 	b.MustHaveApplied(t, "a", 6)
 }

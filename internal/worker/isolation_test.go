@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// damagePage overwrites a page of a SQLite file that nobody has open.
+// damagePage overwrites a page of a closed SQLite file.
 func damagePage(t *testing.T, path string, number int) {
 	t.Helper()
 	const size = 4096
@@ -31,7 +31,7 @@ func damagePage(t *testing.T, path string, number int) {
 	}
 }
 
-// reopened is the bench after something was done to its closed files.
+// reopened is the engine after a change to its closed files.
 func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections string), options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
 	for _, db := range []interface{ Close() error }{b.JournalDB, b.ProjectionsDB, b.Store} {
@@ -49,14 +49,13 @@ func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections s
 	return enginetest.OpenPair(t, b.Pair, b.Sources, options...)
 }
 
-// A page that cannot be read holds up the campaign whose event it has, and
-// nobody else.
+// An unreadable page blocks only the campaign whose event it has.
 func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	for _, text := range []string{"readable", "unreadable", "readable"} { // each on a page of its own
+	for _, text := range []string{"readable", "unreadable", "readable"} { // each on its own page
 		b.MustAppend(t, enginetest.EventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
 	}
 	b.MustAppend(t, enginetest.Notes("z", 3)...)
@@ -82,8 +81,8 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	}
 }
 
-// Rows that cannot be read cannot be claimed either: their campaign is left alone
-// for a while, and the worker says so.
+// Unreadable rows cannot be claimed either: their campaign is excluded for a while, and the
+// worker reports it.
 func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
@@ -106,8 +105,8 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	b.MustHaveApplied(t, "later", 2)
 }
 
-// The row of a campaign that cannot be read holds up those that share its page,
-// also when the server starts again; check lists them, and the page.
+// An unreadable campaign row blocks the campaigns on its page, also after a restart; check
+// lists them and the page.
 func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
@@ -155,8 +154,8 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A statement that rolls back the transaction takes the events of others with
-// it: it fails as an event, and they are applied.
+// A statement that rolls back the transaction takes the events of others with it: it counts as
+// a failed event, and the others are applied.
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -176,13 +175,13 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// An event that was cut off is tried by itself from then on, after the others
-// of its wave are applied and settled.
+// An event that exceeded its deadline is tried alone from then on, after the others of its wave
+// are applied and settled.
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	var b *enginetest.Engine
-	var left []int64 // rows of the quick campaign, each time that something is to be applied
+	var left []int64 // unapplied rows of the quick campaign at each apply
 	looking := func(o *store.Options, _ *worker.Config) {
 		o.Now = func() time.Time {
 			if enginetest.CalledFrom(whenApplying) && b != nil {
@@ -213,7 +212,7 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// What is known of processes cannot be read: that keeps nobody from applying.
+// The instances table is unreadable: events are still applied.
 func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))

@@ -17,8 +17,8 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// forget makes the journal an older one: it has events 1 to last of the
-// campaign, and of none it does not know the campaign at all.
+// forget replaces the journal by an older one: it keeps events 1 to last of the campaign, and
+// for 0 does not have the campaign at all.
 func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
 	tb.Helper()
 	b.Tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
@@ -31,14 +31,13 @@ func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
   chain_hash = (select chain_hash from events e where e.campaign_id = '%s' and e.seq = %d) where campaign_id = '%s'`, last, campaign, last, campaign))
 }
 
-// other is an event that the projections have not seen.
+// other is an event that the projections have not applied.
 func other(campaign string) outbox.Event {
 	return enginetest.EventOf(campaign, "noted", `{"of":"another journal"}`)
 }
 
-// mustHaveSwallowedNothing makes sure that a campaign is diverged for the
-// reason, that its projections are as they were and that n new events still
-// wait.
+// mustHaveSwallowedNothing fails unless a campaign is diverged for the reason, its projections
+// are unchanged and n new events still wait.
 func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign, reason string, n int64) {
 	t.Helper()
 	c := b.MustCampaign(t, campaign)
@@ -51,8 +50,7 @@ func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign, reas
 	b.MustHaveApplied(t, campaign, 3)
 }
 
-// mustNotCountAsApplied makes sure that nobody who waits for the event is told
-// that the projections have it.
+// mustNotCountAsApplied fails when waiting for the event reports it as applied.
 func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, seq int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)

@@ -37,8 +37,8 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 	return all
 }
 
-// replayed are the digests of a replay of the journal from scratch, without the
-// poisoned event and what waits behind it.
+// replayed are the digests of a replay of the journal from scratch, without the poisoned event
+// and the events behind it.
 func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []outbox.Event) map[string]string {
 	tb.Helper()
 	scratch, err := b.Set.NewScratch(context.Background())
@@ -96,7 +96,7 @@ func mustHaveNoGap(tb testing.TB, b *enginetest.Engine) {
 	}
 }
 
-// journalled is a bench on which a journal was applied as far as it goes, its
+// journalled is an engine on which a journal was applied as far as possible, with its
 // audit-only types registered.
 func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *enginetest.Engine {
 	t.Helper()
@@ -113,8 +113,8 @@ func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.E
 	return b
 }
 
-// Each journal serves all that follows, since appending and applying the
-// recorded one takes its time.
+// Each journal is used for all subtests, since appending and applying the recorded one takes
+// long.
 func TestWorker_onAWholeJournal(t *testing.T) {
 	t.Parallel()
 	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
@@ -140,7 +140,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Run("changes nothing when it is appended again", func(t *testing.T) {
 			again := events
 			if b.OnPostgres() {
-				again = events[:len(events)/5] // each is asked for on its own there
+				again = events[:len(events)/5] // each is applied on its own there
 			}
 			appendAgain(t, b, again)
 			enginetest.MustEqual(t, "appending it again", before, b.Dump(t, "instances"))

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// strict refuses events of its types in ways that no retry changes.
+// strict refuses events of its types in ways that a retry cannot fix.
 const strict = `-- projection: strict
 -- tables: strict_rows, strict_numbers
 
@@ -91,8 +91,7 @@ func TestPass_triesAgainWhatRowsOfOthersRefuse(t *testing.T) {
 	}
 }
 
-// SQLite has one code for a statement that it refuses and for one that goes
-// wrong.
+// SQLite has one code for a statement that it refuses and for one that fails while it runs.
 func TestSQLitePass_triesAgainWhatGoesWrongInAStatement(t *testing.T) {
 	t.Parallel()
 	const refusing = `-- projection: refusing

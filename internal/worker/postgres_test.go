@@ -49,8 +49,8 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// mustLoseNothing makes sure that 3 events of each campaign a, b and c are
-// applied once, without an attempt, and that nothing is owed any more.
+// mustLoseNothing fails unless 3 events of each campaign a, b and c are applied once, without
+// an attempt, and none is unapplied.
 func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
@@ -96,7 +96,7 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t 
 	}
 }
 
-// A commit whose answer never comes may have happened or not.
+// A commit without an answer may have happened or not.
 func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
@@ -110,7 +110,7 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 		if n := s.Severed(); n != 1 {
 			t.Fatalf("%s: %d commits were left without an answer, want 1", moment, n)
 		}
-		b.Drain(t) // without waiting for a lease to end that nobody knows of
+		b.Drain(t) // without waiting for an unknown lease to end
 		mustLoseNothing(t, b)
 	}
 }
@@ -158,7 +158,7 @@ func hold(tb testing.TB, b *enginetest.Engine, statement string) (release func()
 	}
 }
 
-// raising fails with the SQLSTATE that the event asks for, until that is mended.
+// raising fails with the SQLSTATE in the event, until that is fixed.
 const raising = `-- projection: raising
 -- tables: raising
 
@@ -201,7 +201,7 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 		b.MustHaveApplied(t, bystander, 2)
 		b.MustHaveApplied(t, raised, 3)
 	}
-	bystander, raised := appendRaised("58030") // a disk that fails, but not under all of them
+	bystander, raised := appendRaised("58030") // a failing disk, but not for all events
 	if _, err := b.Worker.Pass(t.Context()); err == nil {
 		t.Error("58030: the wave ended without an error")
 	}
@@ -226,8 +226,8 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	b.MustBeSound(t)
 }
 
-// hanging never ends on an event of type endless, after it has drawn a number,
-// which is used up whatever is rolled back.
+// hanging never ends on an event of type endless, after drawing a sequence number, which a
+// rollback does not return.
 const hanging = `-- projection: hanging
 -- tables: hangs
 
@@ -239,8 +239,7 @@ insert into hangs (campaign_id) values (:campaign_id);
 insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
 `
 
-// A hanging event costs the others of its wave no more than a few times the
-// deadline.
+// A hanging event delays the others of its wave by no more than a few times the deadline.
 func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.CuttingOffAfter(enginetest.Overtime))
@@ -279,8 +278,8 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 	}
 }
 
-// A pause waits for a wave in progress, whose end it can then rely on; no lease
-// is needed. A wave that begins later finds it.
+// A pause waits for a running wave and can then rely on its end; no lease is needed. A later
+// wave sees the pause.
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {

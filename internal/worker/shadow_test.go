@@ -21,7 +21,7 @@ func rehearse(tb testing.TB, b *enginetest.Engine) {
 	}
 }
 
-// rehearsals reads what is recorded, by campaign id.
+// rehearsals reads the recorded rehearsals by campaign id.
 func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal {
 	tb.Helper()
 	all := make(map[string]store.Rehearsal)
@@ -37,8 +37,7 @@ func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal 
 	return all
 }
 
-// mustHaveRehearsed compares what was recorded, leaving out the texts of
-// errors: whether there is one has to agree.
+// mustHaveRehearsed compares the recorded rehearsals; of errors only whether there is one.
 func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...store.Rehearsal) {
 	tb.Helper()
 	got := rehearsals(tb, b)

@@ -19,8 +19,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mustHaveSeen makes sure that the ledger has seen these events of the campaign,
-// each once and in this order, and nothing else.
+// mustHaveSeen fails unless the ledger has recorded these events of the campaign, each once and
+// in this order, and no others.
 func mustHaveSeen(tb testing.TB, b *enginetest.Engine, campaign string, seqs ...int) {
 	tb.Helper()
 	history := enginetest.Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
@@ -29,7 +29,7 @@ func mustHaveSeen(tb testing.TB, b *enginetest.Engine, campaign string, seqs ...
 	}
 }
 
-// marks lists what the projections passed over.
+// marks lists the skip marks of the projections.
 func marks(tb testing.TB, b *enginetest.Engine) []string {
 	tb.Helper()
 	marks := enginetest.Column[string](tb, b.ProjectionsDB, `select campaign_id || ' ' || seq from watermark_skips`)
@@ -37,9 +37,8 @@ func marks(tb testing.TB, b *enginetest.Engine) []string {
 	return marks
 }
 
-// mustEqualFold compares the live rows of the accounts, which alone look the
-// same however often an event failed, with a replay of the journal up to where
-// they are.
+// mustEqualFold compares the live rows of accounts with a replay of the journal up to their
+// position. Only accounts looks the same however often an event failed.
 func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
 	tb.Helper()
 	set, err := projection.Load("sqlite", b.Sources...)
@@ -82,8 +81,7 @@ func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
 	}
 }
 
-// poisoned is a campaign whose third of five events can never be applied and is
-// dead.
+// poisoned has a campaign whose third of five events can never be applied and is dead.
 func poisoned(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
@@ -109,8 +107,8 @@ func TestPass_advancesOverASkippedEventWithoutApplyingIt(t *testing.T) {
 	}
 }
 
-// An event behind the skipped one fails in the same wave: what is undone and
-// done again includes the mark.
+// An event behind the skipped one fails in the same wave: the rollback and the repeat include
+// the mark.
 func TestPass_keepsTheMarkWhenALaterEventOfTheWaveFails(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t)
@@ -168,7 +166,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	}
 }
 
-// A worker has read events ahead; another one comes before it and fails at them.
+// A worker has read events ahead; another one fails at them first.
 func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -186,8 +184,8 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	a.MustBeSound(t)
 }
 
-// The projections are those of an earlier day, so that a skip stands further on
-// than the worker is, and it is undone when its event has been read ahead.
+// The projections are older than the journal, so that a skip is ahead of the worker, and it is
+// reverted after its event was read ahead.
 func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
@@ -242,8 +240,8 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
 }
 
-// The process that took a skip back died between the two databases, and nobody
-// reconciles: the next event shows the worker what is missing.
+// The process that reverted a skip died between the two commits, and there is no reconcile: the
+// next event shows the worker what is missing.
 func TestPass_passesOverAgainWhatAnUnskipHadSetBackWhenItsProcessDied(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t, enginetest.BatchSize(1))
@@ -256,7 +254,7 @@ func TestPass_passesOverAgainWhatAnUnskipHadSetBackWhenItsProcessDied(t *testing
 	b.MustBeSound(t)
 }
 
-// setBack does to the projections what an un-skip does, and nothing else.
+// setBack makes the projections' part of an unskip and not the journal's.
 func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 	tb.Helper()
 	before, err := b.Event(context.Background(), campaign, seq-1)
@@ -267,8 +265,8 @@ func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 	enginetest.MustExec(tb, b.ProjectionsDB, fmt.Sprintf(`delete from watermark_skips where campaign_id = '%s' and seq = %d`, campaign, seq))
 }
 
-// skipping is a troubled system in which what cannot be applied is skipped, and
-// skips are undone.
+// skipping is a troubled system in which events that cannot be applied are skipped, and skips
+// are reverted.
 type skipping struct{ *enginetest.Troubled }
 
 func (s skipping) skip(t *rapid.T) {
@@ -283,13 +281,12 @@ func (s skipping) skip(t *rapid.T) {
 	}
 }
 
-// standing lists the events that are skipped, of one campaign or of all.
+// standing lists the skipped events of one campaign or of all.
 func (s skipping) standing(campaign string) []int64 {
 	return enginetest.Column[int64](s.TB, s.Engines[0].JournalDB, `select seq from skips where campaign_id = $1 and undone_at is null order by seq`, campaign)
 }
 
-// free reports whether nobody works on the campaign, which an un-skip would wait
-// for in real time.
+// free reports whether the campaign has no lease; an unskip would wait for it in real time.
 func (s skipping) free(c outbox.Campaign) bool {
 	return c.Lease == nil || !c.Lease.ExpiresAt.After(s.Clock.Now())
 }
@@ -323,7 +320,7 @@ func (s skipping) Reconcile(t *rapid.T) {
 	}
 }
 
-// invariants hold after every step.
+// Invariants fails unless the invariants hold; it is called after every step.
 func (s skipping) Invariants(t *rapid.T) {
 	db := s.Engines[0].ProjectionsDB
 	for _, campaign := range enginetest.TroubledCampaigns {
@@ -350,7 +347,7 @@ func (s skipping) Invariants(t *rapid.T) {
 	}
 }
 
-// settle ends all trouble: whatever dies is skipped, and nobody dies any more.
+// Settle ends all faults: it skips dead events.
 func (s skipping) Settle(t *rapid.T) {
 	b := s.Engines[0]
 	rows := func() int64 {

@@ -10,8 +10,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// What keeps a worker from beginning may end later, like what keeps it from
-// going on.
+// A fault at the start may end later, like one during work.
 func TestRun_beginsOnceItCan(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"instances", "campaigns"} {

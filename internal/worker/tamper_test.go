@@ -11,8 +11,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mustRefuse makes sure that event 3 of campaign b fails for the reason, on
-// every attempt, while campaign a is applied to its end.
+// mustRefuse fails unless event 3 of campaign b fails for the reason, on every attempt, while
+// campaign a is applied to its end.
 func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
@@ -30,8 +30,7 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 	b.MustHaveApplied(t, "b", 2)
 }
 
-// tampered changes something in a journal of two campaigns that is not applied
-// yet.
+// tampered changes unapplied data in a journal of two campaigns.
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
 	t.Helper()
 	now := storetest.NewClock()
@@ -59,7 +58,7 @@ func TestPass_neverAppliesAnEventThatBreaksTheChain(t *testing.T) {
 	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
 }
 
-// rewrite changes an event and its own hash with it, but not the chain.
+// rewrite changes an event and its own hash, but not the chain.
 func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, payload string) {
 	t.Helper()
 	e, err := b.Event(t.Context(), campaign, seq)
@@ -175,7 +174,7 @@ func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where `+lost)
-		for range 5 { // a wave finds it, or the hourly steps do
+		for range 5 { // a wave or an hourly step finds it
 			b.Drain(t)
 			takeSteps(t, b)
 			now.Advance(time.Hour)

@@ -24,7 +24,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// story tells which events a campaign's projections have seen.
+// story records the events applied to a campaign's projections.
 const story = `-- projection: story
 -- tables: story
 
@@ -35,24 +35,23 @@ create table story (campaign_id text not null, seq bigint not null, mark text no
 insert into story (campaign_id, seq, mark) values (:campaign_id, :seq, :payload.mark!);
 `
 
-// The campaigns of a history. Whatever happens, a and b are innocent: x has
-// events that take the process down, and p some that cannot be applied.
+// The campaigns of a history. a and b never have bad events; x has events that kill the
+// process, and p some that cannot be applied.
 var (
 	innocents = []string{"a", "b"}
 	everybody = []string{"a", "b", "p", "x"}
 )
 
-// honest is a system to which anything may happen, and which must tell the
-// truth about itself all the while.
+// honest is a system with random faults that must always report its state correctly.
 type honest struct {
 	tb      enginetest.RapidTB
 	now     *storetest.Clock
-	ahead   time.Duration // of the clock
-	turned  bool          // it was turned back once
+	ahead   time.Duration // of this clock
+	turned  bool          // the clock was set back once
 	mode    outbox.Mode
 	sources []string
 	benches []*enginetest.Engine
-	journal map[string][]string // marks of events in order
+	journal map[string][]string // marks of the events, in order
 	marks   int
 	lethal  map[string]bool // by mark
 }
@@ -84,8 +83,8 @@ func (s *honest) append(b *enginetest.Engine, id, eventType, fields string) (mar
 	return mark
 }
 
-// write appends some events, and applies them where that is the request's
-// business, unless its process dies before.
+// write appends some events and applies them where the request has to, unless its process dies
+// before.
 func (s *honest) write(t *rapid.T) {
 	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
 	for range rapid.IntRange(1, 6).Draw(t, "events") {
@@ -100,21 +99,21 @@ func (s *honest) write(t *rapid.T) {
 		}
 	}
 	if s.mode == outbox.ModeInline && rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
-		_ = b.Worker.ApplyInline(context.Background(), id) // it may fail, and must be owed then
+		_ = b.Worker.ApplyInline(context.Background(), id) // it may fail, and the events must be queued then
 	}
 }
 
-// work works off some waves or suspects.
+// work processes some waves or suspects.
 func (s *honest) work(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "waves") {
 		if s.pass(t) {
-			s.now.Advance(enginetest.LeaseTime + time.Second) // until it is missed
+			s.now.Advance(enginetest.LeaseTime + time.Second) // until it counts as gone
 		}
 	}
 }
 
-// pass works off a wave, or a suspect. A process that meets a lethal event dies,
-// and whatever it held stays as it is.
+// pass processes a wave or a suspect. A process that meets a fatal event dies, and its leases
+// stay.
 func (s *honest) pass(t *rapid.T) (died bool) {
 	ctx, b := context.Background(), s.either(t)
 	var claims []store.Claim
@@ -145,7 +144,7 @@ func (s *honest) advance(t *rapid.T) {
 	s.now.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, enginetest.LeaseTime + time.Second, time.Hour}).Draw(t, "time"))
 }
 
-// turnClock sets the clock a day ahead, or back to what it should be.
+// turnClock sets the clock a day ahead, or back to the right time.
 func (s *honest) turnClock(t *rapid.T) {
 	const day = 24 * time.Hour
 	if s.ahead == 0 {
@@ -188,8 +187,8 @@ func (s *honest) verify(t *rapid.T) {
 
 func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns(s.tb) }
 
-// restore brings a campaign's journal back to what it was some time ago, while
-// no process runs; then they start again.
+// restore sets a campaign's journal back to an earlier state while no process runs; then the
+// processes start again.
 func (s *honest) restore(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
 	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
@@ -203,10 +202,10 @@ func (s *honest) restore(t *rapid.T) {
 	s.reconcile()
 }
 
-// restart is what a process does when it starts.
+// restart does what a process does at its start.
 func (s *honest) restart(*rapid.T) { s.reconcile() }
 
-// reconcile is done at a moment when no request applies events any more.
+// reconcile runs while no request applies events.
 func (s *honest) reconcile() {
 	s.now.Advance(store.InlineWait)
 	if _, err := s.benches[0].Reconcile(context.Background()); err != nil {
@@ -220,7 +219,7 @@ func (s *honest) requeue(t *rapid.T) {
 	}
 }
 
-// rebuild is an operator's answer to campaigns that have diverged.
+// rebuild is the operator's response to diverged campaigns.
 func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 	page, err := b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})
 	if err != nil {
@@ -234,7 +233,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 	}
 }
 
-// console is the server of one process, as of now.
+// console is the server of one process at this time.
 func (s *honest) console(b *enginetest.Engine) func(path string) (int, string) {
 	server := handlers.New(handlers.Config{Store: b.Store, Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
 	return func(path string) (int, string) {
@@ -249,7 +248,7 @@ func (s *honest) told(id string) []string {
 	return enginetest.Column[string](s.tb, s.benches[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
 }
 
-// campaignTold is what the API says of a campaign.
+// campaignTold is a campaign in the API.
 type campaignTold struct {
 	HighWaterSeq int            `json:"high_water_seq"`
 	AppliedSeq   int            `json:"applied_seq"`
@@ -262,15 +261,15 @@ type campaignTold struct {
 	HeadStatus   outbox.Status  `json:"head_status"`
 }
 
-// everyStep is what holds after each step: nothing is swallowed, no innocent has
-// failed, and each campaign says of itself what is so.
+// everyStep checks after each step that no event is lost, no innocent campaign has failed, and
+// each campaign reports its state correctly.
 func (s *honest) everyStep(t *rapid.T) {
 	get := s.console(s.benches[0])
 	for _, id := range everybody {
 		journal, told := s.journal[id], s.told(id)
 		seen := len(told) <= len(journal) && slices.Equal(told, journal[:len(told)])
 		status, body := get("/api/v1/campaigns/" + id)
-		if len(journal)+len(told) == 0 { // it was restored from before its first event
+		if len(journal)+len(told) == 0 { // it was restored to before its first event
 			if status != http.StatusNotFound && !strings.Contains(body, "Everything is applied") {
 				t.Fatalf("campaign %q, which has no event: %d %s", id, status, body)
 			}
@@ -311,15 +310,15 @@ func (s *honest) everyStep(t *rapid.T) {
 	}
 }
 
-// escaped is a text as a page has it.
+// escaped is a text as HTML.
 func escaped(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;").Replace(text)
 }
 
 var shownNumber = regexp.MustCompile(`data-testid="(count-[a-z]+)">([0-9,]+)<`)
 
-// look compares what a process that has just started says of enginetest.Everything, on its
-// overview, in the API, in metrics and by check, with the tables.
+// look compares the state that a newly started process reports on its overview, in the API, in
+// metrics and by check with the tables.
 func (s *honest) look(t *rapid.T) {
 	b := s.benches[0].Beside(s.tb, s.options()...)
 	defer b.Close()
@@ -362,9 +361,9 @@ func (s *honest) look(t *rapid.T) {
 		t.Fatal(err)
 	}
 	found := slices.DeleteFunc(report.Violations, func(v outbox.Violation) bool {
-		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it should be due at") // until the self-check comes to it
+		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it should be due at") // until the self-check corrects it
 		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                        // before it was restored to nothing
-		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                             // its replay met what cannot be applied
+		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                             // its replay met an event that cannot be applied
 		return turned || paused || owed
 	})
 	if (len(found) == 0) != (want["diverged"] == 0) {
@@ -372,7 +371,7 @@ func (s *honest) look(t *rapid.T) {
 	}
 }
 
-// age compares the ages that are told with the times of events.
+// age compares the reported ages with the times of events.
 func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 	var sum struct {
 		Oldest *struct {
@@ -400,7 +399,7 @@ func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 	}
 }
 
-// settle ends all trouble.
+// settle ends all faults.
 func (s *honest) settle(r *rapid.T) {
 	ctx, b := context.Background(), s.benches[0]
 	clear(s.lethal)

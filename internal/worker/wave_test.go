@@ -51,8 +51,8 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	}
 }
 
-// Each event is measured once: from its append, which was an hour ago by the
-// clock of the store, to the end of its wave. One that fails is not applied.
+// Each event is measured once: from its append, an hour ago by the store's clock, to the end of
+// its wave. A failed one is not applied.
 func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
@@ -85,8 +85,7 @@ func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 	}
 }
 
-// TestRun_isWokenByWhateverMakesARowDue lets the worker poll once an hour, so
-// that nothing but being woken moves it.
+// The worker polls once an hour, so that only being woken makes it work.
 func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
@@ -141,7 +140,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	enginetest.LoseRows(t, b, "a", 3, 5)
-	deaf.Store(true) // or the worker finds the gap, and repairs it, before the operator does
+	deaf.Store(true) // or the worker finds and repairs the gap before the operator does
 	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +268,7 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 3 { // the work, and the heartbeats that tell of it
+		for range 3 { // the work, and the heartbeats that report it
 			takeSteps(t, b)
 		}
 		before := b.LastWritten(t)
