@@ -149,7 +149,7 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 	t.Helper()
 	b.open("/rows/large/1")
 	b.await("the row is dead", telling(".rowstate", "dead"))
-	b.await("the payload is not there yet", telling(marked("tree-payload"), "Show the payload (25 MB)")+` && document.documentElement.outerHTML.length < 100000`)
+	b.await("the payload is not there yet", telling(marked("tree-payload"), "Show the payload (24 MiB)")+` && document.documentElement.outerHTML.length < 100000`)
 	b.click(marked("show-payload"))
 	b.await("its first items can be read", says(".tree bdi", "9007199254740993")+` || `+says(".tree .key bdi", `"items"`))
 	b.click(`.tree details summary`) // closes the whole

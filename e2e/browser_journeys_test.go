@@ -74,7 +74,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.sound("the overview of a day")
 			b.click(marked("count-dead"))
 			b.at("/rows")
-			b.await("zero dead rows are no row", telling("#live", "No row matches"))
+			b.await("zero dead rows are no row", telling("#live", "No rows match"))
 		})
 	}
 }

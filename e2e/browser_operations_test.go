@@ -86,7 +86,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.open("/rows?status=dead")
 			b.click(marked("requeue-all"))
 			b.at("/operations/new")
-			b.await("the page says what it will do", telling("main", "43 dead rows of 43 campaigns")+" && "+telling("main", "86 rows that wait behind are released"))
+			b.await("the page says what it will do", telling("main", "43 dead rows of 43 campaigns")+" && "+telling("main", "86 rows behind are released"))
 			b.await("it names campaigns and groups", telling("main", "few-0")+" && "+telling("main", "and 23 others")+` && document.querySelectorAll(".causes li").length === 2`)
 			b.sound("an operation of 43 rows before it starts")
 			b.await("the canary is the default", `document.querySelector("#canary").checked`)

@@ -71,7 +71,7 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	b.signIn("ana@example.org", "admins")
 	b.open(row)
 	b.signIn("", "")
-	b.await("the page says that the session has ended", telling("[data-stale]", "You are signed in no more."))
+	b.await("the page says that the session has ended", telling("[data-stale]", "Your session has ended."))
 	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
 	b.scripts = false // that page needs none
 	b.open(row)

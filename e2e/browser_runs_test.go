@@ -48,7 +48,7 @@ func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 			b.await("it was never verified", telling("#live", "Never verified"))
 			b.click(marked("start-verify"))
 			b.at("/runs/new")
-			b.await("the page says what it will do", telling(marked("run-preview"), "It replays 1 campaign and 4 events of the journal"))
+			b.await("the page says what it will do", telling(marked("run-preview"), "This verify replays 4 events of 1 campaign"))
 			b.typeInto("input[name=reason]", "eve was not invited")
 			b.click(marked("run-start"))
 

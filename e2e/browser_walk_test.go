@@ -162,7 +162,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 			b.click(marked("requeue-all"))
 
 			b.at("/operations/new")
-			b.await("the page says what it will do", telling("main", "3 dead rows of 3 campaigns become pending")+" && "+telling("main", "3 of them are heads")+" && "+telling("main", "6 rows that wait behind are released"))
+			b.await("the page says what it will do", telling("main", "3 dead rows of 3 campaigns become pending")+" && "+telling("main", "3 of them are heads")+" && "+telling("main", "6 rows behind are released"))
 			b.await("the page names the campaigns", telling("main", "c-0")+" && "+telling("main", "c-1")+" && "+telling("main", "c-2"))
 			awaitCounts(t, s, "", 6, 0, 3) // asking changed nothing
 			change(t, d.projections(), "delete from seats where user_id = 'ana' and campaign_id like 'c-%'")
@@ -172,7 +172,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 
 			b.at("/operations/1")
 			b.await("the act is confirmed", telling(marked("flash"), "Started operation 1: requeue of 3 dead rows, 3 heads; 6 rows waiting behind them"))
-			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 done of 3 rows"))
+			b.lookUntil("the operation is done", telling(marked("operation-why"), "done")+" && "+telling("#live", "3 rows: 3 done"))
 			b.open("/rows")
 			b.lookUntil("no row is left", telling("#live", "everything is applied"))
 			b.open("/audit")
@@ -196,7 +196,7 @@ func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 			change(t, d.projections(), freeSeat, "c-1", "ana")
 			b.typeInto("input[name=reason]", "seat freed")
 			b.click(marked("retry"))
-			b.await("the act is confirmed", telling(marked("flash"), "Retry of event 2 of campaign c-1"))
+			b.await("the act is confirmed", telling(marked("flash"), "Retried event 2 of campaign c-1"))
 			b.lookUntil("the row is applied", telling("main", "Event 2 was applied, so its row is gone"))
 			s.awaitSettled(t)
 		})

@@ -270,7 +270,7 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 			b.typeInto("#reason", "they lost two")
 			b.click(marked("seek"))
 			b.at("/publishers/sales/partner")
-			b.await("it goes on there", telling(marked("flash"), "continues after position 1 instead of 3: 2 events repeated"))
+			b.await("it goes on there", telling(marked("flash"), "from position 3 to 1: 2 events repeated"))
 			b.lookUntil("they are delivered again", telling("#live", "5 deliveries"))
 
 			b.click(marked("publisher-pause"))
@@ -294,7 +294,7 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 			b.typeInto("#confirm", "skip 2 events")
 			b.click(marked("seek"))
 			b.at("/publishers/sales/partner")
-			b.await("it goes on at the head", telling(marked("flash"), "continues after position 5 instead of 3: 2 events skipped"))
+			b.await("it goes on at the head", telling(marked("flash"), "from position 3 to 5: 2 events skipped"))
 			b.click(marked("publisher-resume"))
 			appendTo(t, s, "", "c-2", []event{taken("seat-9", "zoe")})
 			b.lookUntil("the next event is delivered", telling("#live", "6 deliveries"))
@@ -327,7 +327,7 @@ func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
 			b.typeInto("#skip-reason", "they have no such seat")
 			b.sound("an event in the way")
 			b.click(marked("publisher-skip"))
-			b.await("it is passed over", telling(marked("flash"), "skips event 2 (seat.taken) of campaign "+campaign))
+			b.await("it is passed over", telling(marked("flash"), "skipped event 2 (seat.taken) of campaign "+campaign))
 			b.lookUntil("the next one is delivered", telling(marked("publisher-why"), "Up to date"))
 			if took := p.took(); took != "1 3" {
 				t.Errorf("the partner took %s, want 1 3", took)

@@ -235,7 +235,7 @@ func TestProjectionIsFixed(t *testing.T) {
 		}
 
 		out = mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "a second seat is a move"}, flags...)...)
-		if !shown(out, "run 1 is completed: rebuild of projections badges, seats of all campaigns") {
+		if !shown(out, "run 1 is completed: rebuild of projections badges and seats in all campaigns") {
 			t.Errorf("the rebuild printed %s", out)
 		}
 		awaitCursor(t, s, "hall", cursorDoc{"badges", "live", 4, 0})
@@ -349,7 +349,7 @@ func TestProjection_pausedAndResumedUnderLoad(t *testing.T) {
 			t.Errorf("in another campaign it is %+v", c)
 		}
 		out := mustCommand(t, d, nil, append([]string{"projections", "status", "ledger"}, flags...)...)
-		if !shown(out, "paused for 1…"+one+"…paused") {
+		if !shown(out, "paused in 1…"+one+"…paused") {
 			t.Errorf("projections status printed %s", out)
 		}
 		verified(t, d, 0, flags...)

@@ -153,7 +153,7 @@ func findPlantedField(t *testing.T, d databases, j corpus.Journal) {
 		}
 	}
 	text := command(t, d, nil, "verify")
-	if text.code != 1 || !shown(text.stdout, fmt.Sprintf("1 of %d campaigns differ…FIRST SEQ…%s…campaigns…drift…0…1…0…%d", j.Campaigns, campaign, seq)) {
+	if text.code != 1 || !shown(text.stdout, fmt.Sprintf("1 of %d campaigns differ…FIRST DIVERGENCE…%s…campaigns…drift…0…1…0…%d", j.Campaigns, campaign, seq)) {
 		t.Errorf("verify, exit %d, printed %s", text.code, text.stdout)
 	}
 

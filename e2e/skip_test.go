@@ -33,7 +33,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			b.open("/rows/poisoned/3")
 			b.await("the skip is not in the way", `!document.querySelector(".skipform").open`)
 			b.click(marked("skip-open"))
-			b.await("it says what it does", telling(".skipform", "never applied to any projection")+" && "+telling(".skipform", "2 rows that wait behind it are released"))
+			b.await("it says what it does", telling(".skipform", "never applied to any projection")+" && "+telling(".skipform", "2 rows behind it are released"))
 			b.typeInto("#skip-reason", "ana cannot sit twice")
 			b.typeInto("#skip-confirm", "skip it")
 			b.click(marked("skip"))

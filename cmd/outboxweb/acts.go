@@ -18,7 +18,7 @@ type requeueCmd struct {
 	Canary      bool   `help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun      bool   `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
-	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after it."`
+	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
 	Confirm     string `placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."`
 	actionFlags
 }
@@ -91,7 +91,7 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Comm
 	if err != nil {
 		return err
 	}
-	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind those",
+	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads",
 		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"))
 }
 

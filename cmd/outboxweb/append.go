@@ -21,7 +21,7 @@ import (
 // appendCmd appends events from JSON Lines.
 type appendCmd struct {
 	File  string `arg:"" help:"The file to read, or - for stdin."`
-	Batch int    `default:"500" placeholder:"N" help:"Lines per transaction; fewer when they are large."`
+	Batch int    `default:"500" placeholder:"N" help:"Maximum lines per transaction; fewer if the lines are large."`
 	jsonFlag
 
 	Condition string `placeholder:"JSON|@FILE" help:"Append all lines in one transaction, and only if no event in the journal conflicts with this condition, such as {\"after_position\": N, \"items\": [{\"event_types\": […], \"tags\": {…}}]} says: no event of any item after the position."`
@@ -116,7 +116,7 @@ func (c *appendCmd) atOnce(ctx context.Context, ap *appender, lines *lineReader,
 		return err
 	}
 	if !more.empty() {
-		return usagef("--condition: the input is more than one batch, and a condition applies to one: append fewer lines or raise --batch above %d (a batch holds at most %d MB)", c.Batch, batchBytes>>20)
+		return usagef("--condition: the input is more than one batch, and a condition applies to one: append fewer lines or raise --batch above %d (a batch holds at most %d MiB)", c.Batch, batchBytes>>20)
 	}
 	return ap.append(ctx, all, total)
 }
@@ -126,7 +126,7 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 		fmt.Fprintf(a.err, "outboxweb: line %d: %s\n", bad.Line, bad.Detail)
 	}
 	if len(r.Refused) > 0 && r.NotWritten > 0 {
-		fmt.Fprintf(a.err, "outboxweb: the other %d events of that batch were not written, and nothing after it was read\n", r.NotWritten)
+		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written; later lines were not read\n", outbox.Count(int64(r.NotWritten), "event", "events"))
 	}
 	var err error
 	if c.JSON {

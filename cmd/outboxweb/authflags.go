@@ -27,11 +27,11 @@ type authFlags struct {
 	AuthUserHeader   string   `placeholder:"NAME" help:"proxy-header: the header that names the user."`
 	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups, separated by commas."`
 	AuthSecretHeader string   `placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
-	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file that holds that secret, at least 16 bytes."`
+	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with the proxy's secret, at least 16 bytes."`
 	Viewer           []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
 	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and manage API tokens. Repeatable."`
-	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as the socket sees it, or unix for any client of the Unix socket. Repeatable."`
+	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as seen by the socket, or unix for any client of the Unix socket. Repeatable."`
 	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`
 }
 

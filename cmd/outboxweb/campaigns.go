@@ -12,13 +12,13 @@ import (
 // campaignsCmd looks at campaigns, stops them and lets them go on.
 type campaignsCmd struct {
 	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing."`
-	Pause  campaignsPauseCmd  `cmd:"" help:"Pause one: no worker applies its events, which keep queueing."`
-	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused one."`
-	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of one again, due now."`
+	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
+	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused campaign."`
+	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of a campaign again, due now."`
 }
 
 type campaignsListCmd struct {
-	State string `placeholder:"S" help:"Only those that are diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
+	State string `placeholder:"S" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	listFlags
 }
 
@@ -52,7 +52,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 
 // campaignAction is what the actions on one campaign take.
 type campaignAction struct {
-	Campaign string `arg:"" help:"Its id."`
+	Campaign string `arg:"" help:"The campaign's id."`
 	actionFlags
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -62,10 +63,13 @@ func tablesOf(set *projection.Set) (tables []string) {
 	return tables
 }
 
+// checkedWords are the words for counts whose names in JSON do not say enough.
+var checkedWords = map[string]string{"folded": "campaigns replayed", "skips": "skipped events", "skipped": "campaigns not checked"}
+
 func printCheck(a *app, r outbox.CheckReport) error {
 	t := table(a.out)
 	for _, what := range slices.Sorted(maps.Keys(r.Checked)) {
-		t.row(what, outbox.Number(r.Checked[what]))
+		t.row(cmp.Or(checkedWords[what], what), outbox.Number(r.Checked[what]))
 	}
 	t.Flush()
 	if len(r.NotCompared) > 0 {
@@ -76,7 +80,7 @@ func printCheck(a *app, r outbox.CheckReport) error {
 		fmt.Fprintln(a.out, "\nno problems found")
 		return nil
 	}
-	fmt.Fprintf(a.out, "\n%d violations\n", len(r.Violations))
+	fmt.Fprintf(a.out, "\n%s\n", outbox.Count(int64(len(r.Violations)), "violation", "violations"))
 	return printTable(a.out, "INVARIANT\tCAMPAIGN\tSEQ\tDETAIL", r.Violations, func(v outbox.Violation) []any {
 		return []any{v.Invariant, v.CampaignID, v.Seq, v.Detail}
 	})
@@ -142,5 +146,5 @@ func driftOf(p outbox.ProjectionResult) string {
 	if c.FirstSeq > 0 {
 		from = fmt.Sprintf("they diverge at event %d", c.FirstSeq)
 	}
-	return fmt.Sprintf("projection %s differs from the journal: %d rows are missing, %d differ, %d are unexpected; %s", p.Projection, c.Added, c.Changed, c.Removed, from)
+	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
 }

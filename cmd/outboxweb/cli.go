@@ -26,20 +26,20 @@ type cli struct {
 	Append      appendCmd      `cmd:"" help:"Append events from JSON Lines to the journal."`
 	Sample      sampleCmd      `cmd:"" help:"Write a realistic sample journal as JSON Lines."`
 	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
-	Requeue     requeueCmd     `cmd:"" help:"Requeue dead rows: one, or many with --dead."`
+	Requeue     requeueCmd     `cmd:"" help:"Requeue one dead row, or many with --dead."`
 	Retry       retryCmd       `cmd:"" help:"Retry a failed head now."`
 	DeadLetter  deadLetterCmd  `cmd:"" help:"Dead-letter a failing head: it is not retried until it is requeued."`
 	Skip        skipCmd        `cmd:"" help:"Skip an event that can never be applied: the failed or dead head of its campaign."`
 	Unskip      unskipCmd      `cmd:"" help:"Undo a skip, as long as no later event has been applied."`
-	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge requeues of many rows."`
-	Campaigns   campaignsCmd   `cmd:"" help:"List campaigns, pause, resume or replay one."`
+	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge operations (bulk requeues)."`
+	Campaigns   campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
 	Failures    failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Runs        runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
 	Verify      verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
-	Check       checkCmd       `cmd:"" help:"Test the invariants against both databases."`
-	Projections projectionsCmd `cmd:"" help:"List the loaded projections, or check projection files."`
+	Check       checkCmd       `cmd:"" help:"Check both databases against the invariants."`
+	Projections projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`
 	Publishers  publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
 	Token       tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
 	Migrate     migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`
@@ -54,7 +54,7 @@ type Common struct {
 	JournalDB       string            `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
 	ProjectionsDB   string            `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and those of serve, and with topics and publishers."`
+	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics and publishers."`
 	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
 	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
 	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
@@ -62,9 +62,9 @@ type Common struct {
 	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
 	ReasonFrom      int64             `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
 	Mode            modeFlag          `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
-	OutboxEnabled   *bool             `name:"outbox-enabled" group:"common" help:"Older switch: appends write outbox rows. Not together with --mode."`
-	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Older switch: a worker applies. Not together with --mode."`
-	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Older switch: a worker rehearses. Not together with --mode."`
+	OutboxEnabled   *bool             `name:"outbox-enabled" group:"common" help:"Deprecated, use --mode: appends write outbox rows."`
+	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
+	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
 	sources         map[string]source // of the flags' values
 	settings        []outbox.Setting  // what the flags say, for people
 	topics          *yaml.Node        // of the configuration file; nil when it has none
@@ -161,6 +161,8 @@ func newParser(c *cli, std streams) *kong.Kong {
 
 var (
 	quotedName = regexp.MustCompile(`"([^"]*)"`)
+	noValue    = regexp.MustCompile(`: expected \w+ value but got "EOL" \(<EOL>\)`)
+	flagValue  = regexp.MustCompile(`: expected \w+ value but got "(--.*)" \(long flag\).*`)
 	noNumber   = regexp.MustCompile(`expected a valid \d+ bit u?int but got (".*")`)
 	likeAFlag  = regexp.MustCompile(`expected .* but got "(.*)" \(short flag\).*`)
 )
@@ -182,6 +184,8 @@ func usageSentence(err error) string {
 	if rest, found := strings.CutPrefix(text, "expected "); found {
 		return quotedName.ReplaceAllString(rest, "$1") + " is missing" + see
 	}
+	text = noValue.ReplaceAllString(text, " needs a value")
+	text = flagValue.ReplaceAllString(text, ` needs a value; write one that begins with - as ="$1"`)
 	text = noNumber.ReplaceAllString(text, "must be a whole number, not $1")
 	return likeAFlag.ReplaceAllString(text, `write a value that begins with - after =, such as ="$1"`)
 }

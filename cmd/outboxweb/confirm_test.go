@@ -80,13 +80,13 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 			t.Errorf("with another phrase: %v, want %s", err, want)
 		}
 		d.in = strings.NewReader("")
-		d.asked("releases 1200")
+		d.asked("releases 1,200")
 	}
 	d.terminal("release 1200 rows")
 	if err := one.Run(t.Context(), d.app); err != nil {
 		t.Error(err)
 	}
-	d.asked("this action releases 1200 rows; to confirm it, type: release 1200 rows")
+	d.asked("this action releases 1,200 rows; to confirm it, type: release 1200 rows")
 	dead()
 	many.Confirm = "requeue 1 rows"
 	if err := many.Run(t.Context(), d.app); err != nil {

@@ -130,7 +130,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 	if t.quiet {
 		return nil
 	}
-	fmt.Fprintf(t.app.out, "campaign %s, %s events\n", id, outbox.Number(r.Seq))
+	fmt.Fprintf(t.app.out, "campaign %s, %s\n", id, outbox.Count(r.Seq, "event", "events"))
 	if len(r.Projections) == 0 {
 		fmt.Fprintf(t.app.out, "%s\n", r.Error)
 	}
@@ -145,7 +145,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 }
 
 func (a *app) printDryRun(d outbox.DryRun) {
-	fmt.Fprintf(a.out, "campaign %s: %s of the events from %d on would be applied, up to %d\n", d.CampaignID, outbox.Number(d.Applied), d.FromSeq, d.UntilSeq)
+	fmt.Fprintf(a.out, "campaign %s: %s of events %d to %d would be applied\n", d.CampaignID, outbox.Number(d.Applied), d.FromSeq, d.UntilSeq)
 	for _, p := range d.Projections {
 		a.printComparison(p)
 	}

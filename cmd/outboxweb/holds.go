@@ -11,8 +11,8 @@ import (
 
 // projectionsStatusCmd tells what the database knows of the projections.
 type projectionsStatusCmd struct {
-	Name  string `arg:"" optional:"" help:"Show this one, with the campaigns where it is not live."`
-	State string `placeholder:"S" help:"With NAME: only campaigns where it is quarantined, paused or behind."`
+	Name  string `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
+	State string `placeholder:"S" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
 	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
 	jsonFlag
 }
@@ -80,7 +80,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
-	fmt.Fprintf(a.out, "%s: %s; quarantined for %s, paused for %s, behind in %s campaigns\n", p.Name, leaseText(p.Paused),
+	fmt.Fprintf(a.out, "%s: %s; quarantined in %s, paused in %s, behind in %s campaigns\n", p.Name, leaseText(p.Paused),
 		outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
 	if len(cursors.Items) == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 // projectionPause is what pausing and resuming a projection take.
 type projectionPause struct {
 	Name     string `arg:"" help:"The projection."`
-	Campaign string `placeholder:"C" help:"Only for this campaign."`
+	Campaign string `placeholder:"C" help:"Only in this campaign."`
 	actionFlags
 }
 
@@ -119,7 +119,11 @@ func (c *projectionPause) change(ctx context.Context, a *app, past string,
 		if h.CampaignID != "" {
 			where = fmt.Sprintf("for campaign %s at event %d", h.CampaignID, h.AppliedSeq)
 		}
-		fmt.Fprintf(a.out, "%s projection %s %s; it is %s\n", past, h.Projection, where, h.State)
+		now := ""
+		if h.State != past {
+			now = "; now " + h.State
+		}
+		fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
 		if h.Behind > 0 {
 			fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
 		}
@@ -146,9 +150,9 @@ func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Status     string `placeholder:"S" help:"Only open or resolved ones."`
-	Campaign   string `placeholder:"C" help:"Only those of this campaign."`
-	Projection string `placeholder:"P" help:"Only those of this projection."`
+	Status     string `placeholder:"S" help:"Only failures with this status: open or resolved."`
+	Campaign   string `placeholder:"C" help:"Only failures in this campaign."`
+	Projection string `placeholder:"P" help:"Only failures of this projection."`
 	listFlags
 }
 

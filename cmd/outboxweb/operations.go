@@ -19,7 +19,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 	if c.Wait {
 		return a.follow(ctx, st, op.ID, c.jsonFlag)
 	}
-	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind those\nfollow it with: outboxweb operations show %d", op.ID,
+	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind the heads\nfollow it with: outboxweb operations show %d", op.ID,
 		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), op.ID)
 }
 
@@ -65,7 +65,7 @@ func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
 func (a *app) describeOperation(d outbox.OperationDetail) error {
 	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n\n", d.ID, d.Status, d.StartedBy, d.Why)
 	t := table(a.out)
-	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tLEFT\tUNWATCHED")
+	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tNOT ATTEMPTED\tNOT WATCHED")
 	n := d.Totals
 	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
 	t.Flush()
@@ -87,14 +87,14 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 // operationsCmd looks at requeues of many rows and ends them.
 type operationsCmd struct {
 	List        operationsListCmd        `cmd:"" help:"List operations, newest first."`
-	Show        operationsShowCmd        `cmd:"" help:"Show one; exit 1 if it stopped or was cancelled."`
-	Cancel      operationsCancelCmd      `cmd:"" help:"Cancel one: rows it has not attempted stay dead."`
-	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Acknowledge the outcome of one."`
+	Show        operationsShowCmd        `cmd:"" help:"Show an operation; exit 1 if it stopped or was cancelled."`
+	Cancel      operationsCancelCmd      `cmd:"" help:"Cancel an operation: rows not attempted stay dead."`
+	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Acknowledge the outcome of an operation."`
 }
 
 type operationsListCmd struct {
-	Status string `placeholder:"S" help:"Only those that are running, stopped, cancelled or done."`
-	Open   bool   `help:"Only unacknowledged ones."`
+	Status string `placeholder:"S" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Open   bool   `help:"Only operations that are not acknowledged."`
 	listFlags
 }
 
@@ -128,8 +128,8 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 type operationsShowCmd struct {
-	ID   int64 `arg:"" help:"Its number."`
-	Wait bool  `help:"Follow it until it ends."`
+	ID   int64 `arg:"" help:"The operation's number."`
+	Wait bool  `help:"Follow the operation until it ends."`
 	jsonFlag
 }
 
@@ -148,7 +148,7 @@ func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 type operationsCancelCmd struct {
-	ID int64 `arg:"" help:"Its number."`
+	ID int64 `arg:"" help:"The operation's number."`
 	actionFlags
 }
 
@@ -164,7 +164,7 @@ func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 }
 
 type operationsAcknowledgeCmd struct {
-	ID     int64  `arg:"" help:"Its number."`
+	ID     int64  `arg:"" help:"The operation's number."`
 	Reason string `placeholder:"TEXT" help:"Your conclusion, for the audit log."`
 	jsonFlag
 }

@@ -15,8 +15,8 @@ type projectionsCmd struct {
 	List   projectionsListCmd   `cmd:"" help:"List the loaded projections."`
 	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
 	Status projectionsStatusCmd `cmd:"" help:"Show the campaigns where projections are not live, and why."`
-	Pause  projectionsPauseCmd  `cmd:"" help:"Pause one, for a campaign or for all; the others keep going."`
-	Resume projectionsResumeCmd `cmd:"" help:"Resume a paused one."`
+	Pause  projectionsPauseCmd  `cmd:"" help:"Pause a projection, for one campaign or for all; other projections continue."`
+	Resume projectionsResumeCmd `cmd:"" help:"Resume a paused projection."`
 }
 
 // projectionsListCmd lists what --projections loads.
@@ -92,7 +92,7 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	}
 	sum := "no problems found"
 	if len(warnings) > 0 {
-		sum = fmt.Sprintf("%d warnings", len(warnings))
+		sum = outbox.Count(int64(len(warnings)), "warning", "warnings")
 	}
 	fmt.Fprintf(a.out, "%s, %s\n", outbox.Count(int64(len(set.Projections())), "projection", "projections"), sum)
 	return nil

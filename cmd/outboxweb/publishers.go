@@ -12,14 +12,14 @@ import (
 // publishersCmd looks at publishers and steers them.
 type publishersCmd struct {
 	List    publishersListCmd    `cmd:"" help:"List publishers and how far behind each is."`
-	Show    publishersShowCmd    `cmd:"" help:"Show one, with its last error and recent activity."`
-	History publishersHistoryCmd `cmd:"" help:"Show the history of one over the last hour or day."`
-	Pause   publishersPauseCmd   `cmd:"" help:"Pause one."`
-	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed one at once, with its errors cleared."`
-	Reset   publishersResetCmd   `cmd:"" help:"Clear the errors of one; a pause stays."`
-	Seek    publishersSeekCmd    `cmd:"" help:"Move the position of one (reset its offset), repeating or skipping events."`
-	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that one cannot deliver."`
-	Test    publishersTestCmd    `cmd:"" help:"Send a test event to the destination of one; exit 1 if it is not delivered."`
+	Show    publishersShowCmd    `cmd:"" help:"Show a publisher, its last error and recent activity."`
+	History publishersHistoryCmd `cmd:"" help:"Show a publisher's history over the last hour or day."`
+	Pause   publishersPauseCmd   `cmd:"" help:"Pause a publisher; its position does not move."`
+	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed publisher at once and clear its errors."`
+	Reset   publishersResetCmd   `cmd:"" help:"Clear a publisher's errors; a paused publisher stays paused."`
+	Seek    publishersSeekCmd    `cmd:"" help:"Move a publisher's position (reset its offset), repeating or skipping events."`
+	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that a publisher cannot deliver."`
+	Test    publishersTestCmd    `cmd:"" help:"Send a test event to a publisher's destination; exit 1 if it is not delivered."`
 }
 
 // subscriptionArg names a publisher as TOPIC/PUBLISHER.
@@ -91,7 +91,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 		return err
 	}
 	if p.LastError != "" {
-		fmt.Fprintf(a.out, "\nlast error, of %s\n%s\n", stampOr(p.LastErrorAt, "an unknown time"), p.LastError)
+		fmt.Fprintf(a.out, "\nlast error, at %s\n%s\n", stampOr(p.LastErrorAt, "an unknown time"), p.LastError)
 	}
 	for i, act := range acts {
 		if i == 0 {
@@ -112,13 +112,13 @@ func publisherLines(p outbox.Publisher) [][2]string {
 		{"destination", p.Destination}, {"selects", p.Match.Words()},
 		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
 		{"delivered", fmt.Sprintf("%s events, the last at position %d", outbox.Number(p.Delivered), p.DeliveredPosition)},
-		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"held by", holderOf(p)},
+		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"leased by", holderOf(p)},
 	}
 	if p.Paused != nil {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
 	}
 	if p.ErrorCount > 0 {
-		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last one caused by the %s", p.ErrorCount, p.ErrorKind)})
+		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last caused by the %s", p.ErrorCount, p.ErrorKind)})
 	}
 	if e := p.ErrorEvent; e != nil {
 		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
@@ -134,7 +134,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 
 type publishersHistoryCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Span      string          `enum:"hour,day" default:"hour" help:"The last hour by minutes, or the last day by quarters of an hour."`
+	Span      string          `enum:"hour,day" default:"hour" help:"hour: the last hour, minute by minute; day: the last day, in steps of 15 minutes."`
 	jsonFlag
 }
 
@@ -150,7 +150,7 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 			return a.printJSON(outbox.PublisherHistory{SubscriptionName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
 		}
 		if len(points) == 0 {
-			fmt.Fprintln(a.out, "no samples yet; a server takes one a minute while something changes")
+			fmt.Fprintln(a.out, "no samples yet; while something changes, a server takes one every minute")
 			return nil
 		}
 		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", points, func(p outbox.PublisherPoint) []any {

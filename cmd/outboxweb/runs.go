@@ -21,9 +21,9 @@ import (
 type runsCmd struct {
 	Start  runsStartCmd  `cmd:"" help:"Start a replay, verify or rebuild."`
 	List   runsListCmd   `cmd:"" help:"List runs, newest first."`
-	Show   runsShowCmd   `cmd:"" help:"Show one, with its differences and the end of its log."`
-	Cancel runsCancelCmd `cmd:"" help:"Cancel one: finished campaigns stay done, the others are unchanged."`
-	Resume runsResumeCmd `cmd:"" help:"Resume an interrupted or failed one where it stopped."`
+	Show   runsShowCmd   `cmd:"" help:"Show a run, its differences and the end of its log."`
+	Cancel runsCancelCmd `cmd:"" help:"Cancel a run: finished campaigns stay done, the others are unchanged."`
+	Resume runsResumeCmd `cmd:"" help:"Resume an interrupted or failed run where it stopped."`
 }
 
 // runScope are the flags that say what a run is over.
@@ -31,7 +31,7 @@ type runScope struct {
 	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
 	All        bool     `help:"All campaigns."`
 	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."`
-	Until      *int64   `placeholder:"SEQ" help:"For a verify of one campaign: replay up to this event."`
+	Until      *int64   `placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`
 	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
 }
 
@@ -57,11 +57,11 @@ func (s *runScope) check() error {
 }
 
 type runsStartCmd struct {
-	Kind string `arg:"" help:"replay, verify or rebuild."`
+	Kind string `arg:"" help:"The kind of run: replay, verify or rebuild."`
 	runScope
 	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
-	Wait   bool   `help:"Follow it until it ends; exit 1 unless it completes, or if a verify finds drift."`
-	DryRun bool   `help:"For a rebuild: start no run, print what would change. With other files in --projections: what those would change."`
+	Wait   bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
+	DryRun bool   `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
 	jsonFlag
 }
 
@@ -215,13 +215,13 @@ func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, as jsonF
 	if as.JSON {
 		return a.printJSON(d)
 	}
-	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, stamp(d.RequestedAt))
+	fmt.Fprintf(a.out, "run %d is %s: %s of %s, started by %s at %s\n", d.ID, d.Status, d.Kind, d.Scope(), d.RequestedBy, stamp(d.RequestedAt))
 	for _, line := range []struct{ name, text string }{{"reason", d.Reason}, {"error", d.Error}, {"cancelled by", d.CancelledBy}, {"verdict", d.Kind.OutcomeName(string(d.Verdict))}} {
 		if line.text != "" {
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
-	fmt.Fprintf(a.out, "%s of %s campaigns, %s of %s events%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Number(d.Campaigns.Total), outbox.Number(d.Events.Done), outbox.Number(d.Events.Total), pace(d.Run))
+	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Count(d.Campaigns.Total, "campaign", "campaigns"), outbox.Number(d.Events.Done), outbox.Count(d.Events.Total, "event", "events"), pace(d.Run))
 	t := table(a.out)
 	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", driftedHeading(d.Kind))
 	t.row(d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
@@ -243,7 +243,7 @@ func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, as jsonF
 	}
 	for i, line := range d.Log {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nthe end of its log")
+			fmt.Fprintln(a.out, "\nend of its log")
 		}
 		t.row(stamp(line.At), line.CampaignID, firstLine(line.Text, 200))
 	}
@@ -263,7 +263,7 @@ func pace(run outbox.Run) string {
 	}
 	text := fmt.Sprintf(", %s events/s", outbox.Number(int64(run.EventsPerSecond)))
 	if run.SecondsLeft != nil {
-		text += fmt.Sprintf(", about %s left", time.Duration(*run.SecondsLeft*float64(time.Second)).Round(time.Second))
+		text += fmt.Sprintf(", about %s left", outbox.Age(time.Duration(*run.SecondsLeft*float64(time.Second))))
 	}
 	return text
 }
@@ -281,7 +281,7 @@ func (a *app) printResults(d runDetail) error {
 		if !headed {
 			headed = true
 			fmt.Fprintln(a.out)
-			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tSEQ\tADDED\tCHANGED\tREMOVED\tFIRST SEQ\tERROR")
+			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tSEQ\tMISSING\tCHANGED\tUNEXPECTED\tFIRST DIVERGENCE\tERROR")
 		}
 		printed := false
 		for _, p := range r.Projections {
@@ -322,8 +322,8 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 }
 
 type runsListCmd struct {
-	Kind   string `placeholder:"K" help:"Only replay, verify or rebuild."`
-	Status string `placeholder:"S" help:"Only those that are queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	Kind   string `placeholder:"K" help:"Only runs of this kind: replay, verify or rebuild."`
+	Status string `placeholder:"S" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
 	listFlags
 }
 
@@ -355,7 +355,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 type runsShowCmd struct {
-	ID int64 `arg:"" help:"Its number."`
+	ID int64 `arg:"" help:"The run's number."`
 	jsonFlag
 }
 
@@ -371,7 +371,7 @@ func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 type runsCancelCmd struct {
-	ID int64 `arg:"" help:"Its number."`
+	ID int64 `arg:"" help:"The run's number."`
 	actionFlags
 }
 
@@ -391,9 +391,9 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 }
 
 type runsResumeCmd struct {
-	ID     int64  `arg:"" help:"Its number."`
+	ID     int64  `arg:"" help:"The run's number."`
 	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
-	Wait   bool   `help:"Follow it until it ends; exit 1 unless it completes, or if a verify finds drift."`
+	Wait   bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
 	jsonFlag
 }
 
@@ -468,7 +468,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) erro
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; outboxweb runs start rebuild fixes that\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; fix them with: outboxweb runs start rebuild\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
 		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal; %s not fully compared: %s replayed\n", outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))

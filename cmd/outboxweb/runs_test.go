@@ -135,7 +135,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
-	d.said("is completed: verify of projections campaigns, sessions of all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
+	d.said("is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
 	if err := (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 	if out := d.out.String(); strings.Contains(strings.ToLower(out), "drift") {
 		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
 	}
-	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 the end of its log")
+	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
 }
 
 func TestFollowRun_endsWithTheRun(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 // sampleCmd writes a made-up journal.
 type sampleCmd struct {
-	Campaigns int       `default:"40" placeholder:"N" help:"How many campaigns."`
-	Events    int       `default:"4000" placeholder:"N" help:"How many events over all campaigns."`
-	Seed      uint64    `default:"1" placeholder:"S" help:"Another seed gives another journal; the same seed the same one."`
-	Poison    int       `default:"0" placeholder:"K" help:"How many campaigns carry an event that cannot be applied."`
-	End       time.Time `placeholder:"TIME" help:"When the last events happen, as RFC 3339. Default: the start of this day, UTC."`
+	Campaigns int       `default:"40" placeholder:"N" help:"Number of campaigns."`
+	Events    int       `default:"4000" placeholder:"N" help:"Number of events, over all campaigns."`
+	Seed      uint64    `default:"1" placeholder:"S" help:"Random seed: the same seed gives the same journal."`
+	Poison    int       `default:"0" placeholder:"K" help:"Number of campaigns with an event that cannot be applied."`
+	End       time.Time `placeholder:"TIME" help:"Time of the last events, as RFC 3339. Default: the start of this day, UTC."`
 }
 
 // Run writes the journal to stdout.

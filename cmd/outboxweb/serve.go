@@ -53,7 +53,7 @@ type serveCmd struct {
 	RunRate      int64         `placeholder:"N" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
 	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
 	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
-	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps on PostgreSQL only."`
+	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps only on PostgreSQL."`
 	EventTimeout time.Duration `default:"${default_event_timeout}" help:"Maximum time to apply one event."`
 	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
 	RetryBase    time.Duration `default:"1s" help:"The delay after the first failure; it doubles with each."`

@@ -12,7 +12,7 @@ type skipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
 	Reason   string `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
-	Confirm  string `placeholder:"PHRASE" help:"The phrase 'skip CAMPAIGN SEQ', with the event's own values. Prompted for at a terminal if not given."`
+	Confirm  string `placeholder:"PHRASE" help:"The phrase 'skip CAMPAIGN SEQ', with the values of the event. Prompted for at a terminal if not given."`
 	jsonFlag
 }
 
@@ -54,7 +54,7 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return c.print(a, skip, "un-skipped campaign %s seq %d (%s); it is applied like any other event", skip.CampaignID, skip.Seq, skip.EventType)
+		return c.print(a, skip, "un-skipped campaign %s seq %d (%s); it will be applied like any other event", skip.CampaignID, skip.Seq, skip.EventType)
 	})
 }
 

@@ -31,9 +31,9 @@ func (d *days) UnmarshalText(text []byte) error {
 
 // tokenCreateCmd makes a token.
 type tokenCreateCmd struct {
-	Role    string `required:"" placeholder:"ROLE" help:"Its role: ${roles}."`
-	Expires days   `default:"90d" placeholder:"DURATION" help:"How long it is valid, such as 90d or 720h; at most two years."`
-	Note    string `placeholder:"TEXT" help:"What it is for; shown in audit records."`
+	Role    string `required:"" placeholder:"ROLE" help:"The token's role: ${roles}."`
+	Expires days   `default:"90d" placeholder:"DURATION" help:"How long the token is valid, such as 90d or 720h; at most two years."`
+	Note    string `placeholder:"TEXT" help:"What the token is for; shown in audit records."`
 	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log."`
 	JSON    bool   `name:"json" help:"Print JSON: the token and its details."`
 }
@@ -53,7 +53,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "token %d, with the role %s, is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
+		fmt.Fprintf(a.err, "token %d (%s) is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
 		if c.JSON {
 			return a.printJSON(struct {
 				Text string `json:"token"`

@@ -92,7 +92,7 @@ var retired = map[string]string{
 	`\b(is|are|was) there (already|twice|[0-9%])`:     "already exists, appears",
 	`\bjust now\b`:                                    "at the moment",
 	`\btried again\b`:                                 "retried",
-	`\bgoes? on\b`:                                    "continue",
+	`\bgo(es)? on\b`:                                  "continue",
 	`\bunder way\b`:                                   "in progress",
 	`\bmeanwhile\b`:                                   "in the meantime",
 }

@@ -186,7 +186,7 @@ func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Iden
 	if who.Role != outbox.RoleNone {
 		return who, nil
 	}
-	denied := deny(whyRole, "user %q, %s, has no role here; %s give one to user:NAME or group:NAME, to the letter", name, groupsText(groups), outbox.RoleFlags())
+	denied := deny(whyRole, "user %q, %s, has no role here; %s grant one to user:NAME or group:NAME, spelled exactly", name, groupsText(groups), outbox.RoleFlags())
 	denied.refusal.Err = ErrNoRole
 	return outbox.Identity{}, denied
 }
@@ -196,10 +196,10 @@ const groupsNamed = 20
 
 func groupsText(groups []string) string {
 	if len(groups) == 0 {
-		return "seen in no group"
+		return "in no groups"
 	}
 	var b strings.Builder
-	b.WriteString("seen in the groups ")
+	b.WriteString("in the groups ")
 	for i, name := range groups[:min(len(groups), groupsNamed)] {
 		if i > 0 {
 			b.WriteString(", ")

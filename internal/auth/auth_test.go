@@ -268,7 +268,7 @@ func TestIdentify_tellsWhoHasNoRoleWhatGivesOne(t *testing.T) {
 		Grants: outbox.Grants{outbox.RoleAdmin: {"group:ops"}}})
 	r := request("@", "X-Forwarded-Email", "bea@example.org", "X-Forwarded-Groups", "dev,Ops")
 	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
-	wantDenied(t, g, told, r, whyRole, `user "bea@example.org", seen in the groups "dev", "Ops", has no role here; --viewer, --operator and --admin`)
+	wantDenied(t, g, told, r, whyRole, `user "bea@example.org", in the groups "dev", "Ops", has no role here; --viewer, --operator and --admin`)
 }
 
 func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {

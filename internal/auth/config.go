@@ -62,7 +62,7 @@ func presetNames(kind Kind) []string {
 // check validates the configuration and fills in defaults.
 func (c *Config) check() error {
 	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken}, c.Kind) {
-		return outbox.Invalid("auth", "there is no kind %q; use none, jwt, proxy-header or token", c.Kind)
+		return outbox.Invalid("auth", "unknown kind %q; use none, jwt, proxy-header or token", c.Kind)
 	}
 	if err := c.refuseStray(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *Config) check() error {
 	}
 	given := func(r outbox.Role) bool { return len(c.Grants[r]) > 0 }
 	if !slices.ContainsFunc(outbox.Roles, given) {
-		return outbox.Invalid(string(outbox.Roles[0]), "no one has a role, so every request would be refused; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
+		return outbox.Invalid(string(outbox.Roles[0]), "nobody has a role, so every request would be refused; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
 	}
 	return c.Grants.Check()
 }
@@ -176,7 +176,7 @@ func (c *Config) checkJWT() error {
 		case strings.EqualFold(a, "none") || strings.HasPrefix(strings.ToUpper(a), "HS"):
 			return outbox.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, outbox.OrList(algorithms))
 		case !slices.Contains(algorithms, a):
-			return outbox.Invalid("auth-algorithms", "there is no algorithm %q; use %s", a, outbox.OrList(algorithms))
+			return outbox.Invalid("auth-algorithms", "unknown algorithm %q; use %s", a, outbox.OrList(algorithms))
 		}
 	}
 	for _, f := range []struct {
@@ -188,7 +188,7 @@ func (c *Config) checkJWT() error {
 		{"auth-jwks", "where the issuer's public keys are: an https address or a file", c.JWKS == ""},
 	} {
 		if f.missing {
-			return outbox.Invalid(f.name, "it is missing: say %s", f.what)
+			return outbox.Invalid(f.name, "it is missing: set %s", f.what)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		field  string
 		text   string
 	}{
-		{"kind", Config{Kind: "basic"}, "auth", `no kind "basic"`},
+		{"kind", Config{Kind: "basic"}, "auth", `unknown kind "basic"`},
 		{"stray preset", Config{Preset: "authelia"}, "auth-preset", "it belongs to --auth jwt or --auth proxy-header, and this is --auth none"},
 		{"stray header", Config{UserHeader: "X-User"}, "auth-user-header", "--auth proxy-header"},
 		{"stray grant", Config{Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}}}, "admin", "--auth none"},
@@ -67,7 +67,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"key file of secrets", jwt(func(c *Config) { c.JWKS = secretKeys }), "auth-jwks", "no public key"},
 		{"none", jwt(func(c *Config) { c.Algorithms = []string{"RS256", "none"} }), "auth-algorithms", `"none"`},
 		{"HS256", jwt(func(c *Config) { c.Algorithms = []string{"hs256"} }), "auth-algorithms", "could sign"},
-		{"no algorithm", jwt(func(c *Config) { c.Algorithms = []string{"RS1"} }), "auth-algorithms", "no algorithm"},
+		{"no algorithm", jwt(func(c *Config) { c.Algorithms = []string{"RS1"} }), "auth-algorithms", "unknown algorithm"},
 		{"no grants", jwt(func(c *Config) { c.Grants = nil }), "viewer", "every request would be refused"},
 		{"wrong grant", jwt(func(c *Config) { c.Grants = outbox.Grants{outbox.RoleAdmin: {"ana"}} }), "admin", `"ana" is not`},
 		{"no user header", header(func(c *Config) { c.Preset = "" }), "auth-user-header", "missing"},

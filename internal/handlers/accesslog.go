@@ -61,7 +61,7 @@ func loggedQuery(hide *redact.Redactor, raw string) string {
 	}
 	text := shown.Encode()
 	if err != nil {
-		text += " (and what cannot be read)"
+		text += " (some of it unreadable)"
 	}
 	return text
 }

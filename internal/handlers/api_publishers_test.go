@@ -76,7 +76,7 @@ func TestPublishers_skipTheEventInTheWay(t *testing.T) {
 	s.post(archivePath+"/skip", `{"position":2}`).want(t, 422, `"reason"`)
 	s.post(archivePath+"/skip", `{"position":2,"reason":"x"}`).want(t, 422, `"confirm"`, "skip anyway")
 	s.post(archivePath+"/skip", `{"position":2,"reason":"x","confirm":"skip anyway"}`).want(t, 200, `"position":2`, `"delivered_position":0`, `"lease":null`)
-	s.get("/audit?action=publisher_skip").want(t, 200, "Publisher scenes/archive skips event 2 (scene.b) of campaign c-1")
+	s.get("/audit?action=publisher_skip").want(t, 200, "Publisher scenes/archive skipped event 2 (scene.b) of campaign c-1")
 }
 
 func TestPublishers_seekThroughTheAPI(t *testing.T) {
@@ -108,7 +108,7 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s.post(seek, `{"to":"head","reason":"old"}`).want(t, 409, "already at position 4")
 	s.post(seek, `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":3`)
 	s.post("/api/v1/publishers/scenes/nothing/seek", `{"to":"head"}`).want(t, 404)
-	s.get("/audit").want(t, 200, "Publisher scenes/archive continues after position 4 instead of 1: 2 events skipped.", "continues after position 0 instead of 4: 3 events repeated.")
+	s.get("/audit").want(t, 200, "Moved publisher scenes/archive from position 1 to 4: 2 events skipped.", "from position 4 to 0: 3 events repeated.")
 	s.get(archivePath+"/history").want(t, 200, `"points":[]`, `"span":"hour"`)
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)

@@ -81,9 +81,9 @@ func (s *server) routeRowsAPI() {
 	})
 	s.apiAction(outbox.ActionRetryMany, actionByBody(s, readRowsAction[requeueBody](s), s.Store.RetryFailed), endpoint{
 		id: "retryRows", tag: tagRows,
-		summary: "Make failed heads due now, in order of next attempt",
+		summary: "Retry failed heads now, in order of next attempt",
 		body:    mayTake[requeueBody](),
-		answers: gives[outbox.Retried]("how many are"),
+		answers: gives[outbox.Retried]("how many were made due"),
 	})
 	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
 		id: "getRow", tag: tagRows,
@@ -235,7 +235,7 @@ func (s *server) routeEventsAPI() {
 	s.apiGet("/journal", serveJSON(s, s.readJournal), endpoint{
 		id: "getJournal", tag: tagEvents,
 		summary: "The journal's last position, to be read before the events that a conditional append depends on",
-		details: "No event appears at or below it any more.",
+		details: "No more events appear at or below it.",
 		answers: gives[journalView]("the journal"),
 	})
 }
@@ -272,7 +272,7 @@ func (s *server) routeAuditAPI() {
 		id: "listActs", tag: tagAudit,
 		summary: "The audit log: actions done and refused, newest first unless reversed",
 		query:   queryOf(auditQuery{}),
-		answers: gives[auditAnswer]("a page of acts"),
+		answers: gives[auditAnswer]("a page of audit records"),
 	})
 	s.apiView(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{
 		id: "exportActs", tag: tagAudit,

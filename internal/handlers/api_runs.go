@@ -79,7 +79,7 @@ func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 }
 
 // runParam is the number of the run in an address.
-func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run is known by") }
+func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
 
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	var body runBody

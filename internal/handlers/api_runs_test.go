@@ -48,7 +48,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	if to := a.Header.Get("Location"); to != target {
 		t.Errorf("it is followed at %q, want %q", to, target)
 	}
-	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("blocked by run %d: a verify of projection campaigns of all campaigns", run.ID))
+	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("blocked by run %d: a verify of projection campaigns in all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
 	_, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
@@ -107,7 +107,7 @@ func TestRunAPI_saysWhatIsWrong(t *testing.T) {
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","all_campaigns":true}`, 422, "name campaigns or choose all, not both"},
 		{"POST", "/runs", `{"kind":"verify","campaign_ids":[""]}`, 422, "is required"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-9"}`, 404, `there is no campaign \"c-9\"`},
-		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","until_seq":2}`, 422, "has 1 events"},
+		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","until_seq":2}`, 422, "has 1 event"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","rate":-1}`, 422, "must be 0 or more"},
 		{"POST", "/runs", `{"kind":"verify","campaign_id":"c-1","projections":["roster"]}`, 422, "use one of: campaigns"},
 		{"POST", "/runs", `{"kind":"verify","campaign":"c-1"}`, 422, "unknown field"},

@@ -69,7 +69,7 @@ func (s *server) parseAppend(campaign string, body []byte) (request store.Append
 		return p.request, true, err
 	}
 	if size := len(p.body); size > p.maxEvent() {
-		return request, false, p.longEvent(fmt.Sprintf("%d bytes long, more", size))
+		return request, false, p.longEvent(fmt.Sprintf("%d bytes long", size))
 	}
 	err = p.event(p.body)
 	return p.request, false, err
@@ -190,7 +190,7 @@ func (p *appendParser) field(name string) error {
 	case "condition":
 		return p.condition()
 	}
-	return outbox.Invalid(name, "unknown field %q; allowed are events, expected_seq or condition", name)
+	return outbox.Invalid(name, "unknown field %q; allowed are events, expected_seq and condition", name)
 }
 
 func (p *appendParser) expectedSeq() error {
@@ -279,13 +279,13 @@ func tooMany(what string, most int) error {
 // longEvent refuses an event by its length.
 func (p *appendParser) longEvent(is string) error {
 	return &outbox.Refusal{Err: outbox.ErrTooLarge,
-		Detail: fmt.Sprintf("the event is %s than any may be: the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
+		Detail: fmt.Sprintf("the event is %s; the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
 }
 
 // explain says what is wrong with a body that could not be read on.
 func (p *appendParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
-		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes besides its events", p.maxBeside())}
+		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
 	}
 	return notJSON(err)
 }

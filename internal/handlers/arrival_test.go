@@ -79,7 +79,7 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 		!slices.Equal(about.IdentityHeaders, []string{"Authorization", "X-Forwarded-User", "X_forwarded_email"}) || len(about.Advice) != 3 {
 		t.Errorf("%+v", about)
 	}
-	s.get("/console/about", odd...).want(t, 200, `id="request"`, "X-Forwarded-Prefix is /ops but 127.0.0.1 is not trusted: add --trusted-proxy 127.0.0.1/32", "&lt;script&gt;", "Something should be changed.").lacks(t, "ana-secret", "<script>\\")
+	s.get("/console/about", odd...).want(t, 200, `id="request"`, "X-Forwarded-Prefix is /ops but 127.0.0.1 is not trusted: add --trusted-proxy 127.0.0.1/32", "&lt;script&gt;", "The proxy or this server needs a change.").lacks(t, "ana-secret", "<script>\\")
 	s.get("/console/about").want(t, 200, "Nothing to change")
 	trusted := newSite(t, func(c *Config) {
 		c.Trusts, c.PublicOrigin = func(*http.Request) bool { return true }, "https://ops.example"

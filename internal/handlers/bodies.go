@@ -76,7 +76,7 @@ func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err err
 }
 
 func errFull() error {
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "other large appends are in progress; nothing was appended, try again in a moment"}
+	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "too many large appends are in progress; nothing was appended. Try again in a moment"}
 }
 
 // readOn reads the rest of a body into what is there of it, as long as it

@@ -31,7 +31,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	s.work()
 	const says = "Since the last failure projection campaigns changed (v1, now v2) and the build did not"
 	s.get("/failures").want(t, 200, says)
-	s.get("/rows/c-1/1").want(t, 200, "It could never succeed with the version of projection campaigns that it failed in, and that has changed since.")
+	s.get("/rows/c-1/1").want(t, 200, "Failed permanently in an earlier version of projection campaigns. The projection has changed since: requeue the row to try again.")
 	s.get("/").want(t, 200, "a retry may help")
 	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }
@@ -43,7 +43,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 	to := s.submit("/failures/groups/note", url.Values{"fingerprint": {fingerprint}, "note": {"see <b>ticket</b>"}}.Encode()).
 		want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Note saved", "1 dead").lacks(t, "<b>ticket")
-	s.get("/failures?fingerprint=other").want(t, 200, "No row is failed or dead with this error any more").lacks(t, "ticket")
+	s.get("/failures?fingerprint=other").want(t, 200, "No rows with this error are failed or dead any more").lacks(t, "ticket")
 	body := `{"fingerprint":` + string(must(jsonText(fingerprint))) + `,"note":""}`
 	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
 	s.get("/failures").want(t, 200).lacks(t, "ticket")
@@ -269,7 +269,7 @@ func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
 	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
 	s.get("/failures").want(t, 200, "2 failed", `data-testid="retry-group"`, "Retry 2 now")
 	to := s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Made 2 failed rows due now.")
+	s.get(to).want(t, 200, "Retried 2 failed rows: due now.")
 	s.post("/api/v1/rows/retry", `{"limit":1}`).want(t, 200, `{"retried":1}`)
 	s.submit("/failures/groups/retry", "fingerprint=").want(t, 422, "Fingerprint is required")
 }

@@ -28,7 +28,7 @@ func (s *site) diverged() *site {
 func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).diverged()
-	s.get("/campaigns/c-1").want(t, 200, "Journal", "4 events", "Projections", "up to event 5 of another journal", "Waiting", "1 event &#32;that no projection has",
+	s.get("/campaigns/c-1").want(t, 200, "Journal", "4 events", "Projections", "up to event 5 of another journal", "Waiting", "1 event &#32;not in any projection",
 		"an event 5 that the journal does not have, and 1 event waits", "The watermark is at 5 of another journal").lacks(t, "5 of 4", "0 events", "ends at 3")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`, `"applied_seq":3`, `"projections_seq":5`, `"lag_events":1`, `"pending":1`, "an event 5 that the journal does not have")
 	s.get("/api/v1/campaigns?state=diverged").want(t, 200, `"high_water_seq":4`, `"applied_seq":3`, `"lag_events":1`, "an event 5 that the journal does not have").lacks(t, "projections_seq")

@@ -23,7 +23,7 @@ func TestDocs_areListedSearchedAndShown(t *testing.T) {
 	s := newSite(t)
 	s.get("/docs").want(t, 200, `href="/docs/start"`, `href="/docs/operating"`, "Getting started", `role="search"`)
 	s.get("/docs?q=disk+full").want(t, 200, `href="/docs/operating#disk-full"`).lacks(t, `href="/docs/start"`)
-	s.get("/docs?q=nosuchword").want(t, 200, "No section has all of these words.", `value="nosuchword"`)
+	s.get("/docs?q=nosuchword").want(t, 200, "No section contains all of these words.", `value="nosuchword"`)
 	s.get("/docs/publishers").want(t, 200, `<h2 id="destinations"`, `href="https://cloudevents.io"`, "<li>")
 	s.get("/docs/start").want(t, 200, `href="/docs/operating"`, `href="/docs/access"`)
 	s.get("/docs/nothing").want(t, 404)

@@ -187,7 +187,7 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 			t.Errorf("%s allocates %d bytes for %d bytes of page", page, allocated, len(a.body))
 		}
 	}
-	s.get("/rows/c-1/1").want(t, 200, "Show the payload (25 MB)", "download").lacks(t, "9007199254740993")
+	s.get("/rows/c-1/1").want(t, 200, "Show the payload (24 MiB)", "download").lacks(t, "9007199254740993")
 	if a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, "next 100 of 1,086,956"); len(a.body) > 200_000 {
 		t.Errorf("its tree is %d bytes long", len(a.body))
 	}
@@ -255,10 +255,10 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_id":"e-1","event_type":"a","payload":{}},`+
 		`{"event_type":"`+poison+`","payload":{},"correlation_id":"e-1","causation_id":"elsewhere"},{"event_type":"c","payload":{}}]}`).want(t, 201)
 	s.work()
-	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied: the projections of its campaign have every event up to 1.").lacks(t, "Its row")
-	s.get("/campaigns/c-1/events/2").want(t, 200, "The head of its campaign", `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Its row", "Event hash", "Chain hash").
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.").lacks(t, "Its row")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Not applied: it is the head of its campaign.", `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Its row", "Event hash", "Chain hash").
 		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
-	s.get("/campaigns/c-1/events/3").want(t, 200, "Not applied yet: it is waiting behind event 2")
+	s.get("/campaigns/c-1/events/3").want(t, 200, "Not applied yet: it waits behind event 2")
 }
 
 func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
@@ -282,7 +282,7 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	s.seed("c-2", poison)
 	s.pass()
 	const never = "an never succeed with this version of the projection"
-	s.get("/rows/c-1/1").want(t, 200, "It c"+never, "so it was not retried", "projection&#32;<code>campaigns</code>", "· c"+never)
+	s.get("/rows/c-1/1").want(t, 200, "Not retried: it c"+never, "projection&#32;<code>campaigns</code>", "· permanent: c"+never)
 	s.get("/rows/c-2/1").want(t, 200).lacks(t, never)
 	s.get("/failures").want(t, 200, "It c"+never)
 	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"retry_outlook":"none"`, "It c"+never)

@@ -167,7 +167,7 @@ var (
 	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the current state does not allow it or is not the expected one, or an append with this Idempotency-Key is in progress"}
 	refusedDryRun  = refusal{"NotTried", http.StatusConflict, "the event is already applied, or the campaign cannot be dry-run"}
 	refusedRange   = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
-	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for the projections; Retry-After says when to retry"}
+	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for projections; Retry-After says when to retry"}
 	refusedRoom    = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or unavailable, or there is no room for another large append; try again"}
 	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )

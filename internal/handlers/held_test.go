@@ -66,7 +66,7 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s.beat("w", "test")
 	verify := decodeAs[outbox.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
 	to := s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303).Header.Get("Location")
-	waits := fmt.Sprintf("waits for the end of run %d", verify.ID)
+	waits := fmt.Sprintf("waits for run %d to end", verify.ID)
 	linked := fmt.Sprintf(`waits for <a href="/runs/%[1]d">run %[1]d</a> to end`, verify.ID)
 	standing := "but projection campaigns is 2 events behind"
 	s.get(to).want(t, 200, waits)

@@ -44,7 +44,7 @@ func TestEventHistory_isOnThePagesOfTheEventAndItsRow(t *testing.T) {
 	s.work()
 	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
 	for _, page := range []string{"/campaigns/c-1/events/2", "/rows/c-1/2"} {
-		s.get(page).want(t, 200, "What happened", "Failed 2 times with the same error and died", "Requeued 1 dead row", "mended").
+		s.get(page).want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").
 			lacks(t, "No actions here", "on record")
 	}
 	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1"} {

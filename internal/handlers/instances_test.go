@@ -57,7 +57,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 		`"started_at":"2026-11-21T07:00:00Z","last_seen":"2026-11-21T07:00:00Z","heartbeat_seconds":2,"clock_ahead_seconds":0,"state":"silent","why":"`+why+`"`,
 		`"leases":{"campaigns":2,"withheld":0,"rows":4,"claimable_from":"2026-11-21T07:00:30Z","claimable_by":"2026-11-21T07:00:30Z","held":[`+
 			`{"campaign_id":"c-1","epoch":1,"head_seq":1,"rows":3,"expires_at":"2026-11-21T07:00:30Z","withheld":false},{"campaign_id":"c/2"`,
-		`"state":"running","why":"running; holds nothing","leases":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[],"publishers":[]}`)
+		`"state":"running","why":"running; nothing leased","leases":{"campaigns":0,"withheld":0,"rows":0,"claimable_from":null,"claimable_by":null,"held":[],"publishers":[]}`)
 	var ids []string
 	for _, m := range regexp.MustCompile(`"id":"([^"]*)"`).FindAllStringSubmatch(got.body, -1) {
 		ids = append(ids, m[1])
@@ -77,7 +77,7 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 		`id="instance-dead"`, `data-testid="instance-dead"`, "!</span> silent", "✓</span> running",
 		"process 77 on host-dead", "version v1, outbox_apply_only", "Silent for 12 s; its 2 campaigns become claimable",
 		`<details open><summary>Silent`, `href="/campaigns/c-1"><code>c-1</code>`, "events 1–3, epoch 1", `href="/campaigns/c%2F2"`, "event 1, epoch 1",
-		"Running; holds nothing.", "44,200", "1,234/s", `title="Heartbeat every 2 s"`)
+		"Running; nothing leased.", "44,200", "1,234/s", `title="Heartbeat every 2 s"`)
 	if dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`); dead > running {
 		t.Error("who left campaigns behind does not come first")
 	}

@@ -124,7 +124,7 @@ func (m limiter) acquire(ctx context.Context, wait time.Duration) (leave func(),
 	case m.places <- struct{}{}:
 		return func() { <-m.places }, nil
 	case <-ctx.Done():
-		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "others are " + m.others + " at the moment; try again in a moment"}
+		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "too many others are " + m.others + "; try again in a moment"}
 	}
 }
 
@@ -238,22 +238,22 @@ func (s *server) limits() []templates.Limit {
 		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.burst)
 	}
 	return []templates.Limit{
-		{Name: "URL of a request", Value: fmt.Sprintf("%d KiB", maxAddress>>10)},
-		{Name: "Headers of a request", Value: fmt.Sprintf("%d KiB, %d headers", maxHeader>>10, maxHeaders)},
-		{Name: "Body of an append", Value: fmt.Sprintf("%d MiB", maxAppendBody>>20)},
-		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in all", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
-		{Name: "Appends of more than " + fmt.Sprintf("%d KiB", smallBody>>10), Value: fmt.Sprintf("%d MiB of them at a time; %d others wait for %s; each sends %d MiB in %s", bodyRoom>>20, bodiesWaiting, roomWait, bodyStep>>20, bodyPace)},
-		{Name: "Body that selects rows or campaigns", Value: fmt.Sprintf("%d MiB", maxSelectionBody>>20)},
-		{Name: "Body of another action", Value: fmt.Sprintf("%d KiB", maxActBody>>10)},
-		{Name: "Time to send the headers", Value: defaultPatience.Header.String()},
-		{Name: "Time to send a request", Value: defaultPatience.Read.String()},
-		{Name: "Time to process a request", Value: requestTime.String()},
-		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; %s for each page of an export", defaultPatience.Write, exportPatience)},
-		{Name: "Time between requests on a connection", Value: defaultPatience.Idle.String()},
+		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
+		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d headers", outbox.Bytes(maxHeader), maxHeaders)},
+		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},
+		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
+		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(roomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
+		{Name: "Body with a selection of rows or campaigns", Value: outbox.Bytes(maxSelectionBody)},
+		{Name: "Body of another action", Value: outbox.Bytes(maxActBody)},
+		{Name: "Time to send the headers", Value: outbox.Limit(defaultPatience.Header)},
+		{Name: "Time to send a request", Value: outbox.Limit(defaultPatience.Read)},
+		{Name: "Time to process a request", Value: outbox.Limit(requestTime)},
+		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; exports %s per page", outbox.Limit(defaultPatience.Write), outbox.Limit(exportPatience))},
+		{Name: "Idle time of a connection", Value: outbox.Limit(defaultPatience.Idle)},
 		{Name: "Actions per identity", Value: acts},
-		{Name: "At a time", Value: fmt.Sprintf("%d pages of exports, %d previews, %d dry runs, %d documents; others wait for %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, roomWait)},
-		{Name: "Items in a page of a list", Value: fmt.Sprintf("%d, at most %d", outbox.DefaultPage, outbox.MaxPage)},
-		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},
-		{Name: "Waiting for the projections", Value: fmt.Sprintf("%s, at most %s; %s requests at a time, %s of one identity", defaultWait, longestWait, outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},
+		{Name: "Concurrent requests", Value: fmt.Sprintf("%d exports, %d previews, %d dry runs, %d documents; more wait up to %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, outbox.Limit(roomWait))},
+		{Name: "Items on a page of a list", Value: fmt.Sprintf("%d by default, at most %d", outbox.DefaultPage, outbox.MaxPage)},
+		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d by default, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},
+		{Name: "Waiting for projections", Value: fmt.Sprintf("%s by default, at most %s; %s requests at a time, %s per identity", outbox.Limit(defaultWait), outbox.Limit(longestWait), outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},
 	}
 }

@@ -425,7 +425,7 @@ func TestLargeAppends_shareRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
-	refused := s.post("/api/v1/campaigns/c-1/events", large).want(t, 503, "other large appends are in progress", "try again in a moment")
+	refused := s.post("/api/v1/campaigns/c-1/events", large).want(t, 503, "too many large appends are in progress", "Try again in a moment")
 	if refused.Header.Get("Retry-After") == "" {
 		t.Error("it does not say when to come back")
 	}
@@ -450,13 +450,13 @@ func TestWaits_areBounded(t *testing.T) {
 	local := paced{outbox.AuthLocal, "local"}
 	s.srv.waits.of = map[paced]int{local: waitsOfOne}
 	for _, ask := range []func() answer{wait, post} {
-		if a := ask().want(t, 429, "500 requests by local are waiting for the projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
+		if a := ask().want(t, 429, "500 requests by local are waiting for projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
 			t.Error("it does not say when to come back")
 		}
 	}
 	s.srv.waits.of, s.srv.waits.total = nil, waitsAtATime
 	for _, ask := range []func() answer{wait, post} {
-		if a := ask().want(t, 503, "2000 requests are waiting for the projections"); a.Header.Get("Retry-After") != "1" {
+		if a := ask().want(t, 503, "2000 requests are waiting for projections"); a.Header.Get("Retry-After") != "1" {
 			t.Error("it does not say when to come back")
 		}
 	}
@@ -545,5 +545,5 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 func TestAbout_tellsTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 50 })
-	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 per second, bursts of 100", "30s for each page of an export", "10,000, with 20,000 tags in all", "32 MiB of them at a time", "2,000 requests at a time, 500 of one identity", "4 pages of exports")
+	s.get("/about").want(t, 200, "16 MiB", "64 KiB, 100 headers", "50 per second, bursts of 100", "exports 30 s per page", "10,000, with 20,000 tags in total", "32 MiB in memory at a time", "2,000 requests at a time, 500 per identity", "4 exports")
 }

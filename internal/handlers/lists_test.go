@@ -86,7 +86,7 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 		"/campaigns":                          {`aria-sort="ascending"><a href="/campaigns?reverse=true">Campaign`, `<a href="/campaigns?sort=lag">Behind`, `<a href="/campaigns?sort=age">For`, `<th scope="col">State</th>`},
 		"/campaigns?sort=lag&state=blocked":   {`class="n ctl" aria-sort="descending"><a href="/campaigns?reverse=true&amp;sort=lag&amp;state=blocked">Behind`, `<a href="/campaigns?state=blocked">Campaign`},
 		"/campaigns?sort=age&reverse=true":    {`aria-sort="ascending"><a href="/campaigns?sort=age">For`, `name="reverse" value="true"`},
-		"/audit?action=pause&reverse=true":    {`No action matches`},
+		"/audit?action=pause&reverse=true":    {`No actions match`},
 		"/export/rows?format=csv&reverse=tru": {},
 	} {
 		if strings.HasSuffix(page, "tru") {

@@ -138,7 +138,7 @@ func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
 
 // operationParam is the number of the operation in an address.
 func operationParam(r *http.Request) (int64, error) {
-	return numberParam(r, "operation", "an operation is known by")
+	return numberParam(r, "operation", "an operation id is")
 }
 
 // operationSeen is the status of an operation that the caller was shown.

@@ -128,7 +128,7 @@ func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
 	s := newSite(t).blocked(2)
 	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
 	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
-		"4 rows that wait behind are released", `href="/campaigns/c-1"`, "unknown: nothing was applied in the last day", `name="canary" value="yes" checked`,
+		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: nothing was applied in the last day", `name="canary" value="yes" checked`,
 		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
 	form := fieldsOf(page)
 	form.Set("canary", "yes")
@@ -147,7 +147,7 @@ func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
 	if other := fieldsOf(s.get("/operations/new")).Get("idempotency_key"); other == form.Get("idempotency_key") {
 		t.Error("two pages have the same key")
 	}
-	s.get("/operations/new").want(t, 200, "nothing to requeue")
+	s.get("/operations/new").want(t, 200, "Nothing to requeue")
 	s.get("/operations/1").want(t, 200, "Operation 1: requeue of 2 rows", "running", "No worker is running", `data-testid="operation-cancel"`, "canary")
 	s.stepAll()
 	s.pass()
@@ -166,13 +166,13 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 	s.seed("c-2", poison)
 	s.work()
 	target := string(templates.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
-	page := s.get(target).want(t, 200, "2 rows, named one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
+	page := s.get(target).want(t, 200, "2 rows, selected one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
 	form := fieldsOf(page)
 	if rows := form["rows"]; len(rows) != 2 || rows[0] != "a/b/1" {
 		t.Errorf("the form sends rows %q", rows)
 	}
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
-	s.get("/operations/1").want(t, 200, "selected rows", "behind them; 1 not dead or taken already")
+	s.get("/operations/1").want(t, 200, "selected rows", "behind; 1 not dead, or in another operation")
 	s.get("/operations/new?rows=c-2").want(t, 422, "CAMPAIGN/SEQ")
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }
@@ -203,7 +203,7 @@ func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
 	for range 3 {
 		s.seed("c-1", types...)
 	}
-	page := s.get("/operations/new").want(t, 200, "1,500 rows that wait behind are released", `pattern="requeue 1 rows"`, "--confirm=")
+	page := s.get("/operations/new").want(t, 200, "1,500 rows behind are released", `pattern="requeue 1 rows"`, "--confirm=")
 	const phrase = `"confirm":"requeue 1 rows"`
 	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 422, phrase)
 	s.post("/api/v1/rows/requeue", `{}`).want(t, 422, phrase)
@@ -224,7 +224,7 @@ func TestRequeue_wantsThePhraseWhereItReleasesMany(t *testing.T) {
 	const row, phrase = "/rows/c-1/1/requeue", "release 1200 rows"
 	s.get(row).want(t, 200, "type <strong>"+phrase+"</strong>", "--confirm &#39;"+phrase+"&#39;", "&#34;confirm&#34;:&#34;"+phrase+"&#34;")
 	s.submit(row, "").want(t, 422, "to confirm it, type: "+phrase)
-	s.post("/api/v1"+row, `{"reason":"fixed"}`).want(t, 422, `"confirm":"`+phrase+`"`, "releases 1200 rows", `"errors":{"confirm":`)
+	s.post("/api/v1"+row, `{"reason":"fixed"}`).want(t, 422, `"confirm":"`+phrase+`"`, "releases 1,200 rows", `"errors":{"confirm":`)
 	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"yes"}`).want(t, 422, `"confirm":"`+phrase+`"`)
 	s.post("/api/v1/rows/c-1/1/retry", `{"confirm":"yes"}`).want(t, 422, `unknown field \"confirm\"`)
 	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"`+phrase+`"}`).want(t, 200, `"status":"pending"`)

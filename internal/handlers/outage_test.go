@@ -142,7 +142,7 @@ func (s *site) wantAway(r request, a answer) {
 		if !strings.Contains(a.body, `"reasons":["the journal database cannot be r`) || !strings.Contains(a.body, `"the projections database cannot be r`) {
 			s.t.Errorf("/readyz gives no reasons: %s", a.body)
 		}
-	case a.Header.Get("Retry-After") != "" && strings.Contains(a.body, "thers are ") && strings.Contains(a.body, " at the moment; try again"): // there is room for few at a time
+	case a.Header.Get("Retry-After") != "" && strings.Contains(a.body, "oo many others are ") && strings.Contains(a.body, "; try again in a moment"): // there is room for few at a time
 	case a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "unavailable; try again") || strings.Contains(a.body, "locked"):
 		s.t.Errorf("%s is answered with %v %.300s", r, a.Header, a.body)
 	case strings.HasPrefix(r.target, apiPrefix) && kind != "application/problem+json", !strings.HasPrefix(r.target, apiPrefix) && kind != "text/html; charset=utf-8":

@@ -52,7 +52,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	if _, err := db.Exec(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line"); err != nil {
 		t.Fatal(err)
 	}
-	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 is held by no running server while events wait.", `href="/docs/operating#a-publisher-does-not-deliver"`,
+	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 has waiting events and no running server.", `href="/docs/operating#a-publisher-does-not-deliver"`,
 		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
 	order := []int{}
 	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {
@@ -63,7 +63,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	}
 	s.get("/").want(t, 200, `data-testid="publishers"`, "1 of 3 publishers has failed.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
 	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; retrying now.", "The destination rejects this event", `href="/campaigns/c-1/events/3"`,
-		"second line", "Events for which all of this holds:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
+		"second line", "Events that match all of:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
 	s.get("/publishers/a/well?span=day").want(t, 200, "Up to date", "Every event of the journal.", "last 24 h", `data-testid="publisher-pause"`).
 		lacks(t, `data-testid="publisher-resume"`, `data-testid="publisher-reset"`, `data-testid="publisher-skip"`, `id="error"`, "/operating#")
 	s.get("/publishers/a/well?span=year").want(t, 422)
@@ -86,7 +86,7 @@ func TestPublisherPages_act(t *testing.T) {
 	s.submit(archivePage+"/skip", url.Values{"position": {"3"}, "reason": {"x"}, "confirm": {"skip anyway"}}.Encode()).want(t, 409, "position 2 is")
 	s.submit(archivePage+"/skip", "").want(t, 422, "Position is required")
 	skip.Set("confirm", "skip anyway")
-	s.submitted(archivePage+"/skip", skip).want(t, 200, "skips event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
+	s.submitted(archivePage+"/skip", skip).want(t, 200, "skipped event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
 	s.publisherFails(3, "event")
 	s.submitted(archivePage+"/reset", url.Values{"reason": {"mended"}}).want(t, 200, "Reset publisher scenes/archive")
 	s.get("/audit").want(t, 200, `<a href="`+archivePage+`">publisher scenes/archive</a>`)
@@ -120,12 +120,12 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
-	s.get(seekPath+"?to=beginning").want(t, 200, "goes back from position 1 to position 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
+	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
 		lacks(t, `data-testid="seek-phrase"`, "(required)")
 	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position 3", "(required)")
-	s.get(seekPath+"?to=position&position=1").want(t, 200, "It is already at position 1").lacks(t, `data-testid="seek"`)
+	s.get(seekPath+"?to=position&position=1").want(t, 200, "The publisher is already at position 1").lacks(t, `data-testid="seek"`)
 	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
-	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "goes back from position 1 to position 0", "--time 2026-11-21T07:00:00Z")
+	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "moves back from 1 to 0", "--time 2026-11-21T07:00:00Z")
 	for query, want := range map[string]string{
 		"to=position&position=9":   `value="position" required="" checked=""`,
 		"to=position&position=ten": "not &#34;ten&#34;",
@@ -162,9 +162,9 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 
 	form.Set("expected_skips", "120")
 	for range 2 { // sent twice, done once
-		s.submitted(seekPath, form).want(t, 200, "continues after position 121 instead of 1: 120 events skipped")
+		s.submitted(seekPath, form).want(t, 200, "from position 1 to 121: 120 events skipped")
 	}
-	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "continues after position 1 instead of 121: 120 events repeated")
+	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "from position 121 to 1: 120 events repeated")
 	s.submit(seekPath, "to=position&position=1").want(t, 409, "is already at position 1")
 	if acts := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
 		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))

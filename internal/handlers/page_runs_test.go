@@ -54,7 +54,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	s.get("/runs").want(t, 200, "No runs yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
 	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Preview").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
 	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projection=campaigns&rate=50&reason=looks+odd").want(t, 200,
-		"It replays 1 campaign and 2 events of the journal, for 1 projection, and replaces the live rows", "Events keep being applied", "never a mix",
+		"This rebuild replays 2 events of 1 campaign into 1 projection and replaces the live rows", "Events continue to be applied", "never a mix",
 		`value="rebuild" checked`, `value="campaigns" checked`, `value="50"`, `value="looks odd"`, "outboxweb runs start rebuild --campaign=c/1 --projection=campaigns --rate=50", `data-testid="run-start">Start rebuild`)
 	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
 	for range 2 {
@@ -62,7 +62,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 		if !strings.HasPrefix(to, "/runs/1?act=") {
 			t.Errorf("the form leads to %q", to)
 		}
-		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns of campaign c/1.", "looks odd", "50 events/s", "Queued: waiting for a worker")
+		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns in campaign c/1.", "looks odd", "50 events/s", "Queued: waiting for a worker")
 	}
 	s.get("/api/v1/runs").lacks(t, `"id":2`)
 	s.get("/audit").want(t, 200, `<a href="/runs/1">run 1</a>`)
@@ -109,7 +109,7 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	s := newSite(t)
 	odd := " two  words "
 	s.seed(odd, "a")
-	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 campaign and 1 event", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
+	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 event of 1 campaign", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
 	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
 	if run := decodeAs[outbox.Run](t, s.get("/api/v1/runs/1")); run.CampaignID != odd {
 		t.Errorf("the run is over %q", run.CampaignID)
@@ -127,8 +127,8 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
-	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50 %" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
-		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed, from event 2 on",
+	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50%" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
+		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed; first divergence at event 2",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")
@@ -136,14 +136,14 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Needs attention first")
 	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)
 	s.get("/runs").want(t, 200, `data-testid="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
-	s.get("/runs?kind=rebuild").want(t, 200, "No run matches")
+	s.get("/runs?kind=rebuild").want(t, 200, "No runs match")
 	s.get("/runs?status=running&campaign=c-3").want(t, 200, `data-testid="run-1"`, `<input type="hidden" name="status" value="running"`)
 	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed from the journal at the last verification", `href="/runs/1/results/c%2F1"`)
 
 	to := s.submit("/runs/1/cancel", "reason=enough").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Cancelled run 1: it ends as soon as", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
+	s.get(to).want(t, 200, "Cancelled run 1; its worker is stopping.", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
 	s.finishRun(l, outbox.RunFailed, "it <broke>")
-	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 campaign that differs…`,
+	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 drifted campaign…`,
 		`href="/runs/new?campaign=c%2F1&amp;kind=rebuild&amp;projection=campaigns"`)
 	to = s.submit("/runs/1/resume", "reason=mended").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed run 1", "queued")
@@ -165,10 +165,10 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
-	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign are those of the journal. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
+	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign match the journal. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
 	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
-	s.get("/runs/1/results/c%2F1").want(t, 200, "No differences, but not all events were compared.", "Not compared: events 2 to 3. It was paused when the run got to it.")
+	s.get("/runs/1/results/c%2F1").want(t, 200, "No differences, but not all events were compared.", "Not compared: events 2 to 3. The projection was paused at the time.")
 	s.get("/runs").want(t, 200, "1 not fully compared")
 	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`, `"not_compared":1`)
 	s.get("/api/v1/runs/1/results/c%2F1").want(t, 200, `"outcome":"not_compared"`, `"left_out":"paused"`)
@@ -193,13 +193,13 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{result}})
 	s.finishRun(l, outbox.RunCompleted, "")
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
-		"1 row added, 25 changed, 1 removed", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
+		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
 		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	if n := strings.Count(page.body, `data-testid="row-change"`); n != 3 {
 		t.Errorf("%d rows are compared, want 3", n)
 	}
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
-	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "from event 2 on", `data-testid="start-verify"`)
+	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2.", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
 }
 
@@ -225,7 +225,7 @@ func TestRunPages_offerNothingOnAReadOnlyServer(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.ReadOnly = true })
 	s.seed("c-1", "a")
 	s.get("/runs").want(t, 200).lacks(t, `data-testid="run-new"`)
-	s.get("/runs/new?kind=verify&all=1").want(t, 200, "1 campaign and 1 event", "read-only").lacks(t, `data-testid="run-start"`)
+	s.get("/runs/new?kind=verify&all=1").want(t, 200, "1 event of 1 campaign", "read-only").lacks(t, `data-testid="run-start"`)
 	s.submit("/runs", "kind=verify&all=1").want(t, 403)
 	s.get("/campaigns/c-1").want(t, 200, "Never verified").lacks(t, `data-testid="start-verify"`)
 }
@@ -251,7 +251,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	s.work()
 	s.get("/rows/c%2F1/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
-		"no &lt;room&gt; in 10", "Its rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
+		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
 	if got, want := strings.TrimSpace(a.body), must(json.Marshal(tried("c/1", 1, 0))); string(want) != strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`) {
 		t.Errorf("the API tells of %s, want %s", got, want)

@@ -74,7 +74,7 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 	s := newSite(t).trouble()
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 
-	s.get("/rows/c-1/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows that wait behind it are released")
+	s.get("/rows/c-1/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows behind it are released")
 	to := landing(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>")))
 	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;").lacks(t, "<i>freed")
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since this page was loaded: status is pending, not dead")
@@ -102,9 +102,9 @@ func TestRetry_isOfferedForAFailedHeadOnly(t *testing.T) {
 	s.seed("c-1", poison, "a")
 	s.pass()
 	s.get("/rows/c-1/1").want(t, 200, `data-testid="retry"`).lacks(t, `data-testid="requeue"`)
-	s.get("/rows/c-1/2").want(t, 200, "It waits behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
+	s.get("/rows/c-1/2").want(t, 200, "Waiting behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
 	to := s.submit("/rows/c-1/1/retry", "expected_status=failed&expected_attempt_count=1").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Retry of event 1 of campaign c-1 is due now.")
+	s.get(to).want(t, 200, "Retried event 1 of campaign c-1: due now.")
 }
 
 func TestRow_thatIsGoneSaysItWasApplied(t *testing.T) {
@@ -121,7 +121,7 @@ func TestPayloads_keepEveryDigitAndAreEscaped(t *testing.T) {
 	s.get("/campaigns/c-1/events/1").want(t, 200, "12345678901234567890123", "1.10", "&lt;/code&gt;&lt;script&gt;")
 	big := `{"event_type":"a","payload":{"x":"` + strings.Repeat("y", 100_000) + `"}}`
 	s.post("/api/v1/campaigns/c-1/events", big).want(t, 201)
-	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "Show the payload (100 KB)", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 20_000 {
+	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "Show the payload (98 KiB)", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 20_000 {
 		t.Errorf("the page is %d bytes long", len(a.body))
 	}
 }
@@ -245,7 +245,7 @@ func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
 	s.post("/api/v1/rows/c-1/2/dead-letter", `{}`).want(t, 409, "is not the head of its campaign")
 	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since this page was loaded")
 	to := s.submit("/rows/c-1/1/dead-letter", "expected_status=failed&expected_attempt_count=1&reason=waits").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Dead-lettered event 1 of campaign c-1: it is not retried until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
+	s.get(to).want(t, 200, "Dead-lettered event 1 of campaign c-1: not retried until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
 	s.get("/audit?action=dead_letter").want(t, 200, "Dead-lettered event 1", "waits")
 	s.get("/api/v1/summary").want(t, 200, `"dead":1`, `"blocked":1`)
 	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "is already dead")

@@ -30,7 +30,7 @@ var (
 	errAddress   = errors.New("address too long")
 	errHeaders   = errors.New("too many headers")
 	errSlow      = errors.New("request sent too slowly")
-	errRate      = errors.New("too many acts")
+	errRate      = errors.New("too many actions")
 )
 
 // statuses is the one table from kinds of error to answers, the first that

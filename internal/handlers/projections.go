@@ -118,7 +118,7 @@ type failuresQuery struct {
 
 // failureParam is the number of the failure in an address.
 func failureParam(r *http.Request) (int64, error) {
-	return numberParam(r, "failure", "a failure is known by")
+	return numberParam(r, "failure", "a failure id is")
 }
 
 // anyFailureFilter is failureFilter of all failures where the request names no

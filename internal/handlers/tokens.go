@@ -18,7 +18,7 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Tokens", "")
+	p := s.page(r, "API tokens", "")
 	p.Twin = s.linksOf(r).API().Tokens()
 	if err := s.flash(r, &p); err != nil {
 		return err
@@ -28,5 +28,5 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 
 // tokenParam is the number of the token in an address.
 func tokenParam(r *http.Request) (int64, error) {
-	return numberParam(r, "token", "a token is known by")
+	return numberParam(r, "token", "a token id is")
 }

@@ -32,10 +32,10 @@ func (w *waits) acquire(answer http.ResponseWriter, r *http.Request) (leave func
 	case w.of[who] >= waitsOfOne:
 		answer.Header().Set("Retry-After", "1")
 		return nil, &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
-			"%d requests by %s are waiting for the projections, the limit per identity; nothing was done, try again in a moment, or do not wait", waitsOfOne, who.name)}
+			"%d requests by %s are waiting for projections, the limit per identity; nothing was done. Try again in a moment, or do not wait", waitsOfOne, who.name)}
 	case w.total >= waitsAtATime:
 		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(
-			"%d requests are waiting for the projections, the limit; nothing was done, try again in a moment, or do not wait", waitsAtATime)}
+			"%d requests are waiting for projections, the limit of this server; nothing was done. Try again in a moment, or do not wait", waitsAtATime)}
 	}
 	if w.of == nil {
 		w.of = map[paced]int{}

@@ -104,7 +104,7 @@ func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	case !slices.Contains(outbox.Statuses, r.Status):
 		f.add(outbox.InvariantRowState, r.Seq, "the row has the unknown status %q", r.Status)
 	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
-		f.add(outbox.InvariantRowState, r.Seq, "the row is %s after %d attempts", r.Status, r.AttemptCount)
+		f.add(outbox.InvariantRowState, r.Seq, "the row is %s after %s", r.Status, outbox.Count(int64(r.AttemptCount), "attempt", "attempts"))
 	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
 		f.add(outbox.InvariantBehindHead, r.Seq, "the row is processing although no worker holds the campaign")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
@@ -201,7 +201,7 @@ func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 // while a worker has yet to settle.
 func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
-		f.add(outbox.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %d events are applied; the projections have %d", c.Applied, w.AppliedSeq)
+		f.add(outbox.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %s applied; the projections have %d", outbox.Count(c.Applied, "event is", "events are"), w.AppliedSeq)
 	}
 }
 

@@ -54,7 +54,7 @@ func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark,
 		}
 	}
 	if f.skips != c.Skips {
-		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %d skipped events; there are %d", c.Skips, f.skips)
+		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %s, not %d", outbox.Count(c.Skips, "skipped event", "skipped events"), f.skips)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 			o := ana("")
 			o.Confirm = phrase
 			_, err := f.Operations.Start(f.Ctx, o, outbox.OperationRequest{})
-			if r := refused(t, err, outbox.ErrInvalid, "releases 1001", "type: requeue 2 rows"); r.Field != "confirm" {
+			if r := refused(t, err, outbox.ErrInvalid, "releases 1,001", "type: requeue 2 rows"); r.Field != "confirm" {
 				t.Errorf("the refusal is about %q, want confirm", r.Field)
 			}
 		}

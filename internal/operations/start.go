@@ -204,7 +204,7 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 	asked := auditTarget(order)
 	a := &store.Change{Order: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
 	if ops.core.Mode() == outbox.ModeShadow {
-		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies what an operation requeues, so it would never end", ops.core.Mode()))
+		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies requeued rows, so the operation would never end", ops.core.Mode()))
 	}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
 		chosen, refused, err := t.candidates(order.Selection)
@@ -261,10 +261,10 @@ func auditTarget(order outbox.OperationRequest) map[string]any {
 func (t *tx) asShown(o outbox.Command, order outbox.OperationRequest, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
-		changes = append(changes, fmt.Sprintf("%d dead rows are selected now, not %d", is.Rows, *seen))
+		changes = append(changes, fmt.Sprintf("%s selected now, not %d", outbox.Count(is.Rows, "dead row is", "dead rows are"), *seen))
 	}
 	if seen := order.ExpectedReleased; seen != nil && !outbox.GrownAlike(*seen, is.Released) {
-		changes = append(changes, fmt.Sprintf("%d rows would be released now, not %d", is.Released, *seen))
+		changes = append(changes, fmt.Sprintf("%s would be released now, not %d", outbox.Count(is.Released, "row", "rows"), *seen))
 	}
 	switch {
 	case len(changes) > 0:

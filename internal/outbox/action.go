@@ -121,9 +121,9 @@ func always(text string) func(Campaign) string { return func(Campaign) string { 
 
 func replayDoes(c Campaign) string {
 	if c.Gap() > 0 {
-		return "gives " + Count(c.Gap(), "event", "events") + " without a row a new row, due now."
+		return "enqueues " + Count(c.Gap(), "event", "events") + " without a row, due now."
 	}
-	return "enqueues events that have no row; none is missing now."
+	return "enqueues events that have no row; there are none now."
 }
 
 // Verb begins a sentence about the action, and is its button: "Pause".

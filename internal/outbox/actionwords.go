@@ -43,7 +43,7 @@ func (i Identity) Lacks(least Role) string {
 	if n := min(len(i.Groups), groupsNamed); n > 0 {
 		in = ", in " + strings.Join(i.Groups[:n], ", ")
 		if more := len(i.Groups) - n; more > 0 {
-			in += fmt.Sprintf(" and %d more groups", more)
+			in += " and " + Count(int64(more), "more group", "more groups")
 		}
 	}
 	return fmt.Sprintf("this needs the role %s; you are %s%s. Ask an administrator of this server to give you or one of your groups that role", least, i.whoAndRole(), in)

@@ -149,7 +149,7 @@ func parseMoment(field, text string) (t time.Time, date bool, err error) {
 	if t, err = time.Parse(time.DateOnly, text); err == nil {
 		date = true
 	} else if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-		return time.Time{}, false, Invalid(field, "%s is %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
+		return time.Time{}, false, Invalid(field, "%s cannot be %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
 	}
 	if t = t.UTC(); t.Year() < 1970 || t.Year() > 9998 {
 		return time.Time{}, false, Invalid(field, "%s must be between the years 1970 and 9998", field)

@@ -188,7 +188,7 @@ func (c Campaign) otherBlocker(now time.Time, around Surroundings) string {
 func (c Campaign) whyDiverged() string {
 	why := "Diverged: " + c.Diverged
 	if n := c.LagEvents(); n > 0 {
-		why += ", and " + Count(n, "event waits", "events wait") + " for that to be decided"
+		why += ", and " + Count(n, "event waits", "events wait") + " until this is resolved"
 	}
 	return why + "; " + RightJournalFirst
 }
@@ -205,7 +205,7 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	case c.LagEvents() == 0:
 		return everythingApplied
 	case mode == ModeInline:
-		return fmt.Sprintf("%s appended but not applied yet: the append is still applying, or its process died and a replay repairs the gap", Count(c.LagEvents(), "event is", "events are"))
+		return fmt.Sprintf("%s appended but not applied yet: the append is still in progress, or its process died and a replay repairs the gap", Count(c.LagEvents(), "event is", "events are"))
 	default:
 		return Count(c.Gap(), "event has neither been applied nor has a row", "events have neither been applied nor have a row") + "; the self-check of a running worker repairs the gap within a minute"
 	}

@@ -97,9 +97,9 @@ func (i *ConditionItem) validate(field, name string) error {
 	case len(i.EventTypes)+len(i.Tags) == 0:
 		return Invalid(field, "%s matches nothing: give it event_types, tags or both", name)
 	case len(i.EventTypes) > MaxConditionTypes:
-		return Invalid(field+".event_types", "%s has %d event types; the most are %d", name, len(i.EventTypes), MaxConditionTypes)
+		return Invalid(field+".event_types", "%s has %d event types; the limit is %d", name, len(i.EventTypes), MaxConditionTypes)
 	case len(i.Tags) > MaxConditionTags:
-		return Invalid(field+".tags", "%s has %d tags; the most are %d", name, len(i.Tags), MaxConditionTags)
+		return Invalid(field+".tags", "%s has %d tags; the limit is %d", name, len(i.Tags), MaxConditionTags)
 	}
 	for _, eventType := range i.EventTypes {
 		if eventType == "" || strings.ContainsAny(eventType, " *") {

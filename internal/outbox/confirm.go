@@ -90,7 +90,7 @@ var byRelease = &confirmation{
 		}
 		return fmt.Sprintf(releaseRows, r.Released)
 	},
-	does: func(r Reach) string { return fmt.Sprintf("this action releases %d rows", r.Released) },
+	does: func(r Reach) string { return "this action releases " + Count(r.Released, "row", "rows") },
 	grown: func(typed string, r Reach) bool {
 		var shown int64
 		_, err := fmt.Sscanf(typed, releaseRows, &shown)
@@ -108,7 +108,9 @@ var byRequeue = &confirmation{
 		}
 		return fmt.Sprintf("requeue %d rows", r.Rows)
 	},
-	does: func(r Reach) string { return fmt.Sprintf("this requeues %d rows and releases %d", r.Rows, r.Released) },
+	does: func(r Reach) string {
+		return fmt.Sprintf("this requeues %s and releases %s", Count(r.Rows, "row", "rows"), Number(r.Released))
+	},
 }
 
 // bySkip confirms the skip of an event, always.

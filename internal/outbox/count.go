@@ -3,6 +3,7 @@ package outbox
 import (
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -25,6 +26,39 @@ func Count(n int64, one, many string) string {
 		return "1 " + one
 	}
 	return Number(n) + " " + many
+}
+
+// Bytes writes a size in units of 1,024: "312 bytes", "4.1 KiB", "25 MiB".
+func Bytes(n int64) string {
+	if n < 1<<10 {
+		return Count(n, "byte", "bytes")
+	}
+	amount := float64(n) / (1 << 10)
+	for _, unit := range []string{"KiB", "MiB"} {
+		switch {
+		case amount < 9.95:
+			return strconv.FormatFloat(amount, 'f', 1, 64) + " " + unit
+		case amount < 1023.5:
+			return Number(int64(amount+0.5)) + " " + unit
+		}
+		amount /= 1 << 10
+	}
+	return strconv.FormatFloat(amount, 'f', 1, 64) + " GiB"
+}
+
+// Limit writes a duration that was set, exactly: "500 ms", "90 s", "2 min".
+// Age writes one that was measured.
+func Limit(d time.Duration) string {
+	switch {
+	case d%time.Second != 0:
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
+	case d%time.Minute != 0 || d == 0:
+		return Number(int64(d/time.Second)) + " s"
+	case d%time.Hour != 0:
+		return Number(int64(d/time.Minute)) + " min"
+	default:
+		return Number(int64(d/time.Hour)) + " h"
+	}
 }
 
 // Sentence is s, which starts with a capital and ends with a stop.

@@ -91,7 +91,7 @@ func assessProjections(held []HeldProjection, add func(level Level, format strin
 	case len(paused) == 1:
 		add(LevelWarn, "Projection %s is paused %s.", paused[0].Projection, paused[0].PausedWhere())
 	case len(paused) > 1:
-		add(LevelWarn, "%d projections are paused.", len(paused))
+		add(LevelWarn, "%s are paused.", Count(int64(len(paused)), "projection", "projections"))
 	}
 	for _, h := range held {
 		level := LevelBusy
@@ -165,7 +165,7 @@ func assessJournal(s Summary, add func(level Level, format string, args ...any))
 	case n == 0:
 		add(LevelBad, "The projections have events that the journal does not have. %s", first)
 	default:
-		add(LevelBad, "%s the journal: the projections have events that it does not have. %s", Count(n, "campaign contradicts", "campaigns contradict"), first)
+		add(LevelBad, "%s the journal: the projections have events that the journal does not have. %s", Count(n, "campaign contradicts", "campaigns contradict"), first)
 	}
 	if n > 0 {
 		add(LevelBad, "Until this is resolved, nothing is applied to %s; appended events queue up.", Count(n, "campaign", "campaigns"))

@@ -46,10 +46,7 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 // Standing says where a projection is that does not follow its campaign: "is
 // paused, 4 events behind".
 func (c Cursor) Standing() string {
-	lag := fmt.Sprintf("%d events behind", c.LagEvents)
-	if c.LagEvents == 1 {
-		lag = "1 event behind"
-	}
+	lag := Count(c.LagEvents, "event behind", "events behind")
 	if c.State == CursorBehind {
 		return "is " + lag + catchUp(c.RunID, c.BlockedByRun)
 	}
@@ -79,11 +76,9 @@ func (h HeldProjection) PausedWhere() string {
 func (h HeldProjection) Campaigns(n int64) string {
 	switch {
 	case h.CountsCapped:
-		return fmt.Sprintf("%d or more campaigns", n)
-	case n == 1:
-		return "1 campaign"
+		return Number(n) + " or more campaigns"
 	}
-	return fmt.Sprintf("%d campaigns", n)
+	return campaigns(n)
 }
 
 // CatchUp says what catches the projection up where it is behind: " and waits
@@ -93,7 +88,7 @@ func (h HeldProjection) CatchUp() string { return catchUp(h.RunID, h.BlockedByRu
 func catchUp(run, blockedBy int64) string {
 	switch {
 	case blockedBy > 0:
-		return fmt.Sprintf(" and waits for the end of run %d", blockedBy)
+		return fmt.Sprintf(" and waits for run %d to end", blockedBy)
 	case run > 0:
 		return fmt.Sprintf("; run %d is catching it up", run)
 	}

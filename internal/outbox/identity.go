@@ -45,7 +45,7 @@ func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return RoleNone, Invalid("role", "there is no role %q; the roles are %s", text, list(roleNames(""), " and "))
+	return RoleNone, Invalid("role", "unknown role %q; the roles are %s", text, list(roleNames(""), " and "))
 }
 
 // Includes reports whether who has the role may do what least is enough for.

@@ -100,7 +100,7 @@ func ClocksThatDiffer(instances []InstanceState, now time.Time) (told []string) 
 		if state := i.State(now); i.ClockAhead == 0 || state != InstanceRunning && state != InstanceIdle {
 			continue
 		}
-		told = append(told, fmt.Sprintf("The clock of instance %s is %s this machine's.", i.ID, i.Clock()))
+		told = append(told, fmt.Sprintf("The clock of instance %s is %s this server's.", i.ID, i.Clock()))
 	}
 	return told
 }
@@ -144,9 +144,9 @@ func (i InstanceState) Why(now time.Time) string {
 	case i.Trouble != "" && (state == InstanceRunning || state == InstanceIdle):
 		return i.condition(now) + "; " + i.Trouble
 	case h.Campaigns == 0:
-		return i.condition(now) + "; holds " + cmp.Or(h.publishers(), "nothing")
+		return i.condition(now) + "; " + cmp.Or(h.publishers(), "nothing") + " leased"
 	case state == InstanceRunning && h.ClaimableFrom.After(now):
-		return strings.TrimSuffix(i.condition(now)+"; holds "+campaigns(h.Campaigns)+" and "+h.publishers(), " and ")
+		return strings.TrimSuffix(i.condition(now)+"; "+campaigns(h.Campaigns)+" and "+h.publishers(), " and ") + " leased"
 	default:
 		return i.condition(now) + "; " + h.fate(now, "its")
 	}

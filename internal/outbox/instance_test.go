@@ -35,9 +35,9 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		state   Condition
 		why     string
 	}{
-		{quiet: 2 * s, beat: 2 * s, state: InstanceRunning, why: "running; holds nothing"},
-		{quiet: 6 * s, beat: 2 * s, holds: holding(30*s, 30*s, 30*s, 30*s), state: InstanceRunning, why: "running; holds 4 campaigns"},
-		{quiet: 6*s + 1, beat: 2 * s, state: InstanceSilent, why: "silent for 6 s; holds nothing"},
+		{quiet: 2 * s, beat: 2 * s, state: InstanceRunning, why: "running; nothing leased"},
+		{quiet: 6 * s, beat: 2 * s, holds: holding(30*s, 30*s, 30*s, 30*s), state: InstanceRunning, why: "running; 4 campaigns leased"},
+		{quiet: 6*s + 1, beat: 2 * s, state: InstanceSilent, why: "silent for 6 s; nothing leased"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(18*s, 18*s, 18*s), state: InstanceSilent,
 			why: "silent for 12 s; its 3 campaigns become claimable in 18 s (14:03:22 UTC)"},
 		{quiet: 12 * s, beat: 2 * s, holds: holding(18 * s), state: InstanceSilent,
@@ -57,14 +57,14 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		{quiet: 1 * s, beat: 2 * s, holds: holding(-s), state: InstanceRunning,
 			why: "running; its lease has expired, any worker may claim its campaign"},
 
-		{quiet: 15 * s, state: InstanceRunning, why: "running; holds nothing"},
-		{quiet: 15*s + 1, state: InstanceIdle, why: "idle for 15 s; holds nothing"},
-		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "idle for 3 d; holds nothing"},
-		{quiet: 20 * s, holds: holding(10*s, 10*s), state: InstanceRunning, why: "running; holds 2 campaigns"},
+		{quiet: 15 * s, state: InstanceRunning, why: "running; nothing leased"},
+		{quiet: 15*s + 1, state: InstanceIdle, why: "idle for 15 s; nothing leased"},
+		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "idle for 3 d; nothing leased"},
+		{quiet: 20 * s, holds: holding(10*s, 10*s), state: InstanceRunning, why: "running; 2 campaigns leased"},
 		{quiet: 4 * m, holds: holding(-3 * m), state: InstanceSilent,
 			why: "silent for 4 min; its lease has expired, any worker may claim its campaign"},
 
-		{quiet: 2 * m, beat: 2 * s, stopped: true, state: InstanceStopped, why: "stopped 2 min ago; holds nothing"},
+		{quiet: 2 * m, beat: 2 * s, stopped: true, state: InstanceStopped, why: "stopped 2 min ago; nothing leased"},
 		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
 			why: "stopped 2 min ago; its lease has expired, any worker may claim its campaign"},
 	} {

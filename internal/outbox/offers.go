@@ -57,7 +57,7 @@ func (r Row) WhyNotDeadLettered() string {
 	case r.Status == Dead:
 		return "is already dead"
 	case r.Status == Processing:
-		return "is being applied right now; wait for that attempt to end"
+		return "is being applied; wait for the attempt to end"
 	case !r.IsHead:
 		return "is not the head of its campaign; only a failing head is dead-lettered"
 	case r.AttemptCount == 0:
@@ -73,17 +73,17 @@ func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 	case r.Status == Processing:
 		return "A worker is processing it."
 	case !r.IsHead && c.HeadSeq > 0:
-		return fmt.Sprintf("It waits behind event %d, the head of its campaign.", c.HeadSeq)
+		return fmt.Sprintf("Waiting behind event %d, the head of its campaign.", c.HeadSeq)
 	case r.Status == Pending && d.Event.Skipped != nil && c.Paused == nil:
-		return "Skipped: the next free worker passes over it."
+		return "Skipped: the next free worker skips it."
 	case r.Status == Pending && c.Paused != nil:
-		return "Its campaign is paused; resume it there."
+		return "Its campaign is paused; resume the campaign first."
 	case r.Status == Pending && c.Explain(now, around).Blocker == BlockerUnserved:
 		return "Due, but no running instance serves its campaign."
 	case r.Status == Pending:
 		return "Due: waiting for a free worker."
 	}
-	return "Nothing needs doing."
+	return "Nothing to do."
 }
 
 // Actions are what may be done about the campaign, and about its head first.

@@ -22,11 +22,11 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		{"head to be tried again", Row{Status: Pending, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActionDeadLetter}, ""},
 		{"dead and skipped", Row{Status: Dead, IsHead: true}, Campaign{}, true, []Action{ActionRequeue}, ""},
 		{"held", Row{Status: Processing, IsHead: true}, Campaign{}, false, nil, "A worker is processing it."},
-		{"behind", Row{Status: Pending}, Campaign{HeadSeq: 2}, false, nil, "It waits behind event 2, the head of its campaign."},
-		{"skipped", Row{Status: Pending, IsHead: true}, Campaign{}, true, nil, "Skipped: the next free worker passes over it."},
-		{"paused", Row{Status: Pending, IsHead: true}, Campaign{Paused: &Pause{}}, false, nil, "Its campaign is paused; resume it there."},
+		{"behind", Row{Status: Pending}, Campaign{HeadSeq: 2}, false, nil, "Waiting behind event 2, the head of its campaign."},
+		{"skipped", Row{Status: Pending, IsHead: true}, Campaign{}, true, nil, "Skipped: the next free worker skips it."},
+		{"paused", Row{Status: Pending, IsHead: true}, Campaign{Paused: &Pause{}}, false, nil, "Its campaign is paused; resume the campaign first."},
 		{"due", Row{Status: Pending, IsHead: true}, Campaign{HeadSeq: 1, HeadStatus: Pending}, false, nil, "Due: waiting for a free worker."},
-		{"of no status", Row{IsHead: true}, Campaign{}, false, nil, "Nothing needs doing."},
+		{"of no status", Row{IsHead: true}, Campaign{}, false, nil, "Nothing to do."},
 	} {
 		d := RowDetail{Row: c.row, Campaign: c.campaign}
 		if c.skipped {
@@ -153,7 +153,7 @@ func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 	}
 	gap := Campaign{HighWaterSeq: 5, AppliedSeq: 2}
 	replay, _ := ActionReplay.OnCampaign()
-	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay gives 3 events without a row a new row, due now." {
+	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay enqueues 3 events without a row, due now." {
 		t.Errorf("a replay %q", got)
 	}
 }

@@ -199,18 +199,18 @@ func (d OperationDetail) Describe(working bool) string {
 	t := d.Totals
 	switch {
 	case d.Status == OperationDone:
-		return fmt.Sprintf("Ended: %d of %d rows are applied, %d skipped", t.Done, t.Chosen, t.Skipped)
+		return fmt.Sprintf("Done: %s of %s applied, %s skipped", Number(t.Done), Count(t.Chosen, "row", "rows"), Number(t.Skipped))
 	case d.Status == OperationStopped:
-		return fmt.Sprintf("Stopped: %s; failed again: %d, not attempted: %d", d.StopReason, t.FailedAgain, t.Left)
+		return fmt.Sprintf("Stopped: %s; %s failed again, %s not attempted", d.StopReason, Count(t.FailedAgain, "row", "rows"), Number(t.Left))
 	case d.Status == OperationCancelled:
-		return fmt.Sprintf("Cancelled by %s; not attempted: %d, in progress: %d", d.CancelledBy, t.Left, t.Unwatched)
+		return fmt.Sprintf("Cancelled by %s; %s not attempted, %s in progress", d.CancelledBy, Count(t.Left, "row", "rows"), Number(t.Unwatched))
 	case !working:
-		return "No worker is running; start one, or cancel"
+		return "No worker is running; start a worker, or cancel the operation"
 	case len(d.Watched) > 0:
 		w := d.Watched[0]
 		return fmt.Sprintf("In %s, waiting for %s; event %d of campaign %s: %s", d.Phase(), Count(t.Requeued, "row", "rows"), w.Seq, w.CampaignID, w.Why)
 	default:
-		return fmt.Sprintf("In %s; about to requeue the next rows", d.Phase())
+		return fmt.Sprintf("In %s: about to requeue the next rows", d.Phase())
 	}
 }
 

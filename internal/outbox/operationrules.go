@@ -176,7 +176,7 @@ func EndOfGroups(stopped, all int64, first string) (status OperationStatus, reas
 	case stopped == 0:
 		return OperationDone, ""
 	case all > 1:
-		return OperationStopped, fmt.Sprintf("%d of %d error groups stopped; in the first, %s", stopped, all, first)
+		return OperationStopped, fmt.Sprintf("%d of %s stopped; in the first, %s", stopped, Count(int64(all), "error group", "error groups"), first)
 	}
 	return OperationStopped, first
 }

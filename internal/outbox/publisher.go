@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ var subscriptionPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 // addresses and file names have to bear. field is topic or publisher.
 func CheckSubscriptionPart(field, name string) error {
 	if !subscriptionPart.MatchString(name) {
-		return Invalid(field, "%s %q must begin with a small letter or a digit and go on with small letters, digits, dots, dashes and underscores, at most 100 in all", field, name)
+		return Invalid(field, "%s %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", field, name)
 	}
 	return nil
 }
@@ -134,10 +133,7 @@ func (p Publisher) LagUnknown() bool { return p.LagCapped && p.LagEvents == 0 }
 
 // Lag says how far the subscription is behind, for people: "3 events, 12 s".
 func (p Publisher) Lag() string {
-	events := "1 event"
-	if p.LagEvents != 1 {
-		events = fmt.Sprintf("%d events", p.LagEvents)
-	}
+	events := Count(p.LagEvents, "event", "events")
 	switch {
 	case p.LagUnknown():
 		return "not known"

@@ -70,7 +70,7 @@ func (p Publisher) Why(now time.Time) string {
 	case PublisherIsStopped:
 		return "Stopped: the destination is gone; resume the publisher when it is back"
 	case PublisherIsFailed:
-		return p.unlessHeld(now, fmt.Sprintf("Failed after %s in a row; %s", errorsInWords(p.ErrorCount), p.nextTry(now)))
+		return p.unlessHeld(now, fmt.Sprintf("Failed after %s in a row; %s", Count(int64(p.ErrorCount), "error", "errors"), p.nextTry(now)))
 	case PublisherIsNotHeld:
 		return p.whyNotHeld(now)
 	case PublisherIsRetrying:
@@ -78,13 +78,13 @@ func (p Publisher) Why(now time.Time) string {
 	}
 	switch {
 	case !p.Leased(now):
-		return "No process holds it; a server that has it in its configuration takes over within seconds"
+		return "No lease; a server with this publisher in its configuration takes over within seconds"
 	case p.LagUnknown():
-		return "Scanning for events of its topic: none among the next ones in the journal"
+		return "Scanning the journal: no event of its topic found so far"
 	case p.LagEvents > 0:
 		return "Delivering waiting events"
 	default:
-		return "Up to date: everything of its topic is delivered"
+		return "Up to date: all events of its topic are delivered"
 	}
 }
 
@@ -101,9 +101,9 @@ func (p Publisher) whyPaused(now time.Time) string {
 
 func (p Publisher) whyNotHeld(now time.Time) string {
 	if p.Lease == nil {
-		return "No process holds it: no running server has it in its configuration"
+		return "No lease: no running server has this publisher in its configuration"
 	}
-	return fmt.Sprintf("No process holds it: the lease of %s expired %s ago, and no running server has it in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
+	return fmt.Sprintf("The lease of %s expired %s ago, and no running server has this publisher in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
 }
 
 // unlessHeld adds to a sentence that speaks of a next try that there is nobody
@@ -122,18 +122,11 @@ func (p Publisher) nextTry(now time.Time) string {
 	return "next attempt in " + Age(p.RetryAt.Sub(now))
 }
 
-func errorsInWords(n int) string {
-	if n == 1 {
-		return "1 error"
-	}
-	return fmt.Sprintf("%d errors", n)
-}
-
 func deliveries(n int) string {
 	if n == 1 {
-		return "try"
+		return "attempt"
 	}
-	return fmt.Sprintf("%d tries in a row", n)
+	return Number(int64(n)) + " attempts"
 }
 
 // SortPublishers brings those first that need somebody, among equals in the
@@ -167,13 +160,13 @@ func PublishersHealth(list []Publisher, now time.Time) Health {
 	}
 	add(LevelBad, n.stopped, "is stopped: its destination is gone.", "are stopped: their destinations are gone.")
 	add(LevelBad, n.failed, "has failed.", "have failed.")
-	add(LevelWarn, n.left, "is held by no running server while events wait.", "are held by no running server while events wait.")
+	add(LevelWarn, n.left, "has waiting events and no running server.", "have waiting events and no running server.")
 	add(LevelWarn, n.retrying, "had an error and is retrying.", "had errors and are retrying.")
 	if h.Sentence == "" {
 		h.Sentence = publishersAreWell(total, n)
 	}
 	add("", n.paused, "is paused.", "are paused.")
-	add("", n.unused, "is held by no running server, and has nothing to deliver.", "are held by no running server, and have nothing to deliver.")
+	add("", n.unused, "has no running server, and nothing to deliver.", "have no running server, and nothing to deliver.")
 	return h
 }
 

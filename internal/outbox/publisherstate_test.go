@@ -21,23 +21,23 @@ func TestPublisherWhy_saysWhatHoldsItUp(t *testing.T) {
 		state PublisherState
 		why   string
 	}{
-		{"well", Publisher{Lease: held}, PublisherIsActive, "Up to date: everything of its topic is delivered"},
+		{"well", Publisher{Lease: held}, PublisherIsActive, "Up to date: all events of its topic are delivered"},
 		{"behind", Publisher{Lease: held, LagEvents: 3}, PublisherIsActive, "Delivering waiting events"},
-		{"lag unknown", Publisher{Lease: held, LagCapped: true}, PublisherIsActive, "Scanning for events of its topic: none among the next ones in the journal"},
+		{"lag unknown", Publisher{Lease: held, LagCapped: true}, PublisherIsActive, "Scanning the journal: no event of its topic found so far"},
 		{"behind by more than was counted", Publisher{Lease: held, LagCapped: true, LagEvents: 3}, PublisherIsActive, "Delivering waiting events"},
-		{"errors overcome", Publisher{Lease: held, LastError: "x"}, PublisherIsActive, "Up to date: everything of its topic is delivered"},
+		{"errors overcome", Publisher{Lease: held, LastError: "x"}, PublisherIsActive, "Up to date: all events of its topic are delivered"},
 		{"paused", Publisher{Status: PublisherPaused, Paused: &Pause{By: "ana", At: *in(-3 * time.Minute), Reason: "quiet"}, ErrorCount: 2}, PublisherIsPaused, "Paused by ana 3 min ago: quiet"},
 		{"paused without a reason", Publisher{Status: PublisherPaused, Paused: &Pause{By: "ana", At: *in(-3 * time.Minute)}}, PublisherIsPaused, "Paused by ana 3 min ago"},
-		{"one error", Publisher{Lease: held, ErrorCount: 1, RetryAt: in(14 * time.Second)}, PublisherIsRetrying, "The last try failed; next attempt in 14 s"},
-		{"errors", Publisher{Lease: held, ErrorCount: 4, RetryAt: in(-time.Second)}, PublisherIsRetrying, "The last 4 tries in a row failed; retrying now"},
+		{"one error", Publisher{Lease: held, ErrorCount: 1, RetryAt: in(14 * time.Second)}, PublisherIsRetrying, "The last attempt failed; next attempt in 14 s"},
+		{"errors", Publisher{Lease: held, ErrorCount: 4, RetryAt: in(-time.Second)}, PublisherIsRetrying, "The last 4 attempts failed; retrying now"},
 		{"failed", Publisher{Status: PublisherFailed, Lease: held, ErrorCount: 10, RetryAt: in(5 * time.Minute)}, PublisherIsFailed, "Failed after 10 errors in a row; next attempt in 5 min"},
 		{"failed and nobody there", Publisher{Status: PublisherFailed, ErrorCount: 10, RetryAt: in(5 * time.Minute), UpdatedAt: long}, PublisherIsFailed, "Failed after 10 errors in a row; next attempt in 5 min, once a server holds its lease"},
 		{"gone", Publisher{Status: PublisherFailed, Stopped: true, ErrorCount: 1}, PublisherIsStopped, "Stopped: the destination is gone; resume the publisher when it is back"},
-		{"given back just now", Publisher{UpdatedAt: *in(-time.Second)}, PublisherIsActive, "No process holds it; a server that has it in its configuration takes over within seconds"},
-		{"errors, given back just now", Publisher{UpdatedAt: *in(-time.Second), ErrorCount: 1}, PublisherIsRetrying, "The last try failed; retrying now, once a server holds its lease"},
-		{"in no configuration", Publisher{UpdatedAt: long}, PublisherIsNotHeld, "No process holds it: no running server has it in its configuration"},
-		{"errors, and in no configuration", Publisher{UpdatedAt: long, ErrorCount: 1}, PublisherIsNotHeld, "No process holds it: no running server has it in its configuration"},
-		{"left", Publisher{UpdatedAt: long, Lease: ended}, PublisherIsNotHeld, "No process holds it: the lease of w-1 expired 2 min ago, and no running server has it in its configuration"},
+		{"given back just now", Publisher{UpdatedAt: *in(-time.Second)}, PublisherIsActive, "No lease; a server with this publisher in its configuration takes over within seconds"},
+		{"errors, given back just now", Publisher{UpdatedAt: *in(-time.Second), ErrorCount: 1}, PublisherIsRetrying, "The last attempt failed; retrying now, once a server holds its lease"},
+		{"in no configuration", Publisher{UpdatedAt: long}, PublisherIsNotHeld, "No lease: no running server has this publisher in its configuration"},
+		{"errors, and in no configuration", Publisher{UpdatedAt: long, ErrorCount: 1}, PublisherIsNotHeld, "No lease: no running server has this publisher in its configuration"},
+		{"left", Publisher{UpdatedAt: long, Lease: ended}, PublisherIsNotHeld, "The lease of w-1 expired 2 min ago, and no running server has this publisher in its configuration"},
 	} {
 		if c.p.Status == "" {
 			c.p.Status = PublisherActive

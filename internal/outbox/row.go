@@ -116,9 +116,9 @@ func (d RowDetail) Hopeless(now Running) string {
 		return ""
 	}
 	if last := d.Attempts[0]; now.Versions[last.Projection] != last.ProjectionVersion {
-		return "It could never succeed with the version of projection " + last.Projection + " that it failed in, and that has changed since. Requeue the row to try it again."
+		return "Failed permanently in an earlier version of projection " + last.Projection + ". The projection has changed since: requeue the row to try again."
 	}
-	return "It can never succeed with this version of the projection, so it was not retried. Fix the projection, then requeue the row."
+	return "Not retried: it can never succeed with this version of the projection. Fix the projection, then requeue the row."
 }
 
 // RowFilter selects rows for a page. Zero fields select all.

@@ -196,7 +196,7 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"failed and paused": {func() outbox.Campaign { c := failed; c.Paused = pause; return c }(), outbox.ModeOutbox, outbox.StatePaused, "Paused by ana"},
 		"diverged":          {func() outbox.Campaign { c := dead; c.Diverged = "built elsewhere"; return c }(), outbox.ModeOutbox, outbox.StateDiverged, "Diverged: built elsewhere"},
 		"no rows":           {unlisted, outbox.ModeOutbox, outbox.StateLagging, "5 events have neither been applied nor have a row; the self-check"},
-		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended but not applied yet: the append is still applying, or its process died and a replay repairs the gap"},
+		"no rows, inline":   {unlisted, outbox.ModeInline, outbox.StateLagging, "5 events are appended but not applied yet: the append is still in progress, or its process died and a replay repairs the gap"},
 		"no rows, applied":  {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds the lease and is applying; if it dies, the lease expires in 20 s"},
 		"hole before head":  {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; the self-check"},
 	} {

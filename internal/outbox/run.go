@@ -179,15 +179,15 @@ func (r Run) Succeeded() bool {
 func (r Run) Scope() string {
 	what := "projection " + strings.Join(r.Projections, ", ")
 	if len(r.Projections) > 1 {
-		what = "projections " + strings.Join(r.Projections, ", ")
+		what = "projections " + list(r.Projections, " and ")
 	}
 	switch {
 	case r.All:
-		return what + " of all campaigns"
+		return what + " in all campaigns"
 	case r.CampaignID != "":
-		return what + " of campaign " + r.CampaignID
+		return what + " in campaign " + r.CampaignID
 	default:
-		return fmt.Sprintf("%s of %d campaigns", what, len(r.CampaignIDs))
+		return what + " in " + Count(int64(len(r.CampaignIDs)), "campaign", "campaigns")
 	}
 }
 

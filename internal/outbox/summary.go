@@ -49,7 +49,7 @@ func (s Summary) OtherJournalText() string {
 	case s.Campaigns.Diverged == 0:
 		return "the projections have events that the journal does not have: " + lostJournal
 	}
-	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that it does not have: " + lostJournal
+	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that the journal does not have: " + lostJournal
 }
 
 const lostJournal = "check that --journal-db names the right database and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"

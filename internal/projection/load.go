@@ -26,7 +26,7 @@ const builtinPrefix = "builtin:"
 // FILE:LINE.
 func Load(dialect string, sources ...string) (*Set, error) {
 	if !slices.Contains(dialects, dialect) {
-		return nil, outbox.Setup("unknown dialect %q; there are %s", dialect, strings.Join(dialects, " and "))
+		return nil, outbox.Setup("unknown dialect %q; use %s", dialect, strings.Join(dialects, " and "))
 	}
 	if len(sources) == 0 {
 		return nil, outbox.Setup("no projections are named; give a directory or %s", strings.Join(builtins(), ", "))
@@ -96,7 +96,7 @@ func builtins() []string {
 
 func readBuiltin(source string) ([]file, error) {
 	if !slices.Contains(builtins(), source) {
-		return nil, outbox.Setup("there is no built-in set of projections %q; there are %s", source, strings.Join(builtins(), ", "))
+		return nil, outbox.Setup("there is no built-in set of projections %q; use %s", source, strings.Join(builtins(), ", "))
 	}
 	dir, err := fs.Sub(builtin, "builtin/"+strings.TrimPrefix(source, builtinPrefix))
 	if err != nil {

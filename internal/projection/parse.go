@@ -133,7 +133,7 @@ func (r *parser) directive(t token) error {
 	if r.section.line == 0 {
 		return faultf(t.line, "unknown header %q; a projection has projection, tables, on-failure and max-attempts, then sections (an ordinary comment must not begin with a word and a colon)", key)
 	}
-	return faultf(t.line, "unknown section %q; there are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
+	return faultf(t.line, "unknown section %q; the sections are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
 }
 
 // header reads one header. head is what stands before its colon, of which name is
@@ -145,7 +145,7 @@ func (r *parser) header(t token, head, name string, set func(int, string) error,
 	case r.section.line != 0:
 		return faultf(t.line, "-- %s belongs above the first section, which is in line %d", head, r.section.line)
 	case rest == "":
-		return faultf(t.line, "-- %s: says nothing", head)
+		return faultf(t.line, "-- %s: is empty", head)
 	}
 	r.headers[name] = t.line
 	return set(t.line, rest)
@@ -224,7 +224,7 @@ func (r *parser) openHandler(t token, rest string) error {
 		case name == "":
 			return faultf(t.line, "-- on: needs event types, separated by commas")
 		case !eventTypePattern.MatchString(name):
-			return faultf(t.line, "%q is not an event type; write one in full, or * for all, or prefix.* for all that begin so", name)
+			return faultf(t.line, "%q is not an event type; write a full type, * for all types, or prefix.* for all types with that prefix", name)
 		case slices.Contains(r.types, name):
 			return faultf(t.line, "event type %q is listed twice in this section", name)
 		}

@@ -148,7 +148,7 @@ func TestLoad_refuses(t *testing.T) {
 		{"table twice", "-- projection: p\n-- tables: t, t\n", `2: table "t" is listed twice`},
 		{"engine's table", "-- projection: p\n-- tables: projection_cursors\n", `2: the table name "projection_cursors" is reserved`},
 		{"header twice", "-- projection: p\n-- projection: q\n", "2: -- projection is given twice, here and in line 1"},
-		{"empty header", "-- projection:\n", "1: -- projection: says nothing"},
+		{"empty header", "-- projection:\n", "1: -- projection: is empty"},
 		{"late header", head + "-- on-failure: block\n", "5: -- on-failure belongs above the first section"},
 		{"no attempts", "-- projection: p\n-- max-attempts: 0\n", `2: max-attempts is a whole number from 1 to 1000, not "0"`},
 		{"too many attempts", "-- projection: p\n-- max-attempts: 1001\n", `2: max-attempts is a whole number from 1 to 1000, not "1001"`},
@@ -242,7 +242,7 @@ func TestLoad_refusesSources(t *testing.T) {
 	}{
 		{"no source", "sqlite", nil, []string{"no projections are named", "builtin:campaigns, builtin:traces"}},
 		{"unknown dialect", "mysql", []string{"builtin:campaigns"}, []string{`unknown dialect "mysql"`, "sqlite and postgres"}},
-		{"unknown built-in set", "sqlite", []string{"builtin:nope"}, []string{`"builtin:nope"`, "there are builtin:campaigns, builtin:traces"}},
+		{"unknown built-in set", "sqlite", []string{"builtin:nope"}, []string{`"builtin:nope"`, "use builtin:campaigns, builtin:traces"}},
 		{"no directory", "sqlite", []string{"/nonexistent"}, []string{`"/nonexistent" does not exist`}},
 		{"a file", "sqlite", []string{filepath.Join(writeFiles(t, "a.sql", one), "a.sql")}, []string{"is not a directory"}},
 		{"no files", "sqlite", []string{writeFiles(t, "a.txt", one)}, []string{"has no .sql file"}},

@@ -36,14 +36,14 @@ func TestInstances_holdPublishers(t *testing.T) {
 	}
 	all := f.instances()
 	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
-	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; holds 2 publishers") {
+	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased") {
 		t.Errorf("instances %+v", all)
 	}
 	f.AppendN("a", 1)
 	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
 	all = f.instances()
 	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
-	if why := all[i].Why(f.Clock.Now()); !strings.HasSuffix(why, "; holds 1 campaign and 2 publishers") {
+	if why := all[i].Why(f.Clock.Now()); !strings.HasSuffix(why, "; 1 campaign and 2 publishers leased") {
 		t.Errorf("it is %q", why)
 	}
 	f.Clock.Advance(lease)

@@ -148,16 +148,16 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		want      string
 		unknown   bool
 	}{
-		{"all", every, 0, "10000 true at least 10000 events", false},
-		{"all-9", every, 9, "10000 true at least 10000 events", false},
-		{"all-10", every, 10, "10000 false 10000 events", false},
+		{"all", every, 0, "10000 true at least 10,000 events", false},
+		{"all-9", every, 9, "10000 true at least 10,000 events", false},
+		{"all-10", every, 10, "10000 false 10,000 events", false},
 		{"some", scenes, 0, "2 true at least 2 events", false},
 		{"some-10", scenes, 10, "2 false 2 events", false},
 		{"none", rare, 0, "0 true not known", true},
 		{"none-10", rare, 10, "0 false none", false},
 	} {
 		p := f.publisher(f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
-		text, _, _ := strings.Cut(p.Lag(), ",")
+		text, _, _ := strings.Cut(p.Lag(), ", ")
 		if got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text); got != c.want || p.LagUnknown() != c.unknown {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
 		}

@@ -161,7 +161,7 @@ func (t *tx) knownCampaigns(r *runRow) error {
 			return store.UnknownCampaign(r.CampaignIDs[i])
 		}
 		if r.UntilSeq > high {
-			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %d events", r.UntilSeq, r.CampaignIDs[i], high)
+			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %s", r.UntilSeq, r.CampaignIDs[i], outbox.Count(high, "event", "events"))
 		}
 	}
 	return nil
@@ -298,7 +298,7 @@ func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.
 		case !r.Status.Active():
 			return outbox.Conflict("run %d is already %s; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
 		default:
-			return outbox.Conflict("run %d is already being cancelled, by %s; it ends as soon as %s notices", id, r.CancelledBy, r.owner)
+			return outbox.Conflict("run %d is already being cancelled, by %s; it ends once %s notices", id, r.CancelledBy, r.owner)
 		}
 		if r.CancelledBy == "" {
 			r.CancelledBy = o.By.Name

@@ -45,7 +45,7 @@ func TestStartRun_ofOneCampaignIsRecordedThere(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 5)
 	run := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5, Projections: []string{"history"}})
-	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "projection history of campaign a" {
+	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "projection history in campaign a" {
 		t.Errorf("run is %+v", run)
 	}
 	if acts := f.ActionsOf("run_start"); acts[0].CampaignID != "a" {

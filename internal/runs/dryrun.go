@@ -69,7 +69,7 @@ func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 	case mark.AppliedSeq >= seq:
 		return outbox.Conflict("event %d of campaign %q is already applied; the campaign is at event %d", seq, t.campaign, mark.AppliedSeq)
 	case until-mark.AppliedSeq > maxDryRun:
-		return outbox.Conflict("event %d of campaign %q is %d events past the applied ones; a dry run covers at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
+		return outbox.Conflict("event %d of campaign %q is %d events past the last applied; a dry run covers at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
 	}
 	t.from = mark.AppliedSeq
 	for name := range stopsOf(stands) {

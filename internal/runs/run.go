@@ -364,7 +364,7 @@ func explainFault(err error) string {
 	if errors.As(err, &refusal) {
 		return refusal.Detail
 	}
-	return "it ended with an internal fault; see the log"
+	return "internal error; see the log"
 }
 
 func (r *runner) finish(ctx context.Context, status outbox.RunStatus, why string) error {

@@ -188,7 +188,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
-			call.err = outbox.Conflict("campaign %q cannot accept events: its row is lost, but its last event is %d; restart, or run outboxweb gaps --repair", id, last)
+			call.err = outbox.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last)
 		default:
 			call.err = outbox.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last)
 		}

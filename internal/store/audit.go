@@ -93,7 +93,7 @@ func (s *Store) RequireReason(o outbox.Command, released int64) error {
 		if from == 1 {
 			return outbox.Invalid("reason", "every action requires a reason")
 		}
-		return outbox.Invalid("reason", "this action releases %d rows; actions that release %d or more require a reason", released, from)
+		return outbox.Invalid("reason", "this action releases %s; actions that release %d or more require a reason", outbox.Count(released, "row", "rows"), from)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 		changes = append(changes, fmt.Sprintf("status is %s, not %s", row.Status, e.Status))
 	}
 	if e.AttemptCount != nil && *e.AttemptCount != row.AttemptCount {
-		changes = append(changes, fmt.Sprintf("it has %d failed attempts, not %d", row.AttemptCount, *e.AttemptCount))
+		changes = append(changes, fmt.Sprintf("it has %s, not %d", outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), *e.AttemptCount))
 	}
 	if e.HeadSeq != 0 && e.HeadSeq != c.Head.Int64 {
 		changes = append(changes, fmt.Sprintf("the head is event %d, not %d", c.Head.Int64, e.HeadSeq))

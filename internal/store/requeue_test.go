@@ -178,7 +178,7 @@ func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
 		for _, o.By.Via = range []string{"page", "api", "cli"} {
 			for _, o.Confirm = range []string{"", "requeue 1 rows", "release 1003 rows"} {
 				_, err := f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{})
-				if r := refused(t, err, outbox.ErrInvalid, "requeues 2 rows and releases 1003", "type: requeue 2 rows"); r.Field != "confirm" || r.Confirm != "requeue 2 rows" {
+				if r := refused(t, err, outbox.ErrInvalid, "requeues 2 rows and releases 1,003", "type: requeue 2 rows"); r.Field != "confirm" || r.Confirm != "requeue 2 rows" {
 					t.Errorf("by %s: the refusal is about %q and wants %q", o.By.Via, r.Field, r.Confirm)
 				}
 			}

@@ -80,7 +80,7 @@ func (w *Worker) catchUpInline(ctx context.Context, campaign string) error {
 }
 
 func busyInline(campaign string) error {
-	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended, but another process is applying events of campaign %q", campaign)}
+	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended but not applied: another process is applying events of campaign %q", campaign)}
 }
 
 // claimInline claims the campaign's unapplied events, waiting for another process that holds

@@ -115,7 +115,7 @@ func (t *healthState) sentence() (text string, stalled bool) {
 		return "", false
 	}
 	id := slices.Min(slices.Collect(maps.Keys(t.excluded)))
-	text = fmt.Sprintf("the database failed for campaign %q (%d attempts): %s", id, t.excluded[id].times, t.excluded[id].cause)
+	text = fmt.Sprintf("the database failed for campaign %q (%s): %s", id, outbox.Count(int64(t.excluded[id].times), "attempt", "attempts"), t.excluded[id].cause)
 	if more := len(t.excluded) - 1; more > 0 {
 		text += fmt.Sprintf("; and for %d more", more)
 	}

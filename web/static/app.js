@@ -112,7 +112,7 @@
   // this server: the page says so once and stops asking.
   function shutOut(why) {
     shut = true;
-    setStale(why + " What is shown is old; load the page again to go on.");
+    setStale(why + " The data shown is stale; reload the page to continue.");
     reveal();
   }
 
@@ -163,21 +163,21 @@
     var xhr = evt.detail.xhr, status = statusOf(xhr);
     if (status !== 200) evt.detail.shouldSwap = false;
     if (status === 401) {
-      shutOut("You are signed in no more.");
+      shutOut("Your session has ended.");
       return;
     }
     if (status === 403) {
-      shutOut("You may not look at this any more.");
+      shutOut("You no longer have access to this page.");
       return;
     }
     if (status === 200 && !ours(xhr)) {
       evt.detail.shouldSwap = false;
-      shutOut("Something other than this server has answered, as a proxy does when you are signed in no more.");
+      shutOut("The answer did not come from this server; your session at the proxy may have ended.");
       return;
     }
     if (status !== 200 && status !== 304) {
       away();
-      setStale("The server answered " + status + "; what is shown is old.");
+      setStale("The server answered " + status + "; the data shown is stale.");
       return;
     }
     wait = askAgain = 0;
@@ -208,8 +208,8 @@
   document.addEventListener("htmx:sendError", function (evt) {
     if (live(evt)) {
       away();
-      setStale("The server cannot be reached, or you are signed in no more; what is shown is old. Load the page again if this stays.");
-    } else refuse(evt.detail.elt, "The server cannot be reached. What you typed is still here: try again in a moment.");
+      setStale("The server cannot be reached, or your session has ended; the data shown is stale. If this persists, reload the page.");
+    } else refuse(evt.detail.elt, "The server cannot be reached. Your input is still here: try again in a moment.");
   });
   window.addEventListener("online", look);
 
@@ -239,7 +239,7 @@
       each("#refusal", function (el) { el.remove(); });
     } else if (xhr.status >= 400) {
       d.shouldSwap = false; // something between here and the server has answered
-      refuse(d.requestConfig.elt, "Something before the server answered " + xhr.status + ". What you typed is still here: try again in a moment.");
+      refuse(d.requestConfig.elt, "A proxy answered with status " + xhr.status + ". Your input is still here: try again in a moment.");
     }
   });
   document.addEventListener("htmx:afterSwap", function () {

@@ -23,7 +23,7 @@
 
   function say(button, text) {
     button.textContent = text;
-    region().textContent = text === "Copied" ? "Copied " + button.dataset.copy + "." : "That could not be copied.";
+    region().textContent = text === "Copied" ? "Copied " + button.dataset.copy + "." : "Copying failed.";
     window.setTimeout(function () { button.textContent = "Copy"; }, 2000);
   }
 

@@ -103,7 +103,7 @@
     var text = total + " changed";
     var said = el.querySelector("[data-changed]");
     if (said.textContent !== text) said.textContent = text;
-    said.title = n.changed + " look different, " + n.added + " are new, " + n.gone + " are gone";
+    said.title = n.changed + " changed, " + n.added + " new, " + n.gone + " gone";
   }
   function show() {
     var live = document.querySelector("[data-live]");

@@ -32,7 +32,7 @@ var actOutcomes = []option{{string(outbox.AuditDone), "done"}, {string(outbox.Au
 
 // authWords say how it is known who somebody is.
 var authWords = map[outbox.Auth]string{
-	outbox.AuthLocal:       "local, not authenticated",
+	outbox.AuthLocal:       "none (local)",
 	outbox.AuthJWT:         "signed assertion",
 	outbox.AuthProxyHeader: "proxy header",
 	outbox.AuthToken:       "token",

@@ -303,7 +303,7 @@ func plot(c chart) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "nothing in this time")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "nothing in this period")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

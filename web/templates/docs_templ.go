@@ -116,7 +116,7 @@ func DocsPage(p Page, query string, hits []docs.Hit) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if len(hits) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<p>No section has all of these words.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<p>No section contains all of these words.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

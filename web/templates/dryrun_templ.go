@@ -346,14 +346,14 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if c.Differs() {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "Its rows would change: ")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "Rows would change: ")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var21 string
-						templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(changeCounts(*c))
+						templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(changeCounts(*c, dryRunSides))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `dryrun.templ`, Line: 60, Col: 48}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `dryrun.templ`, Line: 60, Col: 57}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 						if templ_7745c5c3_Err != nil {
@@ -364,7 +364,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					} else {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "No row would change.")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "No rows would change.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -450,7 +450,7 @@ func dryRunAct(p Page, r outbox.Row) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" data-testid=\"dry-run-open\">Dry run</a> <span class=\"muted\">applies the events to copies of the rows; nothing changes</span></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" data-testid=\"dry-run-open\">Dry run</a> <span class=\"muted\">applies the event to copies of the live rows; nothing changes</span></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

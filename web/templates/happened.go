@@ -43,7 +43,7 @@ func (m moment) failedWords() string {
 		words += " " + count(m.Count, "time", "times") + " with the same error"
 	}
 	if m.Kind == outbox.StepDied {
-		words += " and died"
+		words += ", now dead"
 	}
 	return words
 }
@@ -67,5 +67,5 @@ func unrecorded(h outbox.EventHistory, c outbox.Campaign) string {
 			return ""
 		}
 	}
-	return "Applied. Its time and worker are not on record."
+	return "Applied. Time and worker are not on record."
 }

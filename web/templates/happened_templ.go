@@ -273,7 +273,7 @@ func happenedWhat(p Page, m moment) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case outbox.StepPassedOver:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "Passed over")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "Skip took effect")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

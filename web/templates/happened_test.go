@@ -28,10 +28,10 @@ func TestMoments_foldFailuresWithTheSameError(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("%d lines, want 4: %+v", len(lines), lines)
 	}
-	if m := lines[1]; m.Count != 3 || m.failedWords() != "Failed 3 times with the same error and died" || m.At.Sub(m.began()) != 2*time.Minute {
+	if m := lines[1]; m.Count != 3 || m.failedWords() != "Failed 3 times with the same error, now dead" || m.At.Sub(m.began()) != 2*time.Minute {
 		t.Errorf("the first failures: %q from %s to %s", m.failedWords(), m.began(), m.At)
 	}
-	if words := lines[2].failedWords(); words != "Failed and died" {
+	if words := lines[2].failedWords(); words != "Failed, now dead" {
 		t.Errorf("a death of its own: %q", words)
 	}
 	if words := lines[3].failedWords(); words != "Failed" {

@@ -50,7 +50,7 @@ func InstancesPage(p Page, list []outbox.InstanceState) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent; on SQLite there are no heartbeats, and an instance without work is idle.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent. On SQLite there are no heartbeats: an instance without work is idle.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

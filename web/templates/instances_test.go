@@ -44,10 +44,10 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 		shows  []string
 		hushes []string
 	}{
-		"running": {[]outbox.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; holds 24 campaigns.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
-		"idle":    {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{`class="badge s-idle"`, "Idle for 1 h; holds nothing.", "No heartbeat (SQLite)"}, []string{"0/s", "<details"}},
+		"running": {[]outbox.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; 24 campaigns leased.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
+		"idle":    {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", "<details"}},
 		"silent":  {[]outbox.InstanceState{withheld}, []string{`class="badge s-silent"`, "<details open>", "paused or diverged, epoch 2", "ended"}, []string{"0/s", "event 0"}},
-		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "holds nothing."}, []string{"0/s", "<details"}},
+		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", "<details"}},
 		"unknown": {[]outbox.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},
 	} {
 		var b strings.Builder

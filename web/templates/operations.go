@@ -128,7 +128,7 @@ func progressText(o outbox.Operation) string {
 			parts = append(parts, num(n)+" "+resultName(r))
 		}
 	}
-	return strings.Join(parts, ", ") + " of " + count(o.Totals.Chosen, "row", "rows")
+	return count(o.Totals.Chosen, "row", "rows") + ": " + strings.Join(parts, ", ")
 }
 
 // alsoRefused tells of named rows that were not chosen, if there were any.
@@ -136,7 +136,7 @@ func alsoRefused(o outbox.Operation) string {
 	if o.Refused == 0 {
 		return ""
 	}
-	return "; " + num(o.Refused) + " not dead or taken already"
+	return "; " + num(o.Refused) + " not dead, or in another operation"
 }
 
 func waveName(o outbox.Operation, g outbox.OperationGroup) string {
@@ -168,9 +168,9 @@ func estimate(p outbox.OperationPreview) string {
 	}
 	d := time.Duration(*p.EstimatedSeconds * float64(time.Second))
 	if d < time.Second {
-		return "That is about a second of work."
+		return "That is less than 1 s of work."
 	}
-	return "That is at most " + outbox.Age(d) + " of work at the rate of the last day."
+	return "That is up to " + outbox.Age(d) + " of work at the last day's peak rate."
 }
 
 // filterTexts are the parts of a filter that select something.

@@ -47,7 +47,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	behind := cell{name: "behind", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: num(s.Lag.Events),
 		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
-	oldest := cell{name: "oldest", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
+	oldest := cell{name: "oldest event", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
 		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	retryable := oldest
 	retryable.name, retryable.testID = "oldest retryable", "retryable-age"
@@ -129,9 +129,9 @@ func workTime(p Page, rows int64) string {
 	}
 	d := time.Duration(float64(rows) / p.Around.Pace * float64(time.Second))
 	if d < time.Second {
-		return ", about a second of work"
+		return ", less than 1 s of work"
 	}
-	return ", at most " + outbox.Age(d) + " of work at the rate of the last day"
+	return ", up to " + outbox.Age(d) + " of work at the last day's peak rate"
 }
 
 // boardForm names the form that actions on the head of a campaign on the board.

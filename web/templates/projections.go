@@ -42,9 +42,9 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	case n == 0:
 		return "Live in every campaign."
 	case i.CountsCapped:
-		return "At least " + count(n, "campaign goes", "campaigns go") + " on without it."
+		return "Not live in at least " + count(n, "campaign", "campaigns") + "."
 	}
-	return count(n, "campaign goes", "campaigns go") + " on without it."
+	return "Not live in " + count(n, "campaign, which advances without it.", "campaigns, which advance without it.")
 }
 
 // heldUp says how many campaigns wait for a projection; empty when none does.
@@ -53,13 +53,10 @@ func heldUp(i outbox.ProjectionInfo) string {
 	if i.CountsCapped {
 		least = "at least "
 	}
-	switch i.Blocking {
-	case 0:
+	if i.Blocking == 0 {
 		return ""
-	case 1:
-		return "Blocks " + least + "1 campaign: an event fails in it."
 	}
-	return "Blocks " + least + num(i.Blocking) + " campaigns: events fail in it."
+	return "Blocks " + least + count(i.Blocking, "campaign: an event fails in it.", "campaigns: events fail in it.")
 }
 
 // atLeast writes a count that may be where counting ended.
@@ -106,7 +103,7 @@ func pauseSentence(a outbox.AuditEntry) string {
 	case a.Action == outbox.ActionProjectionPause:
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
 	case h.Behind > 0 && h.BlockedByRun > 0:
-		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for the end of run %d.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
+		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for run %d to end.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
 	case h.Behind > 0:
 		return fmt.Sprintf("Resumed projection %s %s; %s for a replay.", h.Projection, where, count(h.Behind, "campaign waits", "campaigns wait"))
 	}

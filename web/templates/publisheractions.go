@@ -22,13 +22,13 @@ func publisherActionSentence(a outbox.AuditEntry) string {
 	case a.Action == outbox.ActionPublisherPause:
 		return "Paused " + publisher + "."
 	case a.Action == outbox.ActionPublisherResume:
-		return "Resumed " + publisher + ": it continues at once, with its errors cleared."
+		return "Resumed " + publisher + " and cleared its errors."
 	case a.Action == outbox.ActionPublisherReset:
-		return "Reset " + publisher + ": its errors are cleared."
+		return "Reset " + publisher + ": errors cleared."
 	case a.Action == outbox.ActionPublisherSeek && came.Seek != nil:
-		return fmt.Sprintf("Publisher %s continues after position %d instead of %d: %s.", name, came.Seek.To, came.Seek.From, seekWords(*came.Seek))
+		return fmt.Sprintf("Moved publisher %s from position %d to %d: %s.", name, came.Seek.From, came.Seek.To, seekWords(*came.Seek))
 	case a.Action == outbox.ActionPublisherSkip && came.Skip != nil:
-		return fmt.Sprintf("Publisher %s skips event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
+		return fmt.Sprintf("Publisher %s skipped event %d (%s) of campaign %s.", name, came.Skip.Seq, came.Skip.EventType, came.Skip.CampaignID)
 	case a.Action == outbox.ActionPublisherTest && came.OK:
 		return "Sent a test event to " + publisher + ": delivered in " + tookText(came.Seconds) + "."
 	case a.Action == outbox.ActionPublisherTest:

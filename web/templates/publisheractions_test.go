@@ -11,12 +11,12 @@ func TestActSentence_namesThePublisher(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ action, after, want string }{
 		{"publisher_pause", `{}`, "Paused publisher scenes/archive."},
-		{"publisher_resume", `{}`, "Resumed publisher scenes/archive: it continues at once, with its errors cleared."},
-		{"publisher_reset", `{}`, "Reset publisher scenes/archive: its errors are cleared."},
-		{"publisher_seek", `{"seek":{"from":2,"to":9000,"skips":1200,"capped":true}}`, "Publisher scenes/archive continues after position 9000 instead of 2: at least 1,200 events skipped."},
-		{"publisher_seek", `{"seek":{"from":9,"to":2,"repeats":1}}`, "Publisher scenes/archive continues after position 2 instead of 9: 1 event repeated."},
-		{"publisher_seek", `{"seek":{"from":9,"to":2}}`, "Publisher scenes/archive continues after position 2 instead of 9: no event repeated."},
-		{"publisher_skip", `{"skip":{"position":7,"campaign_id":"c-1","seq":3,"event_type":"scene.a"}}`, "Publisher scenes/archive skips event 3 (scene.a) of campaign c-1."},
+		{"publisher_resume", `{}`, "Resumed publisher scenes/archive and cleared its errors."},
+		{"publisher_reset", `{}`, "Reset publisher scenes/archive: errors cleared."},
+		{"publisher_seek", `{"seek":{"from":2,"to":9000,"skips":1200,"capped":true}}`, "Moved publisher scenes/archive from position 2 to 9000: at least 1,200 events skipped."},
+		{"publisher_seek", `{"seek":{"from":9,"to":2,"repeats":1}}`, "Moved publisher scenes/archive from position 9 to 2: 1 event repeated."},
+		{"publisher_seek", `{"seek":{"from":9,"to":2}}`, "Moved publisher scenes/archive from position 9 to 2: no event repeated."},
+		{"publisher_skip", `{"skip":{"position":7,"campaign_id":"c-1","seq":3,"event_type":"scene.a"}}`, "Publisher scenes/archive skipped event 3 (scene.a) of campaign c-1."},
 		{"publisher_test", `{"ok":true,"seconds":0.0124}`, "Sent a test event to publisher scenes/archive: delivered in 12 ms."},
 		{"publisher_test", `{"ok":false,"error":"refused\nat length"}`, "Sent a test event to publisher scenes/archive: refused"},
 		{"publisher_skip", `null`, "Changed publisher scenes/archive."},

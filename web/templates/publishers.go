@@ -80,7 +80,7 @@ func lagText(p outbox.Publisher) string {
 func lagNote(p outbox.Publisher) string {
 	switch {
 	case p.LagUnknown():
-		return "no event of the topic among the next ones, as far as scanned"
+		return "scanning; no event of the topic found so far"
 	case p.LagEvents > 0:
 		return "the first waiting for " + seconds(p.LagSeconds)
 	}
@@ -126,9 +126,9 @@ func selects(m outbox.Match) string {
 		return "Every event of the journal."
 	}
 	if len(conditions(m)) > 1 {
-		return "Events for which all of this holds:"
+		return "Events that match all of:"
 	}
-	return "Events for which this holds:"
+	return "Events that match:"
 }
 
 // resumeMeaning says what resuming a subscription does.
@@ -143,11 +143,11 @@ func resumeMeaning(p outbox.Publisher) string {
 func resetMeaning(p outbox.Publisher) string {
 	switch {
 	case p.Status == outbox.PublisherPaused:
-		return "clears its errors; it stays paused."
+		return "clears its errors; the publisher stays paused."
 	case p.ErrorCount == 0:
-		return "clears the last error, which has been overcome."
+		return "clears the last error; deliveries succeed again."
 	}
-	return "clears its errors, so it retries at once."
+	return "clears its errors; the publisher retries at once."
 }
 
 // publisherForms are the forms of a subscription's page.
@@ -194,35 +194,31 @@ func seekSentence(s outbox.Seek) string {
 	from, to := num(s.From), num(s.To)
 	switch {
 	case s.To < s.From:
-		return fmt.Sprintf("It goes back from position %s to position %s.", from, to)
+		return fmt.Sprintf("The position moves back from %s to %s.", from, to)
 	case s.To > s.From:
-		return fmt.Sprintf("It goes forward from position %s to position %s.", from, to)
+		return fmt.Sprintf("The position moves forward from %s to %s.", from, to)
 	default:
-		return fmt.Sprintf("It is already at position %s: nothing to do.", to)
+		return fmt.Sprintf("The publisher is already at position %s: nothing to do.", to)
 	}
 }
 
 // seekNotes say what a seek repeats and skips.
 func seekNotes(s outbox.Seek) []string {
-	known := func(n int64) string {
+	known := func(n int64, one, many string) string {
 		if s.Capped {
-			return "at least " + num(n)
+			return "at least " + count(n, one, many)
 		}
-		return num(n)
+		return count(n, one, many)
 	}
 	switch {
 	case s.To < s.From && s.Repeats == 0 && !s.Capped:
 		return []string{"No event of its topic is delivered again."}
-	case s.To < s.From && s.Repeats == 1:
-		return []string{sentence(known(1) + " event of its topic is delivered again; receivers recognise repeats by the id")}
 	case s.To < s.From:
-		return []string{sentence(known(s.Repeats) + " events of its topic are delivered again; receivers recognise repeats by the id")}
+		return []string{sentence(known(s.Repeats, "event of its topic is", "events of its topic are") + " delivered again; receivers recognise repeats by the id")}
 	case s.To > s.From && s.Skips == 0 && !s.Capped:
 		return []string{"No event of its topic is skipped."}
-	case s.To > s.From && s.Skips == 1:
-		return []string{sentence(known(1) + " event of its topic is skipped and never delivered here")}
 	case s.To > s.From:
-		return []string{sentence(known(s.Skips) + " events of its topic are skipped and never delivered here")}
+		return []string{sentence(known(s.Skips, "event of its topic is", "events of its topic are") + " skipped and never delivered here")}
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func PublishersPage(p Page, list []outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Deliver journal events to other systems: each publisher of a topic delivers its events in order, at least once, and keeps its own position.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Publishers deliver journal events to other systems, in order and at least once. Each keeps its own position.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -439,7 +439,7 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if v.Lease == nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">no process</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">no lease</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -605,7 +605,7 @@ func firstPublisher(p Page) templ.Component {
 			templ_7745c5c3_Var29 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<p class=\"calm\">No publishers configured.</p><section class=\"empty\" aria-labelledby=\"first-publisher\"><h2 id=\"first-publisher\">Deliver events to other systems</h2><p>A <strong>topic</strong> selects events; its <strong>publishers</strong> deliver them: to a file, a webhook, NATS JetStream, Kafka, or the log. Each delivers in journal order and keeps its own position, so an unavailable destination does not hold up the others.</p><p>Put this into the file given by <code>--config</code> and restart:</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<p class=\"calm\">No publishers configured.</p><section class=\"empty\" aria-labelledby=\"first-publisher\"><h2 id=\"first-publisher\">Deliver events to other systems</h2><p>A <strong>topic</strong> selects events; its <strong>publishers</strong> deliver them: to a file, a webhook, NATS JetStream, Kafka, or the log. Each publisher delivers in journal order and keeps its own position, so an unavailable destination does not delay the others.</p><p>Put this into the file given by <code>--config</code> and restart:</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -613,7 +613,7 @@ func firstPublisher(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<p>Its events travel as CloudEvents; their id is the position in the journal, which lets receivers recognise repeats. If one does not deliver, see the <a href=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<p>Events are sent as CloudEvents. The id is the position in the journal, so receivers can recognise repeats. If a publisher does not deliver, see the <a href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

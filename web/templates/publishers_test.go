@@ -15,7 +15,7 @@ func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 		{outbox.Publisher{}, "0", ""},
 		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70}, "1,204", "the first waiting for 1 min"},
 		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70, LagCapped: true}, "at least 1,204", "the first waiting for 1 min"},
-		{outbox.Publisher{LagCapped: true}, "not known", "no event of the topic among the next ones, as far as scanned"},
+		{outbox.Publisher{LagCapped: true}, "not known", "scanning; no event of the topic found so far"},
 	} {
 		if text, note := lagText(c.p), lagNote(c.p); text != c.text || note != c.note {
 			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)

@@ -477,14 +477,14 @@ func RowLive(p Page, d RowView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "not the head; that is&#32;<a href=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "behind the head,&#32;<a href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var23 templ.SafeURL
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Row(d.Row.CampaignID, d.Campaign.HeadSeq))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 74, Col: 90}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 74, Col: 85}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -497,7 +497,7 @@ func RowLive(p Page, d RowView) templ.Component {
 				var templ_7745c5c3_Var24 string
 				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(itoa(d.Campaign.HeadSeq))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 74, Col: 125}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 74, Col: 120}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 				if templ_7745c5c3_Err != nil {
@@ -842,7 +842,7 @@ func attempts(p Page, list []outbox.Attempt) templ.Component {
 				}
 			}
 			if a.Permanent {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "· can never succeed with this version of the projection")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "· permanent: can never succeed with this version of the projection")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1493,7 +1493,7 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "Its campaign is blocked; other campaigns go on.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "Its campaign is blocked; other campaigns continue.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1572,15 +1572,15 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "\" hx-boost=\"true\"><p>Requeue sets it to pending with zero attempts, due now. ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "\" hx-boost=\"true\"><p>Requeue sets the row to pending with zero attempts, due now. ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if r.IsHead && r.BlockedBehind > 0 {
 			var templ_7745c5c3_Var72 string
-			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(count(r.BlockedBehind, "row that waits behind it is", "rows that wait behind it are"))
+			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(count(r.BlockedBehind, "row behind it is", "rows behind it are"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 258, Col: 91}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 258, Col: 70}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 			if templ_7745c5c3_Err != nil {
@@ -1593,7 +1593,7 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 			var templ_7745c5c3_Var73 string
 			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(workTime(p, r.BlockedBehind+1))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 258, Col: 153}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 258, Col: 132}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -1609,7 +1609,7 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 117, "It is not the head, so it still waits for the events before it. ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 117, "The row is not the head: it still waits for the events before it. ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1868,7 +1868,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if v.Event.Skipped != nil && v.Event.Seq <= v.Campaign.AppliedSeq {
 			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelWarn, Sentence: "Event " + itoa(v.Event.Seq) + " was skipped, so its row is gone.",
-				Notes: []string{"The projections of this campaign skipped it."}}).Render(ctx, templ_7745c5c3_Buffer)
+				Notes: []string{"No projection of this campaign applied it."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1882,7 +1882,7 @@ func RowGoneLive(p Page, v GoneView) templ.Component {
 			}
 		} else if v.Event.Seq <= v.Campaign.AppliedSeq {
 			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "Event " + itoa(v.Event.Seq) + " was applied, so its row is gone.",
-				Notes: []string{"The projections of this campaign have every event up to " + itoa(v.Campaign.AppliedSeq) + "."}}).Render(ctx, templ_7745c5c3_Buffer)
+				Notes: []string{"All events of this campaign up to " + itoa(v.Campaign.AppliedSeq) + " are applied."}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

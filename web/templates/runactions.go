@@ -39,13 +39,13 @@ func runActionName(kind outbox.RunKind) string {
 func runActionsOver(campaign, projection string) string {
 	switch {
 	case campaign == "" && projection == "":
-		return "every projection of all campaigns"
+		return "all projections, in all campaigns"
 	case campaign == "":
-		return projection + " of all campaigns"
+		return "projection " + projection + ", in all campaigns"
 	case projection == "":
-		return "every projection of this campaign"
+		return "all projections, in this campaign"
 	default:
-		return projection + " of this campaign"
+		return "projection " + projection + ", in this campaign"
 	}
 }
 
@@ -55,11 +55,7 @@ func verificationDiffers(v outbox.Verification) string {
 	if !c.Differs() {
 		return ""
 	}
-	text := "A rebuild would change them: " + changeCounts(c)
-	if c.FirstSeq > 0 {
-		text += ", from event " + itoa(c.FirstSeq) + " on"
-	}
-	return text + "."
+	return sentence(changeCounts(c, verifySides) + firstDivergence(c))
 }
 
 // driftedCampaigns is the first verification of each campaign in a list that is

@@ -80,9 +80,9 @@ func resultSentence(v RunResultView) string {
 }
 
 func notComparedSentence(n outbox.NotCompared) string {
-	text := fmt.Sprintf("Not compared: %s. It was %s when the run got to it.", n.Events(), n.State)
+	text := fmt.Sprintf("Not compared: %s. The projection was %s at the time.", n.Events(), n.State)
 	if n.State == outbox.CursorBehind {
-		text += " Verify it again after a replay has caught it up."
+		text += " Verify again after a replay has caught it up."
 	}
 	return text
 }
@@ -94,15 +94,15 @@ func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 	case !c.Differs():
 		return "No differences."
 	case kind == outbox.RunRebuild:
-		return "The rebuild changed the rows: " + changeCounts(c) + "."
+		return "The rebuild changed rows: " + changeCounts(c, rebuildSides) + "."
 	default:
-		return "A rebuild would change the rows: " + changeCounts(c) + "."
+		return sentence(changeCounts(c, verifySides))
 	}
 }
 
 func thereOrNot(there bool) string {
 	if there {
-		return "there"
+		return "present"
 	}
 	return "absent"
 }

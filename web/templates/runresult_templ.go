@@ -541,7 +541,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "It was not compared:")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "Not compared:")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

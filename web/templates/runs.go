@@ -186,7 +186,7 @@ func progressWords(r outbox.Run, p outbox.Progress, one, many string) string {
 	if r.StartedAt == nil {
 		return many + " are counted when it begins"
 	}
-	return fmt.Sprintf("%s of %s, %d %%", num(p.Done), count(p.Total, one, many), int64(runShare(r, p)*100))
+	return fmt.Sprintf("%s of %s, %d%%", num(p.Done), count(p.Total, one, many), int64(runShare(r, p)*100))
 }
 
 func runShare(r outbox.Run, p outbox.Progress) float64 {
@@ -310,11 +310,11 @@ func runActionSentence(a outbox.AuditEntry) string {
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
 	case a.Action == outbox.ActionRunCancel && after.Status == outbox.RunCancelling:
-		return fmt.Sprintf("Cancelled %s: it ends as soon as its worker notices.", run)
+		return fmt.Sprintf("Cancelled %s; its worker is stopping.", run)
 	case a.Action == outbox.ActionRunCancel:
 		return fmt.Sprintf("Cancelled %s.", run)
 	default:
-		return fmt.Sprintf("Resumed %s: it continues where it stopped.", run)
+		return fmt.Sprintf("Resumed %s where it stopped.", run)
 	}
 }
 
@@ -344,7 +344,7 @@ func rebuildOf(v RunView) outbox.RunRequest {
 
 func rebuildName(v RunView) string {
 	if n := int64(len(driftedShown(v))); n > 0 {
-		return "Rebuild " + count(n, "campaign that differs", "campaigns that differ")
+		return "Rebuild " + count(n, "drifted campaign", "drifted campaigns")
 	}
 	return "Rebuild the whole scope"
 }
@@ -393,7 +393,7 @@ func (s sides) change(kind string) string {
 }
 
 // differences say for each projection how many rows differ, and from where on.
-func differences(r outbox.RunResult) []string {
+func differences(r outbox.RunResult, s sides) []string {
 	var all []string
 	for _, p := range r.Projections {
 		if p.Error != "" && p.ErrorSeq > 0 {
@@ -401,11 +401,7 @@ func differences(r outbox.RunResult) []string {
 		} else if p.Error != "" {
 			all = append(all, p.Projection+": not compared")
 		} else if c := p.Comparison; c != nil && c.Differs() {
-			text := p.Projection + ": " + changeCounts(*c)
-			if c.FirstSeq > 0 {
-				text += ", from event " + itoa(c.FirstSeq) + " on"
-			}
-			all = append(all, text)
+			all = append(all, p.Projection+": "+changeCounts(*c, s)+firstDivergence(*c))
 		} else if c == nil && p.Verdict == outbox.VerdictDrift {
 			all = append(all, p.Projection+": the digests differ")
 		}
@@ -416,8 +412,16 @@ func differences(r outbox.RunResult) []string {
 	return all
 }
 
+// firstDivergence goes on changeCounts; empty when no event is known.
+func firstDivergence(c outbox.Comparison) string {
+	if c.FirstSeq == 0 {
+		return ""
+	}
+	return "; first divergence at event " + itoa(c.FirstSeq)
+}
+
 // changeCounts says "1 row added, 2 changed".
-func changeCounts(c outbox.Comparison) string {
+func changeCounts(c outbox.Comparison, s sides) string {
 	var parts []string
 	for _, n := range []struct {
 		n    int64
@@ -426,9 +430,9 @@ func changeCounts(c outbox.Comparison) string {
 		switch {
 		case n.n == 0:
 		case len(parts) == 0:
-			parts = append(parts, count(n.n, "row ", "rows ")+n.kind)
+			parts = append(parts, count(n.n, "row ", "rows ")+s.change(n.kind))
 		default:
-			parts = append(parts, num(n.n)+" "+n.kind)
+			parts = append(parts, num(n.n)+" "+s.change(n.kind))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -15,11 +15,11 @@ func runSentence(p Page, r outbox.Run) string {
 		return "Queued: waiting for a worker."
 	case outbox.RunRunning:
 		if r.Lease == nil || !r.Lease.ExpiresAt.After(p.Now) {
-			return "No worker has it at the moment: its process is gone, and another takes over shortly."
+			return "Its process is gone; another worker takes over shortly."
 		}
 		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r))
 	case outbox.RunCancelling:
-		return fmt.Sprintf("Cancelled by %s; it ends as soon as its worker notices.", r.CancelledBy)
+		return fmt.Sprintf("Cancelled by %s; its worker is stopping.", r.CancelledBy)
 	case outbox.RunCompleted:
 		return runOutcome(r)
 	case outbox.RunCancelled:
@@ -45,11 +45,11 @@ func ofRun(n int64, r outbox.Run) string {
 func runDoing(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
-		return "Replays the journal and compares it with the live rows"
+		return "Replaying the journal and comparing it with the live rows"
 	case outbox.RunRebuild:
-		return "Replays the journal and replaces the live rows"
+		return "Replaying the journal and replacing the live rows"
 	default:
-		return "Enqueues unapplied events again and catches up quarantined projections"
+		return "Enqueuing unapplied events again and catching up quarantined projections"
 	}
 }
 
@@ -75,7 +75,7 @@ func runOutcome(r outbox.Run) string {
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
 		return "Rebuilt. The rows had drifted and now match the journal."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
-		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + " a paused projection lacks events."
+		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + ", a paused projection lacks events."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
 		return "The rows of " + total + " match the journal; no rows changed."
 	case r.Kind == outbox.RunRebuild:
@@ -85,13 +85,13 @@ func runOutcome(r outbox.Run) string {
 	case r.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", r.UntilSeq)
 	case n.NotCompared > 0 && r.CampaignID != "":
-		return "No differences, but not all events were compared: a projection lacks some."
+		return "No differences, but not all events were compared: a projection is paused, quarantined or behind."
 	case n.NotCompared > 0:
-		return fmt.Sprintf("The live rows of %s are those of the journal. %s not fully compared: projections lack events there.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
+		return fmt.Sprintf("The live rows of %s match the journal. %s not fully compared: a projection is paused, quarantined or behind.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
 		return "The live rows match the journal."
 	default:
-		return "The live rows of " + total + " are those of the journal."
+		return "The live rows of " + total + " match the journal."
 	}
 }
 
@@ -110,31 +110,31 @@ func runMeaning(kind outbox.RunKind) string {
 // previewSentence says what a run would be about.
 func previewSentence(n outbox.RunPreview) string {
 	which := count(int64(len(n.Projections)), "projection", "projections")
-	what := fmt.Sprintf("%s and %s", count(n.Campaigns, "campaign", "campaigns"), count(n.Events, "event", "events"))
+	what := fmt.Sprintf("%s of %s", count(n.Events, "event", "events"), count(n.Campaigns, "campaign", "campaigns"))
 	switch n.Kind {
 	case outbox.RunVerify:
-		return fmt.Sprintf("It replays %s of the journal, for %s, and compares the result with the live rows.", what, which)
+		return fmt.Sprintf("This verify replays %s into %s and compares the result with the live rows.", what, which)
 	case outbox.RunRebuild:
-		return fmt.Sprintf("It replays %s of the journal, for %s, and replaces the live rows.", what, which)
+		return fmt.Sprintf("This rebuild replays %s into %s and replaces the live rows.", what, which)
 	default:
-		return fmt.Sprintf("It scans %s of the journal, for %s.", what, which)
+		return fmt.Sprintf("This replay scans %s for %s.", what, which)
 	}
 }
 
 // previewNotes say what stays as it is meanwhile.
 func previewNotes(n outbox.RunPreview) []string {
-	notes := []string{"Events keep being applied to these campaigns."}
+	notes := []string{"Events continue to be applied to these campaigns."}
 	switch n.Kind {
 	case outbox.RunVerify:
-		return append(notes, "Live rows are not touched.")
+		return append(notes, "Live rows do not change.")
 	case outbox.RunRebuild:
 		if n.Diverged > 0 {
 			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or --journal-db may name the wrong one; then restore the right one and do not rebuild. Rebuild only if it is lost: that permanently removes the lost events from the projections.",
 				count(n.Diverged, "campaign has", "campaigns have"))}, notes...)
 		}
 		return append(notes, "Each campaign's rows change in one step: readers see the old rows or the new ones, never a mix.",
-			"It can be cancelled at any time: unfinished campaigns keep their rows.")
+			"The run can be cancelled at any time: unfinished campaigns keep their rows.")
 	default:
-		return append(notes, "Projections that are caught up do not change.", "It can be cancelled at any time.")
+		return append(notes, "Projections that are caught up do not change.", "The run can be cancelled at any time.")
 	}
 }

@@ -315,7 +315,7 @@ func seekPreview(p Page, v SeekView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "\" placeholder=\"why its position must move\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "\" placeholder=\"why the position must move\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -461,7 +461,7 @@ func seekTarget(p Page, v SeekView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " required> <span><strong>At the beginning</strong>: with the first event of the journal</span></label> <label class=\"check\" for=\"to-head\"><input id=\"to-head\" type=\"radio\" name=\"to\" value=\"head\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " required> <span><strong>Beginning</strong>: continue with the first event of the journal</span></label> <label class=\"check\" for=\"to-head\"><input id=\"to-head\" type=\"radio\" name=\"to\" value=\"head\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -471,7 +471,7 @@ func seekTarget(p Page, v SeekView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, " required> <span><strong>At the head</strong>: with the next event that is appended</span></label> <label class=\"check\" for=\"to-position\"><input id=\"to-position\" type=\"radio\" name=\"to\" value=\"position\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, " required> <span><strong>Head</strong>: continue with the next event appended</span></label> <label class=\"check\" for=\"to-position\"><input id=\"to-position\" type=\"radio\" name=\"to\" value=\"position\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -481,7 +481,7 @@ func seekTarget(p Page, v SeekView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, " required> <span><strong>After a position</strong>: with the first event behind it</span></label> <label class=\"field under\" for=\"position\"><span>Position, 0 to ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, " required> <span><strong>Position</strong>: continue with the first event after it</span></label> <label class=\"field under\" for=\"position\"><span>Position, 0 to ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -530,7 +530,7 @@ func seekTarget(p Page, v SeekView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, " required> <span><strong>At a time</strong>: with the first event recorded then or later</span></label> <label class=\"field under\" for=\"time\"><span>Time in UTC, or a date</span> <input id=\"time\" type=\"text\" name=\"time\" maxlength=\"40\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, " required> <span><strong>Time</strong>: continue with the first event recorded at or after it</span></label> <label class=\"field under\" for=\"time\"><span>Time in UTC, or a date</span> <input id=\"time\" type=\"text\" name=\"time\" maxlength=\"40\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

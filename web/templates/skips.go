@@ -28,7 +28,7 @@ func unskipForms(skips []outbox.Skip) []string {
 func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
-		return "not yet skipped by the worker"
+		return "not yet skipped by a worker"
 	case c.AppliedSeq == k.Seq:
 		return "skipped; nothing later is applied yet"
 	default:
@@ -40,7 +40,7 @@ func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
-		return "No projection will apply this event: the next free worker passes over it."
+		return "No projection will apply this event. The next free worker skips it."
 	case c.AppliedSeq == k.Seq:
 		return "No projection applied this event. Nothing later is applied yet, so the skip can still be undone."
 	default:

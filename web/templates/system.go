@@ -36,7 +36,7 @@ var words = []namedText{
 	{"row", "an event not yet applied to the projections"},
 	{"head", "a campaign's row with the lowest seq; only the head may be applied"},
 	{"pending", "waits for its turn"},
-	{"processing", "held by a worker now"},
+	{"processing", "leased by a worker, being applied"},
 	{"failed", "will be retried"},
 	{"dead", "failed permanently; needs an operator"},
 	{"blocked", "a campaign whose head is dead; the rows behind it wait"},
@@ -68,21 +68,7 @@ func share(part, whole int64) string {
 	if whole == 0 {
 		return "–"
 	}
-	return strconv.FormatInt(part*100/whole, 10) + " %"
-}
-
-// size writes bytes the way people read them.
-func size(bytes int64) string {
-	switch {
-	case bytes < 1<<10:
-		return num(bytes) + " B"
-	case bytes < 1<<20:
-		return strconv.FormatFloat(float64(bytes)/(1<<10), 'f', 1, 64) + " KiB"
-	case bytes < 1<<30:
-		return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64) + " MiB"
-	default:
-		return strconv.FormatFloat(float64(bytes)/(1<<30), 'f', 1, 64) + " GiB"
-	}
+	return strconv.FormatInt(part*100/whole, 10) + "%"
 }
 
 func lastMigration(d outbox.DatabaseInfo) (version int64) {

@@ -65,12 +65,12 @@ func milestones(c outbox.Campaign) string {
 // beyond says how many events lie before and behind a timeline.
 func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
 	if len(lines) == 0 {
-		return "No event."
+		return "No events."
 	}
 	before, behind := lines[0].Seq-1, c.HighWaterSeq-lines[len(lines)-1].Seq
 	switch {
 	case before > 0 && behind > 0:
-		return num(before) + " earlier and " + num(behind) + " later events are not shown."
+		return num(before) + " earlier and " + count(behind, "later event", "later events") + " are not shown."
 	case before > 0:
 		return count(before, "earlier event is", "earlier events are") + " not shown."
 	case behind > 0:
@@ -86,13 +86,13 @@ func eventStands(v EventView) string {
 	case v.Event.Skipped != nil && seq <= c.AppliedSeq:
 		return fmt.Sprintf("Skipped: no projection applied it; all other events up to %s are applied.", num(c.AppliedSeq))
 	case seq <= c.AppliedSeq:
-		return fmt.Sprintf("Applied: the projections of its campaign have every event up to %s.", num(c.AppliedSeq))
+		return fmt.Sprintf("Applied. All events up to %s are applied.", num(c.AppliedSeq))
 	case v.RowStatus == "":
-		return fmt.Sprintf("Not applied, and it has no row: the projections have every event up to %s; replay the campaign to apply this one.", num(c.AppliedSeq))
+		return fmt.Sprintf("Not applied, and without a row. All events up to %s are applied; replay the campaign to apply this event.", num(c.AppliedSeq))
 	case seq == c.HeadSeq:
-		return fmt.Sprintf("The head of its campaign, to be applied next; the projections have every event up to %s.", num(c.AppliedSeq))
+		return fmt.Sprintf("Not applied: it is the head of its campaign. All events up to %s are applied.", num(c.AppliedSeq))
 	}
-	return fmt.Sprintf("Not applied yet: it is waiting behind event %s; the projections have every event up to %s.", num(c.HeadSeq), num(c.AppliedSeq))
+	return fmt.Sprintf("Not applied yet: it waits behind event %s. All events up to %s are applied.", num(c.HeadSeq), num(c.AppliedSeq))
 }
 
 // cursorBuilt says which version of its definition made a projection's rows.

@@ -41,7 +41,7 @@ func tokenSentence(a outbox.AuditEntry) string {
 	if a.Action == outbox.ActionTokenRevoke {
 		return "Revoked " + what + "."
 	}
-	return "Made " + what + "."
+	return "Created " + what + "."
 }
 
 // tokenNote is what the token of an action is for, from its audit record.

@@ -450,21 +450,6 @@ func (d Document) inline() bool { return d.Text != "" && len(d.Text) <= InlineDo
 
 func (d Document) title() string { return strings.ToUpper(string(d.Part[:1])) + string(d.Part[1:]) }
 
-// sizeText writes a number of bytes: 312 bytes, 4.1 KB, 25 MB.
-func sizeText(n int64) string {
-	if n < 1000 {
-		return count(n, "byte", "bytes")
-	}
-	amount, unit := float64(n)/1000, "KB"
-	if amount >= 999.5 {
-		amount, unit = amount/1000, "MB"
-	}
-	if amount < 9.95 {
-		return strconv.FormatFloat(amount, 'f', 1, 64) + " " + unit
-	}
-	return num(int64(amount+0.5)) + " " + unit
-}
-
 // brackets is an object or array whose members are not shown beside it.
 func (n node) brackets() string {
 	if n.Kind == '[' {

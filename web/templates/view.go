@@ -153,9 +153,9 @@ func actionSentence(a outbox.AuditEntry) string {
 	case outbox.ActionRequeue:
 		return "Requeued " + subject + ": pending again, with zero attempts, due now."
 	case outbox.ActionRetry:
-		return "Retry of " + subject + " is due now."
+		return "Retried " + subject + ": due now."
 	case outbox.ActionDeadLetter:
-		return "Dead-lettered " + subject + ": it is not retried until it is requeued."
+		return "Dead-lettered " + subject + ": not retried until it is requeued."
 	case outbox.ActionRequeueMany:
 		var d outbox.Requeued
 		if json.Unmarshal(a.After, &d) == nil {
@@ -166,7 +166,7 @@ func actionSentence(a outbox.AuditEntry) string {
 	case outbox.ActionSkip:
 		return "Skipped " + subject + ": no projection will apply it, and the rows behind it continue."
 	case outbox.ActionUnskip:
-		return "Un-skipped " + subject + ": it is applied like any other."
+		return "Un-skipped " + subject + ": it will be applied like any other event."
 	case outbox.ActionOperationStart, outbox.ActionOperationCancel, outbox.ActionOperationAcknowledge:
 		return operationSentence(a)
 	case outbox.ActionProjectionPause, outbox.ActionProjectionResume:
@@ -178,9 +178,9 @@ func actionSentence(a outbox.AuditEntry) string {
 	case outbox.ActionRetryMany:
 		var d outbox.Retried
 		if json.Unmarshal(a.After, &d) == nil {
-			return fmt.Sprintf("Made %s due now.", count(d.Retried, "failed row", "failed rows"))
+			return fmt.Sprintf("Retried %s: due now.", count(d.Retried, "failed row", "failed rows"))
 		}
-		return "Made failed rows due now."
+		return "Retried failed rows: due now."
 	case outbox.ActionNoteErrors:
 		return "Note saved."
 	case outbox.ActionReveal:

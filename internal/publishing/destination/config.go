@@ -193,7 +193,7 @@ func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSetti
 	s.keep = r.number(fields["keep"], defaultKeep, 0, 1_000_000)
 	switch {
 	case u.query != "":
-		r.fail(at.value, at.path, "file: takes no ?; its settings are keys beside url")
+		r.fail(at.value, at.path, "a file: URL takes no query; its settings are keys beside url")
 	case u.authority != "" && u.authority != "localhost", !strings.HasPrefix(s.path, "/"):
 		r.fail(at.value, at.path, "the path of the file must be absolute, with three slashes: file:///var/lib/outboxweb/events.ndjson")
 	case strings.HasSuffix(s.path, "/") || strings.ContainsRune(s.path, 0):

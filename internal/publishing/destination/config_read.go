@@ -141,12 +141,12 @@ func (r *reader) number(e entry, standard, least, most int64) int64 {
 }
 
 func (r *reader) pause(e entry, standard, longest time.Duration) time.Duration {
-	if e.value == nil || !r.is(e.value, e.path, yaml.ScalarNode, "must be a time such as 10s") {
+	if e.value == nil || !r.is(e.value, e.path, yaml.ScalarNode, "must be a duration such as 10s") {
 		return standard
 	}
 	d, err := time.ParseDuration(e.value.Value)
 	if err != nil {
-		r.fail(e.value, e.path, "must be a time with its unit, such as 500ms, 10s or 5m")
+		r.fail(e.value, e.path, "must be a duration with its unit, such as 500ms, 10s or 5m")
 	} else if d < leastPause || d > longest {
 		r.fail(e.value, e.path, "must be from %v to %v, not %v", leastPause, longest, d)
 	}

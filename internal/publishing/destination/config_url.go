@@ -49,7 +49,7 @@ func (r *reader) destination(at entry) address {
 		return u
 	}
 	if strings.Contains(rest, "#") || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		r.fail(at.value, at.path, "a URL here has no #, no spaces and no control characters; write a space as %%20")
+		r.fail(at.value, at.path, "the URL must not contain #, spaces or control characters; write a space as %%20")
 		return u
 	}
 	rest, u.query, _ = strings.Cut(rest, "?")
@@ -62,7 +62,7 @@ func (r *reader) destination(at entry) address {
 	}
 	var err error
 	if u.path, err = url.PathUnescape(rest); err != nil {
-		r.fail(at.value, at.path, "a %% in the path of a URL begins two hexadecimal digits")
+		r.fail(at.value, at.path, "a %% in the path of a URL must be followed by two hexadecimal digits")
 	}
 	u.shownPath = shownPath(text, u.path)
 	return u
@@ -105,7 +105,7 @@ func shownPath(text, path string) string {
 
 func (r *reader) logURL(at entry, u address) string {
 	if strings.TrimSuffix(u.whole[len("log:"):], "//") != "" {
-		r.fail(at.value, at.path, "log: takes nothing after it; it writes to the log of this process")
+		r.fail(at.value, at.path, "log: takes nothing after the colon; it writes to the log of this process")
 	}
 	return "log:"
 }
@@ -184,7 +184,7 @@ func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...
 	s.hasPassword = hasPassword
 	query, err := url.ParseQuery(u.query)
 	if err != nil || errs[0] != nil || errs[1] != nil {
-		r.fail(at.value, at.path, "a %% in a URL begins two hexadecimal digits")
+		r.fail(at.value, at.path, "a %% in a URL must be followed by two hexadecimal digits")
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) || len(values) > 1 {

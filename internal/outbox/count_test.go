@@ -1,0 +1,30 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{
+		0: "0 bytes", 1: "1 byte", 1023: "1,023 bytes", 1 << 10: "1.0 KiB", 4200: "4.1 KiB", 64 << 10: "64 KiB",
+		1<<20 - 1: "1.0 MiB", 25_000_000: "24 MiB", 3 << 30: "3.0 GiB",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is written %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 500 * time.Millisecond: "500 ms", 1500 * time.Millisecond: "1500 ms", 2 * time.Second: "2 s",
+		90 * time.Second: "90 s", 2 * time.Minute: "2 min", 36 * time.Hour: "36 h",
+	} {
+		if got := Limit(d); got != want {
+			t.Errorf("%v is written %q, want %q", d, got, want)
+		}
+	}
+}
