@@ -111,18 +111,22 @@ func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) U
 		v.First = at("")
 	}
 	switch {
+	case page.Partial && len(page.Items) == 0:
+		v.Shown = "scan limit reached; more may match further on"
 	case page.Partial:
 		v.Note = "scan limit reached; more may match further on"
-	case page.NextCursor == nil:
+	case page.NextCursor == nil && len(page.Items) > 0:
 		v.Note = "the end"
 	}
 	return v
 }
 
-// shownOf says "50 of 1,000+ shown".
+// shownOf says "50 of 1,000+ shown"; empty for an empty page.
 func shownOf[T any](page outbox.Page[T]) string {
 	n := int64(len(page.Items))
 	switch {
+	case n == 0: // the list says so itself
+		return ""
 	case page.Total == nil, page.TotalCapped && *page.Total <= n:
 		return num(n) + " shown"
 	case page.TotalCapped:
