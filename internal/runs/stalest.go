@@ -19,39 +19,42 @@ select c.campaign_id, c.high_water_seq, c.applied_seq, coalesce((
   where v.campaign_id = c.campaign_id), 0)
 from campaigns c
 where c.campaign_id > $1
+  and (c.campaign_id <= $2 or $2 = '')
 order by c.campaign_id
-limit $2`
+limit $3`
 
-// Stalest chooses campaigns to verify in the background: of the next
-// 500 after a campaign id those that were never verified, or not for the
-// longest time, at most limit. Campaigns of which nothing was applied are not
-// among them. The caller keeps next and gives it as after the next time, so
-// that each call costs the same however many campaigns there are; it is empty
-// at the end, from where one goes on at the beginning.
+// Stalest chooses campaigns to verify in the background: among the next 500
+// after a campaign id, going on with the first ones after the last, those that
+// were never verified, or not for the longest time, at most limit. Campaigns of
+// which nothing was applied are not among them. The caller passes next as after
+// the next time, so that each call costs the same however many campaigns there
+// are.
 func (rs *Runs) Stalest(ctx context.Context, after string, limit int) (stalest []Campaign, next string, err error) {
 	type candidate struct {
 		Campaign
 		at int64
 	}
 	var found []candidate
-	looked := 0
+	read := 0
+	collect := func(row sqldb.Row) error {
+		var c candidate
+		err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)
+		read++
+		next = c.CampaignID
+		if c.AppliedSeq > 0 {
+			found = append(found, c)
+		}
+		return err
+	}
 	err = rs.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var c candidate
-			err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq, &c.at)
-			looked++
-			next = c.CampaignID
-			if c.AppliedSeq > 0 {
-				found = append(found, c)
-			}
-			return err
-		}, selectStalest, after, stalestWindow)
+		err := t.Each(collect, selectStalest, after, "", stalestWindow)
+		if err == nil && after != "" && read < stalestWindow {
+			err = t.Each(collect, selectStalest, "", after, stalestWindow-read)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("look for campaigns to verify: %w", err)
-	}
-	if looked < stalestWindow {
-		next = ""
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.at, b.at) })
 	for _, c := range found[:min(max(0, limit), len(found))] {
