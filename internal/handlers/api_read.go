@@ -69,7 +69,7 @@ type instanceView struct {
 func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	i = redact.Shown(s.Redact, i)
 	now := s.Now()
-	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Leases: i.Holding}
+	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Leases: i.Leases}
 	if !i.LastSeen.IsZero() {
 		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
 	}

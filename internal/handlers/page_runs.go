@@ -139,8 +139,8 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.URL.Query()); err != nil {
 		return err
 	}
-	view := templates.NewRunView{Order: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
-	if o := view.Order; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
+	view := templates.NewRunView{Request: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
+	if o := view.Request; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
 		preview, err := s.previewRun(r.Context(), o)
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
 		case err == nil:

@@ -46,7 +46,7 @@ func onlyAsks(r *http.Request) {
 func refusalAction(err error) int64 {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
-		return refusal.Act
+		return refusal.AuditEntryID
 	}
 	return 0
 }

@@ -16,16 +16,16 @@ import (
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in its own transaction,
 // with one audit record for all.
 func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Command) (outbox.Repaired, error) {
-	a := &store.Change{Order: o, Action: outbox.ActionRepairGaps}
+	a := &store.Change{Command: o, Action: outbox.ActionRepairGaps}
 	repaired, err := m.repairGaps(ctx, a)
 	return repaired, m.core.Refused(ctx, a, err)
 }
 
 func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.Repaired, error) {
-	if err := m.core.Admit(a.Order); err != nil {
+	if err := m.core.Admit(a.Command); err != nil {
 		return outbox.Repaired{}, err
 	}
-	if err := m.core.Require(a.Order, 0); err != nil {
+	if err := m.core.Require(a.Command, 0); err != nil {
 		return outbox.Repaired{}, err
 	}
 	var done outbox.Repaired
@@ -57,7 +57,7 @@ func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outb
 		outbox.Repaired
 		Stopped string `json:"stopped"`
 	}
-	a.After, a.Order.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
+	a.After, a.Command.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
 	_, err := perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
 	return err
 }

@@ -202,7 +202,7 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // operation are left out.
 func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox.OperationRequest) (outbox.Operation, error) {
 	asked := auditTarget(order)
-	a := &store.Change{Order: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
 	if ops.core.Mode() == outbox.ModeShadow {
 		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies requeued rows, so the operation would never end", ops.core.Mode()))
 	}
@@ -411,7 +411,7 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int
 
 // changeOperation is an action on one operation that is as the operator saw it.
 func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &store.Change{Order: o, Action: action, Target: outbox.OperationTarget(id)}
+	a := &store.Change{Command: o, Action: action, Target: outbox.OperationTarget(id)}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {

@@ -31,13 +31,13 @@ var ErrLeaseLost = errors.New("lease lost")
 // Refusal is an error made for a person: Detail is one whole sentence that
 // says what is wrong and, where there is one, the way out.
 type Refusal struct {
-	Err    error  // one of the kinds above
-	Detail string // one sentence, without a final stop
-	Field  string // the field or flag at fault, or empty
-	Line   int    // the line at fault, from 1, or 0
-	Index  int    // in a batch: which event, from 0
-	Run    int64  // the run in the way, or 0
-	Act    int64  // the audit record of the action that was refused; 0 where there is none
+	Err          error  // one of the kinds above
+	Detail       string // one sentence, without a final stop
+	Field        string // the field or flag at fault, or empty
+	Line         int    // the line at fault, from 1, or 0
+	Index        int    // in a batch: which event, from 0
+	Run          int64  // the run in the way, or 0
+	AuditEntryID int64  // the audit record of the action that was refused; 0 where there is none
 
 	Confirm       string    // the phrase without which the action is not done, or empty
 	BlockingEvent *EventRef // the event in the way of an append with a condition, or nil

@@ -83,7 +83,7 @@ func made(c Condition, ends ...time.Duration) InstanceState {
 		i.StoppedAt = &hour
 	}
 	for _, end := range ends {
-		i.Holding.Add(HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+		i.Leases.Add(HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
 	}
 	return i
 }

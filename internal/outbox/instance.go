@@ -32,7 +32,7 @@ type InstanceState struct {
 	Rates     Throughput    `json:"throughput"`
 	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty when nothing does
 	Stalled   bool          `json:"stalled"` // nothing at all can be applied
-	Holding   HeldLeases    `json:"-"`       // empty in a Summary
+	Leases    HeldLeases    `json:"-"`       // empty in a Summary
 	// ClockAhead is how far its clock is known to be ahead of that of the
 	// process that asks, negative when behind; 0 when by less than a second, or
 	// when that is not known. JSON has clock_ahead_seconds.
@@ -126,9 +126,9 @@ func (i InstanceState) State(now time.Time) Condition {
 		return InstanceSilent
 	case i.BeatEvery > 0 || quiet <= Recent:
 		return InstanceRunning
-	case i.Holding.Campaigns == 0:
+	case i.Leases.Campaigns == 0:
 		return InstanceIdle
-	case i.Holding.ended(now):
+	case i.Leases.ended(now):
 		return InstanceSilent // a worker that lives renews its leases or gives them back
 	default:
 		return InstanceRunning
@@ -139,7 +139,7 @@ func (i InstanceState) State(now time.Time) Condition {
 // holds.
 func (i InstanceState) Why(now time.Time) string {
 	state := i.State(now)
-	h := i.Holding
+	h := i.Leases
 	switch {
 	case i.Trouble != "" && (state == InstanceRunning || state == InstanceIdle):
 		return i.condition(now) + "; " + i.Trouble
@@ -241,7 +241,7 @@ func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
 // back for.
 func (i InstanceState) Left(now time.Time) bool {
 	state := i.State(now)
-	return i.Holding.Campaigns > 0 && (state == InstanceSilent || state == InstanceStopped)
+	return i.Leases.Campaigns > 0 && (state == InstanceSilent || state == InstanceStopped)
 }
 
 // SortInstances brings those first that left campaigns behind, then running
@@ -268,7 +268,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 	for _, i := range list {
 		numbers[i.State(now)]++
 		if i.Left(now) {
-			left = left.Plus(i.Holding)
+			left = left.Plus(i.Leases)
 			leavers++
 			if i.StoppedAt != nil {
 				stoppedLeavers++

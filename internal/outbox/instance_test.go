@@ -68,7 +68,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
 			why: "stopped 2 min ago; its lease has expired, any worker may claim its campaign"},
 	} {
-		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Holding: c.holds}
+		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds}
 		if c.stopped {
 			i.StoppedAt = &i.LastSeen
 		}
@@ -79,7 +79,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, c.why)
 		}
 	}
-	unknown := InstanceState{ID: "i", Holding: holding(-time.Hour)}
+	unknown := InstanceState{ID: "i", Leases: holding(-time.Hour)}
 	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown: it left no record; its lease has expired, any worker may claim its campaign" {
 		t.Errorf("one without a record is %s: %q", unknown.State(noon), got)
 	}
@@ -111,11 +111,11 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 		{ID: "stopped", LastSeen: hour, StoppedAt: &hour},
 		{ID: "gone", LastSeen: hour, BeatEvery: time.Second},
 		{ID: "idle", LastSeen: hour},
-		{ID: "running-old", LastSeen: noon, StartedAt: ago(2 * time.Hour), Holding: holding(time.Minute)},
+		{ID: "running-old", LastSeen: noon, StartedAt: ago(2 * time.Hour), Leases: holding(time.Minute)},
 		{ID: "running-b", LastSeen: noon, StartedAt: hour},
 		{ID: "running-a", LastSeen: noon, StartedAt: hour},
-		{ID: "stopped-holding", LastSeen: hour, StoppedAt: &hour, Holding: holding(time.Minute)},
-		{ID: "silent-holding", LastSeen: hour, StartedAt: hour, BeatEvery: time.Second, Holding: holding(time.Minute)},
+		{ID: "stopped-holding", LastSeen: hour, StoppedAt: &hour, Leases: holding(time.Minute)},
+		{ID: "silent-holding", LastSeen: hour, StartedAt: hour, BeatEvery: time.Second, Leases: holding(time.Minute)},
 	}
 	SortInstances(all, noon)
 	var ids []string
@@ -129,7 +129,7 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 
 func TestInstance_asJSONPromisesHeartbeatsInSeconds(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal([]InstanceState{{ID: "i", BeatEvery: 1500 * time.Millisecond, Holding: holding(time.Second)}})
+	got, err := json.Marshal([]InstanceState{{ID: "i", BeatEvery: 1500 * time.Millisecond, Leases: holding(time.Second)}})
 	if err != nil || !strings.Contains(string(got), `"id":"i"`) || !strings.Contains(string(got), `"heartbeat_seconds":1.5`) || strings.Contains(string(got), "olding") {
 		t.Errorf("got %s, %v", got, err)
 	}

@@ -44,7 +44,7 @@ type publisherChange struct {
 // change changes the row of a subscription. An action that gives the audit record
 // nothing to add passes a change that returns nil.
 func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.Action, asked publisherCommand, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
-	a := &store.Change{Order: o, Action: action, Target: outbox.PublisherTarget(asked.SubscriptionName), Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: action, Target: outbox.PublisherTarget(asked.SubscriptionName), Before: asked, Asked: asked}
 	return perform(ctx, pr, a, func(t *tx, now int64) (outbox.Publisher, error) {
 		p, err := t.changed(a, asked.SubscriptionName, change, now)
 		if err != nil {
@@ -190,14 +190,14 @@ func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Command, name outbox
 
 func testChange(o outbox.Command, name outbox.SubscriptionName) *store.Change {
 	asked := publisherCommand{SubscriptionName: name}
-	return &store.Change{Order: o, Action: outbox.ActionPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+	return &store.Change{Command: o, Action: outbox.ActionPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 }
 
 func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
-	if err := pr.core.Admit(a.Order); err != nil {
+	if err := pr.core.Admit(a.Command); err != nil {
 		return nil, err
 	}
-	if err := pr.core.RequireReason(a.Order, 0); err != nil {
+	if err := pr.core.RequireReason(a.Command, 0); err != nil {
 		return nil, err
 	}
 	err = pr.read(ctx, func(t *tx) error {

@@ -36,7 +36,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	}
 	all := f.instances()
 	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
-	if len(all) != 2 || !slices.Equal(all[i].Holding.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased") {
+	if len(all) != 2 || !slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased") {
 		t.Errorf("instances %+v", all)
 	}
 	f.AppendN("a", 1)
@@ -48,8 +48,8 @@ func TestInstances_holdPublishers(t *testing.T) {
 	}
 	f.Clock.Advance(lease)
 	for _, i := range f.instances() {
-		if len(i.Holding.Publishers) > 0 {
-			t.Errorf("%s holds %v after its leases", i.ID, i.Holding.Publishers)
+		if len(i.Leases.Publishers) > 0 {
+			t.Errorf("%s holds %v after its leases", i.ID, i.Leases.Publishers)
 		}
 	}
 }

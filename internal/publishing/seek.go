@@ -26,7 +26,7 @@ const seekLooks = 100_000
 // is skipped without being counted; one that takes long is outbox.ErrBusy.
 func (pr *Progress) Seek(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
 	asked := seekCommand(name, target)
-	a := &store.Change{Order: o, Action: outbox.ActionPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: outbox.ActionPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
 	if err := pr.core.Admit(o); err != nil {
 		return outbox.Seek{}, pr.core.Refused(ctx, a, err)
 	}

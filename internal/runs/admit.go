@@ -24,7 +24,7 @@ import (
 func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := auditTarget(order)
-	a := &store.Change{Order: o, Action: outbox.ActionRunStart, Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: outbox.ActionRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal too
 	}
@@ -408,7 +408,7 @@ func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.A
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
 		return outbox.Run{}, err
 	}
-	a := &store.Change{Order: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
+	a := &store.Change{Command: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
 	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
 		if err := t.lockAdmission(); err != nil {
 			return outbox.Run{}, err

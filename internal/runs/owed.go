@@ -226,7 +226,7 @@ var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "syste
 // recordReplay leaves the audit record of a replay that started by itself. It has
 // no key and no request: those are of the action that it follows from.
 func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
-	a := &store.Change{Order: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
+	a := &store.Change{Command: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }

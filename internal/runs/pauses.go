@@ -55,7 +55,7 @@ var (
 )
 
 func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o outbox.Command, of outbox.ProjectionPause, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
-	a := &store.Change{Order: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
+	a := &store.Change{Command: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
 	a.Before = a.Asked
 	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.ProjectionPause, error) {
 		h := &holding{o, loaded, readmodel.PauseCommand{ProjectionPause: of, By: o.By.Name, Reason: o.Reason, Now: now}}

@@ -14,7 +14,7 @@ import (
 
 // Change is one operator action during its transaction: what the audit record will say.
 type Change struct {
-	Order      outbox.Command
+	Command    outbox.Command
 	Action     outbox.Action
 	CampaignID string
 	Seq        int64
@@ -44,11 +44,11 @@ func Perform[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, i
 
 func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, int64) (R, error)) (R, error) {
 	var result, none R
-	if err := s.Admit(a.Order); err != nil {
+	if err := s.Admit(a.Command); err != nil {
 		return none, err
 	}
 	err := s.journal.Write(ctx, func(t *Tx) error {
-		if err := t.lockKey(a.Order.IdempotencyKey); err != nil {
+		if err := t.lockKey(a.Command.IdempotencyKey); err != nil {
 			return err
 		}
 		repeated, err := t.RepeatedChange(a, &result)
@@ -110,7 +110,7 @@ func (t *Tx) lockKey(key string) error {
 // RepeatedChange reports whether the action was already done under the command's idempotency
 // key, and if so reads its result.
 func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
-	if a.Order.IdempotencyKey == "" {
+	if a.Command.IdempotencyKey == "" {
 		return false, nil
 	}
 	var action outbox.Action
@@ -118,11 +118,11 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	var actor, campaign, stored, before, after string
 	var seq int64
 	found, err := t.One([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
-		`select actor, auth, action, campaign_id, seq, result, before, after from audit_log where idempotency_key = $1 and idempotency_key <> ''`, a.Order.IdempotencyKey)
+		`select actor, auth, action, campaign_id, seq, result, before, after from audit_log where idempotency_key = $1 and idempotency_key <> ''`, a.Command.IdempotencyKey)
 	switch {
 	case err != nil || !found:
 		return false, err
-	case auth != "" && (actor != a.Order.By.Name || auth != a.Order.By.Auth): // older records have no authentication method
+	case auth != "" && (actor != a.Command.By.Name || auth != a.Command.By.Auth): // older records have no authentication method
 		return false, outbox.Conflict("this Idempotency-Key was used by another identity; use a new one")
 	case action != a.Action || campaign != a.CampaignID || seq != a.Seq:
 		return false, outbox.Conflict("this Idempotency-Key was used for another action: %s of %s", action, targetOf(action, campaign, seq, before))
@@ -174,7 +174,7 @@ func (t *Tx) Record(a *Change, result any, now int64) error {
 		}
 		texts[i] = string(text)
 	}
-	o := a.Order
+	o := a.Command
 	var id int64
 	_, err := t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
 		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.Target))

@@ -18,7 +18,7 @@ where campaign_id = $1
 // until it is requeued. Its attempts are kept. A row that a worker holds, that has not failed
 // or that is not a head is outbox.ErrConflict.
 func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Order: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if why := row.WhyNotDeadLettered(); why != "" {
 			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAction(campaign, seq, now))

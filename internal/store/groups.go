@@ -252,7 +252,7 @@ func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint,
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
-	a := &Change{Order: o, Action: outbox.ActionNoteErrors, After: pinned, Asked: pinned}
+	a := &Change{Command: o, Action: outbox.ActionNoteErrors, After: pinned, Asked: pinned}
 	switch {
 	case fingerprint == "":
 		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of an error"))

@@ -96,7 +96,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	for i := range all {
-		all[i].Holding = holdings[all[i].ID]
+		all[i].Leases = holdings[all[i].ID]
 	}
 	outbox.SortInstances(all, sqldb.At(s.Now()))
 	return all, nil

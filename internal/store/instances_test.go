@@ -35,7 +35,7 @@ func (f *fixture) instances() []outbox.InstanceState {
 func names(all []outbox.InstanceState, now time.Time) string {
 	var words []string
 	for _, i := range all {
-		words = append(words, fmt.Sprintf("%s %s %d", i.ID, i.State(now), i.Holding.Campaigns))
+		words = append(words, fmt.Sprintf("%s %s %d", i.ID, i.State(now), i.Leases.Campaigns))
 	}
 	return strings.Join(words, ", ")
 }
@@ -58,7 +58,7 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	first, later := began.Add(lease), began.Add(time.Second+lease)
 	got := make(map[string]outbox.HeldLeases)
 	for _, i := range f.instances() {
-		got[i.ID] = i.Holding
+		got[i.ID] = i.Leases
 	}
 	want := map[string]outbox.HeldLeases{
 		one.ID: {Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
@@ -110,10 +110,10 @@ func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
 		t.Fatalf("instances are %+v, want two", all)
 	}
 	forgotten := all[0]
-	if forgotten.Holding.Campaigns != 1 {
-		t.Errorf("it holds %+v", forgotten.Holding)
+	if forgotten.Leases.Campaigns != 1 {
+		t.Errorf("it holds %+v", forgotten.Leases)
 	}
-	forgotten.Holding = outbox.HeldLeases{}
+	forgotten.Leases = outbox.HeldLeases{}
 	if diff := cmp.Diff(outbox.InstanceState{ID: one.ID}, forgotten); diff != "" {
 		t.Errorf("the owner without a record (-want +got):\n%s", diff)
 	}
@@ -143,7 +143,7 @@ func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
 		t.Errorf("the holder lost its record: %+v", all[0])
 	}
 	sum, err := f.Summary(f.Ctx)
-	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Holding.Campaigns != 0 {
+	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Leases.Campaigns != 0 {
 		t.Errorf("%d instances in the summary, %v", len(sum.Instances), err)
 	}
 }

@@ -49,7 +49,7 @@ type summedRefusals struct {
 
 // count counts a refusal. counted is true when it gets no record of its own.
 func (c *refusalCounts) count(a *Change, refusal string, now int64) (like *refusalCount, counted bool) {
-	kind := refusalKind{a.Order.By.Auth, a.Order.By.Name, a.Action, now / time.Minute.Microseconds()}
+	kind := refusalKind{a.Command.By.Auth, a.Command.By.Name, a.Action, now / time.Minute.Microseconds()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
@@ -116,8 +116,8 @@ func (s *Store) sumRefusals(ctx context.Context, now int64) {
 		if count.more == 0 {
 			continue
 		}
-		sum := &Change{Order: count.last.Order, Action: kind.action, After: summedRefusals{count.more}, summed: true}
-		sum.Order.Reason, sum.Order.RequestID = "", ""
+		sum := &Change{Command: count.last.Command, Action: kind.action, After: summedRefusals{count.more}, summed: true}
+		sum.Command.Reason, sum.Command.RequestID = "", ""
 		from := sqldb.At(kind.minute * time.Minute.Microseconds())
 		_, err := s.writeRefusal(ctx, sum, fmt.Sprintf("refused %s in the minute from %s UTC; the last: %s",
 			outbox.Count(count.more, "more time", "more times"), from.Format("2006-01-02 15:04"), count.why))

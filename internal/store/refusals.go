@@ -25,7 +25,7 @@ returning id`
 // was called. Its idempotency key stays free. It returns the record's id; a read-only store
 // writes none and returns 0.
 func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.RefusedAction) (int64, error) {
-	return s.recordRefusal(ctx, &Change{Order: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
+	return s.recordRefusal(ctx, &Change{Command: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
 // Refused writes an audit record of an action that err refused, unless it has one, in its own
@@ -33,11 +33,11 @@ func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.Re
 // record. Failing to write the record does not change the refusal.
 func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 	var refusal *outbox.Refusal
-	if !errors.As(err, &refusal) || refusal.Act != 0 || !isRefusal(err) {
+	if !errors.As(err, &refusal) || refusal.AuditEntryID != 0 || !isRefusal(err) {
 		return err
 	}
 	if id, failed := s.recordRefusal(ctx, a, refusal.Error()); failed == nil {
-		refusal.Act = id
+		refusal.AuditEntryID = id
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTime)
 	defer cancel()
-	o := a.Order
+	o := a.Command
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, insertRefusal, s.Now(), Kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
 			Kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), Kept(o.Reason, outbox.MaxReason), o.RequestID,

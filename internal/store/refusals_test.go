@@ -62,8 +62,8 @@ func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
 			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
 			list := f.RefusedActions()
-			if len(list) != 1 || list[0].ID != r.Act || list[0].Action != action {
-				t.Errorf("the records are %+v, want the one %d", list, r.Act)
+			if len(list) != 1 || list[0].ID != r.AuditEntryID || list[0].Action != action {
+				t.Errorf("the records are %+v, want the one %d", list, r.AuditEntryID)
 			}
 		})
 	}
@@ -152,8 +152,8 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	}
 	pause(25)
 	list := f.RefusedActions()
-	if len(list) != 10 || last.Act != list[0].ID {
-		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.Act)
+	if len(list) != 10 || last.AuditEntryID != list[0].ID {
+		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.AuditEntryID)
 	}
 	if _, err := f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.RefusedActions()) != 11 {
 		t.Errorf("another action is counted with it: %v", err)

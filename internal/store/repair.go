@@ -19,7 +19,7 @@ import (
 // It waits briefly for a running wave of the campaign; when that takes longer it is an
 // outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
-	a := &Change{Order: o, Action: outbox.ActionReplay, CampaignID: id}
+	a := &Change{Command: o, Action: outbox.ActionReplay, CampaignID: id}
 	repaired, err := WhenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
 	return repaired, s.Refused(ctx, a, err)
 }
@@ -30,10 +30,10 @@ func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired,
 		if err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := t.expectCampaign(a.Order, c, now); err != nil {
+		if err := t.expectCampaign(a.Command, c, now); err != nil {
 			return outbox.Repaired{}, err
 		}
-		if err := s.Require(a.Order, 0); err != nil {
+		if err := s.Require(a.Command, 0); err != nil {
 			return outbox.Repaired{}, err
 		}
 		if err := c.free(now); err != nil {

@@ -39,7 +39,7 @@ func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 // status, or not in the expected state, is outbox.ErrConflict; a missing one
 // outbox.ErrNotFound. Of two concurrent callers one succeeds.
 func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Order: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if !row.Requeueable() {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
@@ -60,7 +60,7 @@ func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *Camp
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
 		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
 		if err == nil {
-			err = t.expect(a.Order, row, c, now)
+			err = t.expect(a.Command, row, c, now)
 		}
 		if err != nil {
 			return row, err
@@ -112,7 +112,7 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 // RequeueDead requeues the dead rows that match f, in order of next attempt, then seq, in one
 // transaction.
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &Change{Order: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	a := &Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
 		chosen, err := t.rowKeys(selectDead, f)
 		if err != nil {
@@ -224,7 +224,7 @@ func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
 // RetryRow makes a failed head due now and keeps its attempts. It needs no confirmation phrase,
 // since the row would be retried anyway. A row that is not a failed head is outbox.ErrConflict.
 func (s *Store) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Order: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
 	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 		if !row.Retryable() {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
@@ -261,7 +261,7 @@ func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
 // RetryFailed makes the failed heads that match f due now, in order of next attempt, in one
 // transaction. Their attempts are kept.
 func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &Change{Order: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	a := &Change{Command: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
 		if err := s.Require(o, 0); err != nil {
@@ -297,7 +297,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 // PauseCampaign pauses a campaign: no worker claims it until it is resumed. A running wave
 // completes first. A paused campaign is outbox.ErrConflict.
 func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+	return s.setPaused(ctx, &Change{Command: o, Action: outbox.ActionPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
 			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAction(id, 0, now))
 		}
@@ -309,7 +309,7 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) 
 
 // ResumeCampaign resumes a paused campaign. One that is not paused is outbox.ErrConflict.
 func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Change{Order: o, Action: outbox.ActionResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+	return s.setPaused(ctx, &Change{Command: o, Action: outbox.ActionResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
 		if !c.PausedAt.Valid {
 			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
@@ -323,12 +323,12 @@ func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *Camp
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
 		c, err := t.ExistingCampaign(a.CampaignID)
 		if err == nil {
-			err = t.expectCampaign(a.Order, c, now)
+			err = t.expectCampaign(a.Command, c, now)
 		}
 		if err != nil {
 			return outbox.Campaign{}, err
 		}
-		if err := s.Require(a.Order, 0); err != nil {
+		if err := s.Require(a.Command, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
 		a.Before = map[string]bool{"paused": c.PausedAt.Valid}

@@ -21,7 +21,7 @@ type revealedEvent struct {
 // reveals nothing.
 func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Revealed, error) {
 	o.IdempotencyKey = ""
-	a := &Change{Order: o, Action: outbox.ActionReveal, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionReveal, CampaignID: campaign, Seq: seq}
 	_, err := Perform(ctx, s, a, func(t *Tx, _ int64) (revealedEvent, error) {
 		e, found, err := t.skippableEvent(campaign, seq)
 		switch {

@@ -134,7 +134,7 @@ values ($1, $2, $3, $4, $5, $6, $7)`
 // event while the skip is active. When the journal does not commit, only the fence is higher
 // than before, which the next claims exceed.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Order: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
 	row, err := WhenFree(ctx, func() (outbox.Row, error) {
 		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
@@ -265,7 +265,7 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 // is not skipped and was never applied.
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
-	a := &Change{Order: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
+	a := &Change{Command: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
 	skip, err := WhenFree(ctx, func() (outbox.Skip, error) {
 		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)

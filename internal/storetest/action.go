@@ -211,8 +211,8 @@ func RefusedLeavesOneRecord(t *testing.T, a Action) {
 		t.Fatalf("%d records were left, want one: %+v", len(list), list)
 	}
 	got := list[0]
-	if got.ID != refusal.Act {
-		t.Errorf("the refusal names the record %d, which is %d", refusal.Act, got.ID)
+	if got.ID != refusal.AuditEntryID {
+		t.Errorf("the refusal names the record %d, which is %d", refusal.AuditEntryID, got.ID)
 	}
 	want := outbox.AuditEntry{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
 		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.AuditRefused, Refusal: refusal.Error(),
@@ -240,8 +240,8 @@ func RefusedLeavesOneRecord(t *testing.T, a Action) {
 func IsRefusedUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(strings.Repeat("x", 501)))
-	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.Act != 0 {
-		t.Errorf("the refusal names a record %d", r.Act)
+	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.AuditEntryID != 0 {
+		t.Errorf("the refusal names a record %d", r.AuditEntryID)
 	}
 	if n := len(a.RefusedActions()); n != 0 {
 		t.Errorf("%d records were left", n)

@@ -53,7 +53,7 @@ func (s *Tokens) CreateToken(ctx context.Context, o outbox.Command, hash string,
 		return outbox.Token{}, err
 	}
 	asked := tokenChange{Role: role, Note: note, ExpiresAt: &expires}
-	a := &store.Change{Order: o, Action: outbox.ActionTokenCreate, Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: outbox.ActionTokenCreate, Before: asked, Asked: asked}
 	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
 		if err := s.core.RequireReason(o, 0); err != nil {
 			return outbox.Token{}, err
@@ -90,7 +90,7 @@ func (s *Tokens) checkToken(token outbox.Token) error {
 // outbox.ErrNotFound.
 func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Command, id int64) (outbox.Token, error) {
 	asked := tokenChange{TokenID: id}
-	a := &store.Change{Order: o, Action: outbox.ActionTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: outbox.ActionTokenRevoke, Target: outbox.TokenTarget(id), Before: asked, Asked: asked}
 	return store.Perform(ctx, s.core, a, func(t *store.Tx, now int64) (outbox.Token, error) {
 		var found []outbox.Token
 		err := t.Each(collectTokens(&found), selectTokens+`where id = $1`+t.ForUpdate, id)

@@ -567,8 +567,8 @@ func held(p Page, i outbox.InstanceState) templ.Component {
 			templ_7745c5c3_Var22 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if i.Holding.Campaigns == 0 {
-			templ_7745c5c3_Err = heldPublishers(p, sentence(i.Why(p.Now)), i.Holding.Publishers).Render(ctx, templ_7745c5c3_Buffer)
+		if i.Leases.Campaigns == 0 {
+			templ_7745c5c3_Err = heldPublishers(p, sentence(i.Why(p.Now)), i.Leases.Publishers).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -600,7 +600,7 @@ func held(p Page, i outbox.InstanceState) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, c := range i.Holding.Held {
+			for _, c := range i.Leases.Held {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<li><a href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -664,7 +664,7 @@ func held(p Page, i outbox.InstanceState) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			if more := i.Holding.Campaigns - int64(len(i.Holding.Held)); more > 0 {
+			if more := i.Leases.Campaigns - int64(len(i.Leases.Held)); more > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<li class=\"muted\">and ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -683,9 +683,9 @@ func held(p Page, i outbox.InstanceState) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(count(i.Holding.Rows, "row", "rows"))
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(count(i.Leases.Rows, "row", "rows"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `instances.templ`, Line: 142, Col: 112}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `instances.templ`, Line: 142, Col: 111}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -700,8 +700,8 @@ func held(p Page, i outbox.InstanceState) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if n := len(i.Holding.Publishers); n > 0 {
-				templ_7745c5c3_Err = heldPublishers(p, count(int64(n), "publisher", "publishers"), i.Holding.Publishers).Render(ctx, templ_7745c5c3_Buffer)
+			if n := len(i.Leases.Publishers); n > 0 {
+				templ_7745c5c3_Err = heldPublishers(p, count(int64(n), "publisher", "publishers"), i.Leases.Publishers).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -25,7 +25,7 @@ func made(c outbox.Condition, ends ...time.Duration) outbox.InstanceState {
 		i.StoppedAt = &hour
 	}
 	for _, end := range ends {
-		i.Holding.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+		i.Leases.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
 	}
 	return i
 }
@@ -34,11 +34,11 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 	t.Parallel()
 	many := made(outbox.InstanceRunning)
 	for range outbox.MaxHeldLeases + 4 {
-		many.Holding.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, ExpiresAt: noon.Add(time.Minute)})
+		many.Leases.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, ExpiresAt: noon.Add(time.Minute)})
 	}
 	withheld := made(outbox.InstanceSilent)
-	withheld.Holding.Add(outbox.HeldLease{CampaignID: "c", Epoch: 2, Withheld: true, ExpiresAt: noon.Add(-time.Minute)})
-	unknown := outbox.InstanceState{ID: "<x>", Holding: made(outbox.InstanceSilent, time.Minute).Holding}
+	withheld.Leases.Add(outbox.HeldLease{CampaignID: "c", Epoch: 2, Withheld: true, ExpiresAt: noon.Add(-time.Minute)})
+	unknown := outbox.InstanceState{ID: "<x>", Leases: made(outbox.InstanceSilent, time.Minute).Leases}
 	for name, c := range map[string]struct {
 		list   []outbox.InstanceState
 		shows  []string

@@ -33,9 +33,9 @@ type RunView struct {
 
 // NewRunView is a run before it is started.
 type NewRunView struct {
-	Order  outbox.RunRequest `redact:"-"`
-	Reason string            `redact:"-"` // as it was typed
-	Loaded []outbox.ProjectionInfo
+	Request outbox.RunRequest `redact:"-"`
+	Reason  string            `redact:"-"` // as it was typed
+	Loaded  []outbox.ProjectionInfo
 	// Preview is what the run would be about; nil while the order does not say
 	// enough.
 	Preview *outbox.RunPreview
@@ -268,7 +268,7 @@ type runBody struct {
 
 // newRunTwins start the run from a shell.
 func newRunTwins(p Page, v NewRunView) Twins {
-	o := v.Order
+	o := v.Request
 	body := runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"}
 	command := p.program() + "runs start " + string(o.Kind)
 	if o.All {
