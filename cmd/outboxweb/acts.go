@@ -95,7 +95,7 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Comm
 		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"))
 }
 
-// filter selects rows as the flags say; the zero limit is the store's own.
+// filter returns the rows that the flags select; a zero limit means the store's default.
 func (c *requeueCmd) filter() outbox.RequeueFilter {
 	f := outbox.RequeueFilter{CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint}
 	if c.Limit != nil {
@@ -104,7 +104,7 @@ func (c *requeueCmd) filter() outbox.RequeueFilter {
 	return f
 }
 
-// retryCmd brings the next attempt of a failed head forward.
+// retryCmd makes the next attempt of a failed head due now.
 type retryCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
@@ -148,14 +148,14 @@ func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
 	return c.print(a, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
 }
 
-// deadLetterCmd gives up on a failing head.
+// deadLetterCmd marks a failing head dead.
 type deadLetterCmd struct {
 	Campaign string `arg:"" help:"The row's campaign."`
 	Seq      string `arg:"" help:"The row's seq."`
 	actionFlags
 }
 
-// Run declares the row dead.
+// Run marks the row dead.
 func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
@@ -178,7 +178,7 @@ type gapsCmd struct {
 	jsonFlag
 }
 
-// Run lists the gaps, or repairs them and says what that did.
+// Run lists the gaps, or repairs them and prints the result.
 func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		if c.Repair {
@@ -188,7 +188,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		gaps = append([]outbox.Gap{}, gaps...) // a list in JSON, though there are none
+		gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
 		return printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
 			return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
 		})

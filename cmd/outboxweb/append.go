@@ -32,9 +32,9 @@ type appendResult struct {
 	Appended     int           `json:"appended"`
 	AlreadyThere int           `json:"already_there"`
 	Refused      []refusedLine `json:"refused"`
-	NotWritten   int           `json:"not_written"` // good lines of a batch that holds a refused one
+	NotWritten   int           `json:"not_written"` // valid lines of a batch that has a refused line
 	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns with events that are not applied yet; workers apply them
-	Position     int64         `json:"position"`    // of the last event that was appended or there already; 0 without one
+	Position     int64         `json:"position"`    // of the last event appended or already present; 0 without one
 
 	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"` // why the condition does not hold
 }
@@ -46,7 +46,7 @@ type refusedLine struct {
 	Detail string `json:"detail"`
 }
 
-// Run appends batch by batch and stops at the first that holds a bad line.
+// Run appends batch by batch and stops at the first batch with a bad line.
 func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	if c.Batch < 1 || c.Batch > 10_000 {
 		return usagef("--batch must lie between 1 and 10000")
@@ -86,7 +86,7 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// readCondition reads --condition; empty makes the append depend on nothing.
+// readCondition parses --condition; empty means an unconditional append.
 func readCondition(given string) (*outbox.AppendCondition, error) {
 	if given == "" {
 		return nil, nil
@@ -105,7 +105,7 @@ func readCondition(given string) (*outbox.AppendCondition, error) {
 	return &condition, nil
 }
 
-// atOnce appends all lines in one batch, or none of them.
+// atOnce appends all lines in one batch, or none.
 func (c *appendCmd) atOnce(ctx context.Context, ap *appender, lines *lineReader, total *appendResult) error {
 	all, err := readBatch(lines, c.Batch)
 	if err != nil || all.empty() {
@@ -160,8 +160,7 @@ func lineNumbers(refused []refusedLine) string {
 	return fmt.Sprintf(" (%s %s)", word, strings.Join(numbers, ", "))
 }
 
-// openInput opens a file to read, or stdin for "-". The size is 0 when it is
-// not known.
+// openInput opens a file for reading, or stdin for "-". The size is 0 when unknown.
 func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.in), 0, nil
@@ -178,7 +177,7 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// appender appends batches, and in inline mode applies them as well.
+// appender appends batches and, in inline mode, applies them.
 type appender struct {
 	store      *engine
 	worker     *worker.Worker // nil unless the mode is inline
@@ -237,8 +236,7 @@ func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
 	return p.applyInline(ctx, landed, r)
 }
 
-// refuse reports the batch's refused lines, those included that only their
-// values make bad.
+// refuse reports the batch's refused lines, including those that only the store's checks refused.
 func (p *appender) refuse(b batch, r *appendResult) {
 	known := map[int]bool{}
 	for _, bad := range b.refused {
@@ -257,8 +255,8 @@ func (p *appender) refuse(b batch, r *appendResult) {
 	r.NotWritten += b.size - len(b.refused)
 }
 
-// applyInline applies what a batch appended, in inline mode. A campaign whose
-// events wait is reported once and does not hold up the others.
+// applyInline applies the events that a batch appended, in inline mode. A campaign whose events
+// have to wait is reported once and does not delay the other campaigns.
 func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *appendResult) error {
 	if p.worker == nil {
 		return nil
@@ -277,7 +275,7 @@ func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *
 			r.NotApplied = append(r.NotApplied, one.CampaignID)
 		case err != nil && !waits:
 			return fmt.Errorf("apply campaign %q: %w", one.CampaignID, err)
-		case err == nil && known >= 0: // its rows are applied, too
+		case err == nil && known >= 0: // its rows are applied as well
 			r.NotApplied = slices.Delete(r.NotApplied, known, known+1)
 		}
 	}

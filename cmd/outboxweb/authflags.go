@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// authFlags say how serve knows who asks.
+// authFlags configure how serve authenticates requests.
 type authFlags struct {
 	Auth             string   `default:"none" enum:"none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: none, jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header) or token (API tokens only)."`
 	AuthPreset       string   `placeholder:"PROXY" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
@@ -42,13 +42,14 @@ func (f *authFlags) kind() auth.Kind {
 	return auth.Kind(f.Auth)
 }
 
-// letsProxiesAct reports whether the flags tell of a proxy in front while
-// nothing tells its users apart.
+// letsProxiesAct reports whether the flags indicate a proxy in front while no authentication tells
+// its users apart.
 func (c *serveCmd) letsProxiesAct() bool {
 	return c.kind() == auth.KindNone && !c.ReadOnly && (c.PublicOrigin != "" || len(c.TrustedProxy) > 0)
 }
 
-// config is what the flags say, without what only a running server has.
+// config returns the authentication that the flags configure, without what only a running server
+// has.
 func (f *authFlags) config() (auth.Config, error) {
 	c := auth.Config{Kind: f.kind(), Preset: f.AuthPreset, Header: f.AuthHeader, Issuer: f.AuthIssuer, Audience: f.AuthAudience, JWKS: f.AuthJWKS,
 		Algorithms: f.AuthAlgorithms, UserClaim: f.AuthUserClaim, GroupsClaim: f.AuthGroupsClaim, UserHeader: f.AuthUserHeader,
@@ -79,8 +80,8 @@ func (f *authFlags) config() (auth.Config, error) {
 	return c, nil
 }
 
-// gate makes what identifies requests. What it needs of a server may be nil
-// when the flags are only judged.
+// gate returns the authenticator of requests. st, collectors and log may be nil when only the flags
+// are validated.
 func (f *authFlags) gate(st *engine, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
 	c, err := f.config()
 	if err != nil {
@@ -101,7 +102,7 @@ func (f *authFlags) gate(st *engine, collectors *metrics.Metrics, log *slog.Logg
 	return g, asFlag(err)
 }
 
-// asFlag words a refusal of a configuration as wrong usage of its flag.
+// asFlag reports a refused configuration as wrong usage of its flag.
 func asFlag(err error) error {
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field != "" {
 		return asUsage("--"+refusal.Field, refusal)

@@ -13,9 +13,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// benchCmd measures this program where the user's databases are: on their
-// disk, in a directory of its own, or on their server, in schemas of its own.
-// Both are gone afterwards.
+// benchCmd measures this program on the user's own storage: on their disk, in a new directory, or
+// on their server, in new schemas. Both are removed afterwards.
 type benchCmd struct {
 	Dir   string   `placeholder:"DIR" help:"The directory for temporary SQLite files. Default: beside the journal."`
 	Scale float64  `default:"1" placeholder:"X" help:"Multiply every size by this, e.g. 0.1 for a quick run."`
@@ -33,8 +32,8 @@ type measurement struct {
 	Ratio           float64 `json:"ratio,omitempty"`                  // to the bare driver
 }
 
-// benchResult is what the command prints. FsyncPerSecond and Dir are of
-// SQLite, the other two of PostgreSQL.
+// benchResult is the command's output. FsyncPerSecond and Dir are set on SQLite, the other two on
+// PostgreSQL.
 type benchResult struct {
 	Results          []measurement `json:"results"`
 	FsyncPerSecond   float64       `json:"fsync_per_second,omitempty"`
@@ -47,18 +46,18 @@ type benchResult struct {
 type ground interface {
 	dialect() string
 	plan() benchPlan
-	// durability fills in how often a second something small is made durable
-	// here, and where that is.
+	// durability fills in how many small durable writes a second the storage manages, and where it
+	// is.
 	durability(ctx context.Context, r *benchResult) error
 
 	fresh(ctx context.Context) (databases, error)                  // new and empty
-	copied(ctx context.Context, from databases) (databases, error) // new, with the backlog of others that nobody has open
+	copied(ctx context.Context, from databases) (databases, error) // new, filled with the backlog of a pair that is closed
 	remove(ctx context.Context, d databases) error
-	drainBare(ctx context.Context, d databases, loops int) (time.Duration, error) // the yardstick, see bench_bare.go
-	close() error                                                                 // removes whatever is left
+	drainBare(ctx context.Context, d databases, loops int) (time.Duration, error) // the baseline, see bench_bare.go
+	close() error                                                                 // removes what is left
 }
 
-// databases is a pair of databases that a run has made.
+// databases is a pair of databases made by a run.
 type databases struct {
 	number               int
 	journal, projections string // URLs
@@ -74,20 +73,20 @@ type benchPlan struct {
 	drains  []drainPlan
 }
 
-// drainPlan is a backlog, and who works it off.
+// drainPlan is a backlog and the workers that drain it.
 type drainPlan struct {
 	name string
 	shape
 	instances int
-	waves     int // at a time, of each instance
+	waves     int // concurrent waves of each instance
 }
 
-// shape is a backlog: so many campaigns with so many events each.
+// shape is the size of a backlog: the number of campaigns, and of events in each.
 type shape struct{ campaigns, events int }
 
 func (s shape) total() int { return s.campaigns * s.events }
 
-// The backlogs that are drained.
+// The backlogs that the benchmark drains.
 var (
 	oneLong   = shape{1, 100_000}
 	hundred   = shape{100, 1_000}
@@ -101,7 +100,7 @@ type bench struct {
 	scale  float64
 	set    *projection.Set
 
-	backlog databases // to copy from
+	backlog databases // the backlog that is copied
 	filled  shape     // of the backlog
 }
 
@@ -136,7 +135,7 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	return printBench(a, result)
 }
 
-// ground is where the database URLs lead.
+// ground returns the storage that the database URLs lead to.
 func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
 	projections := a.ProjectionsDB
 	if onPostgres(a.JournalDB) && a.sources["projections-db"] == fromDefault {
@@ -190,7 +189,7 @@ func counted(n int, what string) string {
 	return strconv.Itoa(n) + "_" + what + "s"
 }
 
-// measure makes the measurements that are wanted by name.
+// measure takes the measurements whose names are wanted.
 func (b *bench) measure(ctx context.Context, wanted func(name string) bool) (result benchResult, err error) {
 	if err := b.ground.durability(ctx, &result); err != nil {
 		return result, err
@@ -212,7 +211,7 @@ func (b *bench) measure(ctx context.Context, wanted func(name string) bool) (res
 
 func (b *bench) amount(n int) int { return max(200, int(float64(n)*b.scale)) }
 
-// shrink scales what a shape has more of.
+// shrink scales down the larger dimension of a shape.
 func (b *bench) shrink(s shape) shape {
 	if s.campaigns > s.events {
 		s.campaigns = max(1, int(float64(s.campaigns)*b.scale))
@@ -237,7 +236,7 @@ func printBench(a *app, r benchResult) error {
 	})
 }
 
-// rate fills in the measurement of n events that took a time.
+// rate returns the measurement of n events that took the given time.
 func rate(n int, took time.Duration) measurement {
 	return measurement{Events: n, Seconds: took.Seconds(), EventsPerSecond: float64(n) / took.Seconds()}
 }

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// benchEvent is event n of a campaign, of the size events usually have.
+// benchEvent returns event n of a campaign, of a typical size.
 func benchEvent(campaign string, n int) outbox.Event {
 	return outbox.Event{
 		CampaignID: campaign, EventID: fmt.Sprintf("e-%d", n), EventType: "bench.moved",
@@ -22,7 +22,7 @@ func benchEvent(campaign string, n int) outbox.Event {
 	}
 }
 
-// append measures callers that append batches, each to a campaign of its own.
+// append measures concurrent callers that append batches, each to its own campaign.
 func (b *bench) append(ctx context.Context, callers, batch, events int) (m measurement, err error) {
 	d, err := b.ground.fresh(ctx)
 	if err != nil {

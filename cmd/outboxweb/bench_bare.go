@@ -10,26 +10,22 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// The bare driver is the yardstick of the drain: it does the row operations
-// that applying cannot do without and nothing else. Per wave of 1,000 rows:
-// mark them processing by range and load their events; upsert one projection
-// row an event and move one watermark a campaign; delete the rows by range.
-// Loops work on waves of their own side by side, so that one applies while
-// another settles. It claims no leases, keeps no campaign rows, checks no
-// hashes, survives no failure.
+// The bare driver is the baseline of the drain: it does only the row operations that applying
+// needs. Per wave of 1,000 rows: mark them processing by range and load their events; upsert one
+// projection row per event and move one watermark per campaign; delete the rows by range. Each loop
+// works on its own waves, so that one applies while another settles. It claims no leases, keeps no
+// campaign rows, checks no hashes and survives no failure.
 //
-// On SQLite it is database/sql with prepared statements on one pinned
-// connection a file, both files WAL and synchronous=FULL. On PostgreSQL it is
-// pgx itself: each loop has a connection to each database and sends a wave's
-// statements, prepared, as one pipelined batch, read committed, as durable as
-// the server makes it.
+// On SQLite it is database/sql with prepared statements on one pinned connection per file, both
+// files WAL and synchronous=FULL. On PostgreSQL it is pgx itself: each loop has a connection to
+// each database and sends a wave's statements, prepared, as one pipelined batch, read committed, as
+// durable as the server makes it.
 //
-// Its SQL lives here, beside the only thing that uses it, because it measures
-// the store from outside.
+// Its SQL lives here rather than in the store because it measures the store from outside.
 
 const bareWaveRows = 1000
 
-// bareSQL is the texts for databases whose tables are found under a prefix.
+// bareSQL holds the statements for databases whose tables share a prefix.
 type bareSQL struct {
 	backlog, mark, load, start, advance, upsert, remove, table string
 }
@@ -54,8 +50,8 @@ seq bigint not null, primary key (campaign_id, token_id))`),
 	}
 }
 
-// barePlan is a backlog cut into waves. A worker has to find its waves by
-// claiming; the bare driver is given them.
+// barePlan is a backlog cut into waves. A worker has to find its waves by claiming; the bare driver
+// gets them ready-made.
 type barePlan struct {
 	waves []*bareWave
 	left  int64 // rows that fit into the last wave
@@ -63,7 +59,7 @@ type barePlan struct {
 
 type bareWave struct {
 	spans   []bareSpan
-	after   <-chan struct{} // closed when the wave before is applied, if that holds earlier events of a campaign; nil if none does
+	after   <-chan struct{} // closed when the preceding wave is applied, if it has earlier events of a campaign; otherwise nil
 	applied chan struct{}
 }
 
@@ -83,7 +79,7 @@ type bareEvent struct {
 	hash, chain, text string
 }
 
-// add plans for a campaign whose last event is last.
+// add plans the waves of a campaign whose last event is last.
 func (p *barePlan) add(campaign string, last int64) {
 	for first := int64(1); first <= last; {
 		if p.left == 0 {
@@ -102,7 +98,7 @@ func (p *barePlan) add(campaign string, last int64) {
 
 func (s *bareSpan) rows() int64 { return s.last - s.first + 1 }
 
-// scan reads what the text load asks for.
+// scan reads a row of the load statement.
 func (s *bareSpan) scan(row bareRow) error {
 	var e bareEvent
 	if err := row.Scan(&e.seq, &e.eventType, &e.occurred, &e.entity, &e.text, &e.hash, &e.chain); err != nil {
@@ -113,19 +109,19 @@ func (s *bareSpan) scan(row bareRow) error {
 	return nil
 }
 
-// bareRow is a row of an answer.
+// bareRow is a result row.
 type bareRow interface{ Scan(...any) error }
 
 // bareDB is a connection to one of the databases.
 type bareDB interface {
-	// within runs fn in a transaction. Where statements travel together, they
-	// do so once fn has returned.
+	// within runs fn in a transaction. A batching implementation sends the statements after fn
+	// returns.
 	within(ctx context.Context, fn func(bareTx) error) error
 }
 
 // bareTx is a transaction.
 type bareTx interface {
-	exec(want int64, query string, args ...any) error // a statement that must change want rows; a negative want is any
+	exec(want int64, query string, args ...any) error // exec runs a statement that must change want rows; a negative want allows any number
 	each(scan func(bareRow) error, query string, args ...any) error
 }
 
@@ -135,7 +131,7 @@ type bareLoop struct {
 	journal, projections bareDB
 }
 
-// drainWith works off the backlog with some loops and returns how long that took.
+// drainWith drains the backlog with the given loops and returns the time it took.
 func drainWith(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
 	one, plan := loops[0], new(barePlan)
 	err := one.projections.within(ctx, func(tx bareTx) error { return tx.exec(-1, one.table) })
@@ -157,7 +153,7 @@ func drainWith(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
 	return plan.run(ctx, loops)
 }
 
-// run works off the waves with some loops and returns how long that took.
+// run drains the waves with the given loops and returns the time it took.
 func (p *barePlan) run(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// drainBare drains a backlog with so many loops and returns how long that
-// took.
+// drainBare drains a backlog with the given number of loops and returns the time it took.
 func (g *postgresGround) drainBare(ctx context.Context, d databases, loops int) (took time.Duration, err error) {
 	texts := newBareSQL(d.journalSchema(g)+".", d.projectionsSchema(g)+".")
 	all := make([]*bareLoop, loops)
@@ -30,7 +29,7 @@ func (g *postgresGround) drainBare(ctx context.Context, d databases, loops int) 
 	return drainWith(ctx, all)
 }
 
-// postgresBare is a bareDB whose transactions travel as one.
+// postgresBare is a bareDB that sends each transaction as one pipelined batch.
 type postgresBare struct{ conn *pgx.Conn }
 
 func (p postgresBare) within(ctx context.Context, fn func(bareTx) error) error {
@@ -43,7 +42,7 @@ func (p postgresBare) within(ctx context.Context, fn func(bareTx) error) error {
 	return p.conn.SendBatch(ctx, &b.Batch).Close()
 }
 
-// bareBatch is a bareTx that gathers its statements.
+// bareBatch is a bareTx that queues its statements.
 type bareBatch struct{ pgx.Batch }
 
 func (b *bareBatch) exec(want int64, query string, args ...any) error {

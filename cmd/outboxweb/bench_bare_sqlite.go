@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// drainBare drains a backlog with so many loops and returns how long that
-// took.
+// drainBare drains a backlog with the given number of loops and returns the time it took.
 func (g *sqliteGround) drainBare(ctx context.Context, d databases, loops int) (took time.Duration, err error) {
 	files := d.files()
 	journal, err := openBare(ctx, files[0])
@@ -29,8 +28,8 @@ func (g *sqliteGround) drainBare(ctx context.Context, d databases, loops int) (t
 	return drainWith(ctx, slices.Repeat([]*bareLoop{one}, loops))
 }
 
-// sqliteBare is one file through one connection, for any number of loops. mu is
-// held for a transaction.
+// sqliteBare is one file through one connection, shared by any number of loops. mu is held for a
+// transaction.
 type sqliteBare struct {
 	mu    sync.Mutex
 	pool  *sql.DB
@@ -101,7 +100,7 @@ func (d *sqliteBare) each(scan func(bareRow) error, query string, args ...any) e
 	return rows.Err()
 }
 
-// within runs fn in a transaction, under the lock.
+// within runs fn in a transaction, holding the lock.
 func (d *sqliteBare) within(_ context.Context, fn func(bareTx) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,8 +24,7 @@ import (
 //go:embed bench.sql
 var benchSQL []byte
 
-// benchProjection loads the projection that a drain applies: one upsert an
-// event.
+// benchProjection loads the projection that a drain applies: one upsert per event.
 func benchProjection(dialect string) (*projection.Set, error) {
 	dir, err := os.MkdirTemp("", "outboxweb-bench-")
 	if err != nil {
@@ -38,8 +37,7 @@ func benchProjection(dialect string) (*projection.Set, error) {
 	return projection.Load(dialect, dir)
 }
 
-// drain measures workers on a copy of a backlog, and then the bare driver on
-// another.
+// drain measures workers on one copy of a backlog, then the bare driver on another.
 func (b *bench) drain(ctx context.Context, p drainPlan) (measurement, error) {
 	if err := b.fill(ctx, p.shape); err != nil {
 		return measurement{}, fmt.Errorf("fill: %w", err)
@@ -70,7 +68,7 @@ func (b *bench) onCopy(ctx context.Context, fn func(databases) (time.Duration, e
 	return took, errors.Join(err, b.ground.remove(ctx, d))
 }
 
-// fill makes the backlog, unless the one that is there has this shape.
+// fill makes the backlog, unless the existing one has this shape.
 func (b *bench) fill(ctx context.Context, s shape) (err error) {
 	if b.filled == s {
 		return nil
@@ -116,9 +114,8 @@ func (b *bench) appendBacklog(ctx context.Context, st *store.Store, s shape) err
 	return ctx.Err()
 }
 
-// drainByWorkers runs workers until every event is applied and its row gone,
-// and returns how long that took, from their start. They share nothing but the
-// databases.
+// drainByWorkers runs workers until every event is applied and its row deleted, and returns the
+// time that took from their start. The workers share nothing but the databases.
 func (b *bench) drainByWorkers(ctx context.Context, d databases, p drainPlan) (took time.Duration, err error) {
 	progress := &drained{ended: make(chan struct{})}
 	progress.left.Store(int64(p.total()))
@@ -136,7 +133,7 @@ func (b *bench) drainByWorkers(ctx context.Context, d databases, p drainPlan) (t
 	return took, err
 }
 
-// lastError is why an event was not applied.
+// lastError returns the reason why an event was not applied.
 func lastError(ctx context.Context, st *store.Store) error {
 	page, err := st.Rows(ctx, outbox.RowFilter{Status: outbox.Failed, Limit: 1})
 	if err != nil || len(page.Items) == 0 {
@@ -145,7 +142,7 @@ func lastError(ctx context.Context, st *store.Store) error {
 	return errors.New(page.Items[0].LastError)
 }
 
-// openWorker makes a worker with a store of its own, which the caller closes.
+// openWorker makes a worker with its own store, which the caller closes.
 func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress *drained) (*worker.Worker, error) {
 	o := d.options()
 	o.Concurrency = waves
@@ -165,8 +162,8 @@ func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress
 	return w, nil
 }
 
-// drained tells when a backlog is drained. Asking the databases would slow
-// down what is measured.
+// drained detects when a backlog is drained. Polling the databases would slow down what is
+// measured.
 type drained struct {
 	left  atomic.Int64
 	once  sync.Once
@@ -199,7 +196,7 @@ func (d *drained) failed(n float64) {
 	}
 }
 
-// countedFor is a counter that tells what is added to it.
+// countedFor is a counter that passes on what is added to it.
 type countedFor struct {
 	prometheus.Counter
 	tell func(float64)
@@ -211,8 +208,8 @@ func (c countedFor) Add(n float64) {
 	c.tell(n)
 }
 
-// run runs the workers until the backlog is drained. A failure ends it: a
-// benchmark must not measure failures.
+// run runs the workers until the backlog is drained. A failed event ends the run: a benchmark must
+// not measure failures.
 func (d *drained) run(ctx context.Context, workers []*worker.Worker) (time.Duration, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

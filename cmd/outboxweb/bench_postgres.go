@@ -17,8 +17,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// postgresGround is schemas of a run's own in the databases that the URLs
-// name. Nothing else there is touched.
+// postgresGround is a run's own schemas in the databases that the URLs name. It touches nothing
+// else there.
 type postgresGround struct {
 	journal, projections *benchServer
 	made                 int // pairs of schemas
@@ -82,7 +82,7 @@ func (d databases) projectionsSchema(g *postgresGround) string {
 	return fmt.Sprintf("%s_%d_projections", g.projections.prefix, d.number)
 }
 
-// backlogTables are what appending writes to.
+// backlogTables are the tables that an append writes to.
 var backlogTables = []string{"events", "projection_apply_outbox", "campaigns"}
 
 func (g *postgresGround) copied(ctx context.Context, from databases) (databases, error) {
@@ -115,7 +115,7 @@ type benchServer struct {
 	config  *pgx.ConnConfig
 	conn    *pgx.Conn
 	prefix  string          // of the schemas of this run
-	schemas map[string]bool // that were made
+	schemas map[string]bool // schemas made so far
 }
 
 func newBenchServer(ctx context.Context, flag, raw, run string) (*benchServer, error) {
@@ -134,7 +134,7 @@ func newBenchServer(ctx context.Context, flag, raw, run string) (*benchServer, e
 	return s, nil
 }
 
-// serverMessage is the server's own sentence, where it said one.
+// serverMessage returns the server's own message, or the error's text without one.
 func serverMessage(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Message
@@ -152,8 +152,8 @@ func disconnect(conn *pgx.Conn) error {
 	return conn.Close(ctx)
 }
 
-// allowForProxy prepares no statements by name where a proxy stands before the
-// server, since it may ask them of one that does not know them.
+// allowForProxy disables named prepared statements behind a connection pooler, which may run them
+// on a server connection that has not prepared them.
 func (s *benchServer) allowForProxy(ctx context.Context) error {
 	var backend uint32
 	if err := s.conn.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&backend); err != nil {
@@ -165,7 +165,7 @@ func (s *benchServer) allowForProxy(ctx context.Context) error {
 	return nil
 }
 
-// describe names the server's version and what decides over its speed.
+// describe returns the server's version and the settings that decide its speed.
 func (s *benchServer) describe(ctx context.Context) (text string, err error) {
 	err = s.conn.QueryRow(ctx, `
 select concat('PostgreSQL ', split_part(current_setting('server_version'), ' ', 1), ', fsync ', current_setting('fsync'),
@@ -174,7 +174,7 @@ select concat('PostgreSQL ', split_part(current_setting('server_version'), ' ', 
 	return text, err
 }
 
-// commitRate is how often a second the server commits a change of one row.
+// commitRate returns how many one-row changes the server commits per second.
 func (s *benchServer) commitRate(ctx context.Context) (perSecond float64, err error) {
 	schema := s.prefix + "_commits"
 	if _, err := s.create(ctx, schema); err != nil {
@@ -199,8 +199,7 @@ func (s *benchServer) commitRate(ctx context.Context) (perSecond float64, err er
 	return float64(n) / time.Since(start).Seconds(), nil
 }
 
-// create makes a schema that must not be there and returns the URL that leads
-// to it.
+// create makes a schema, which must not exist yet, and returns the URL that leads to it.
 func (s *benchServer) create(ctx context.Context, schema string) (string, error) {
 	s.schemas[schema] = true
 	_, err := s.conn.Exec(ctx, "create schema "+schema)
@@ -213,8 +212,8 @@ func (s *benchServer) create(ctx context.Context, schema string) (string, error)
 	return inSchema(s.url, schema), nil
 }
 
-// inSchema is the URL with another search_path. What else it says stays as it
-// is written: PostgreSQL reads a + in it as a plus.
+// inSchema returns the URL with another search_path. The rest of the query stays as written:
+// PostgreSQL reads a + in it as a plus.
 func inSchema(raw, schema string) string {
 	address, query, _ := strings.Cut(raw, "?")
 	kept := slices.DeleteFunc(strings.Split(query, "&"), func(parameter string) bool {
@@ -231,11 +230,11 @@ func (s *benchServer) drop(ctx context.Context, schema string) error {
 	return nil
 }
 
-// cleanUpLimit bounds the removal of what is left when a run ends early.
+// cleanUpLimit bounds the clean-up after a run that ended early.
 const cleanUpLimit = time.Minute
 
-// close drops the schemas that are left, also after an interrupt, which may
-// have cost the connection.
+// close drops the remaining schemas. It also works after an interrupt, which may have broken the
+// connection.
 func (s *benchServer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()

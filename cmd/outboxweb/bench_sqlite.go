@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// sqliteGround is a directory of a run's own.
+// sqliteGround is a run's own directory.
 type sqliteGround struct {
 	dir  string
 	made int // pairs of files
@@ -50,7 +50,7 @@ func (g *sqliteGround) durability(ctx context.Context, r *benchResult) (err erro
 	return err
 }
 
-// fsyncRate is how often a second this disk makes 4 KiB durable.
+// fsyncRate returns how many durable writes of 4 KiB per second this disk manages.
 func fsyncRate(ctx context.Context, dir string) (float64, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *sqliteGround) fresh(context.Context) (databases, error) {
 	return databases{g.made, "sqlite:" + name + "-journal.db", "sqlite:" + name + "-projections.db"}, nil
 }
 
-// files are the paths of both databases.
+// files returns the paths of both databases.
 func (d databases) files() [2]string {
 	return [2]string{strings.TrimPrefix(d.journal, "sqlite:"), strings.TrimPrefix(d.projections, "sqlite:")}
 }
@@ -106,7 +106,7 @@ func copyFile(from, to string) error {
 	return errors.Join(out.Sync(), out.Close())
 }
 
-// remove leaves what it cannot remove to close.
+// remove leaves files that it cannot remove to close.
 func (g *sqliteGround) remove(_ context.Context, d databases) error {
 	for _, file := range d.files() {
 		for _, suffix := range []string{"", "-wal", "-shm"} {

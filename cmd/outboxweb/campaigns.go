@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// campaignsCmd looks at campaigns, stops them and lets them go on.
+// campaignsCmd lists, pauses, resumes and repairs campaigns.
 type campaignsCmd struct {
 	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing."`
 	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
@@ -50,13 +50,13 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// campaignAction is what the actions on one campaign take.
+// campaignAction holds the arguments of actions on one campaign.
 type campaignAction struct {
 	Campaign string `arg:"" help:"The campaign's id."`
 	actionFlags
 }
 
-// change does an action after which the campaign is shown.
+// change performs an action and prints the campaign afterwards.
 func (c *campaignAction) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Command, string) (outbox.Campaign, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
 		changed, err := act(st.Store, ctx, command(c.Reason), c.Campaign)
@@ -89,7 +89,7 @@ func (c *campaignsResumeCmd) Run(ctx context.Context, a *app) error {
 
 type campaignsReplayCmd struct{ campaignAction }
 
-// Run gives events without a row theirs back.
+// Run restores the rows of events that lack one.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)

@@ -12,14 +12,14 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// checkCmd tests outbox.Invariants: by replaying the journal here, all others in
-// internal/maintenance and in what is registered with its core.
+// checkCmd tests outbox.Invariants: those that need a replay of the journal here, all others in
+// internal/maintenance and in the checks registered with its core.
 type checkCmd struct {
 	Replay bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
 	jsonFlag
 }
 
-// Run names every violation it finds.
+// Run reports every violation.
 func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	st, set, err := a.openBoth(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// tablesOf are those of all loaded projections.
+// tablesOf returns the tables of all loaded projections.
 func tablesOf(set *projection.Set) (tables []string) {
 	for _, p := range set.Projections() {
 		tables = append(tables, p.Tables...)
@@ -86,8 +86,8 @@ func printCheck(a *app, r outbox.CheckReport) error {
 	})
 }
 
-// checkReplays replays every campaign up to what is applied and compares the rows
-// with the live ones.
+// checkReplays replays every campaign up to its applied event and compares the rows with the live
+// ones.
 func (a *app) checkReplays(ctx context.Context, st *engine, set *projection.Set, r *outbox.CheckReport) error {
 	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
@@ -110,8 +110,8 @@ func (a *app) checkReplays(ctx context.Context, st *engine, set *projection.Set,
 	return nil
 }
 
-// checkReplay compares one campaign. Campaigns that are diverged have been
-// reported already; those without anything applied have nothing to compare.
+// checkReplay compares one campaign. It skips diverged campaigns, which are already reported, and
+// campaigns without applied events.
 func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *outbox.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
@@ -139,7 +139,7 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 	return nil
 }
 
-// driftOf says how the live rows of a projection differ from a replay.
+// driftOf describes how the live rows of a projection differ from a replay.
 func driftOf(p outbox.ProjectionResult) string {
 	c := p.Comparison
 	from := "no event explains the difference"

@@ -15,10 +15,9 @@ import (
 	"outboxweb/internal/redact"
 )
 
-// cli is the command line: kong reads it from the tags. The common flags and
-// those of serve have an environment variable OUTBOXWEB_NAME; flag beats
-// environment beats file beats default. What a single command is told to do
-// comes from its command line alone.
+// cli is the command line: kong reads it from the tags. The common flags and those of serve have an
+// environment variable OUTBOXWEB_NAME; flag beats environment beats file beats default. The
+// arguments of a single command come from the command line only.
 type cli struct {
 	Common
 
@@ -66,11 +65,11 @@ type Common struct {
 	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
 	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
 	sources         map[string]source // of the flags' values
-	settings        []outbox.Setting  // what the flags say, for people
-	topics          *yaml.Node        // of the configuration file; nil when it has none
+	settings        []outbox.Setting  // the flags' values for display
+	topics          *yaml.Node        // of the configuration file; nil without topics
 }
 
-// modeFlag is an outbox.Mode as a flag or a file spells it.
+// modeFlag is an outbox.Mode as written in a flag or a file.
 type modeFlag outbox.Mode
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -80,7 +79,7 @@ func (m *modeFlag) UnmarshalText(text []byte) error {
 	return err
 }
 
-// AfterApply implements kong's hook: it notes what was given explicitly.
+// AfterApply implements kong's hook: it records which flags were given explicitly.
 func (c *Common) AfterApply(parsed *kong.Context) error {
 	c.sources = map[string]source{}
 	for _, flag := range parsed.Flags() {
@@ -90,8 +89,7 @@ func (c *Common) AfterApply(parsed *kong.Context) error {
 	return c.resolveMode()
 }
 
-// resolveMode lets the three older switches, when any of them is given,
-// decide the mode.
+// resolveMode derives the mode from the three older switches when any of them is given.
 func (c *Common) resolveMode() error {
 	if c.OutboxEnabled == nil && c.WorkerEnabled == nil && c.ShadowEnabled == nil {
 		return nil
@@ -134,8 +132,8 @@ func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
 	return found
 }
 
-// newParser makes the parser of the command line. A broken model panics: it
-// is the same at every start.
+// newParser makes the command-line parser. A broken model panics: it would be broken at every
+// start.
 func newParser(c *cli, std streams) *kong.Kong {
 	parser, err := kong.New(c,
 		kong.Name("outboxweb"),
@@ -167,7 +165,7 @@ var (
 	likeAFlag  = regexp.MustCompile(`expected .* but got "(.*)" \(short flag\).*`)
 )
 
-// usageSentence words kong's parse errors as one sentence for a person.
+// usageSentence turns kong's parse errors into one readable sentence.
 func usageSentence(err error) string {
 	text := err.Error()
 	command := "outboxweb"
@@ -194,13 +192,12 @@ func usageSentence(err error) string {
 type app struct {
 	streams
 	Common
-	redact *redact.Redactor // what logs hide; nil hides what is built in
+	redact *redact.Redactor // what logs redact; nil redacts the built-in patterns
 }
 
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// logger writes to stderr in the format and from the level on that the flags
-// ask for, without secrets.
+// logger returns a logger to stderr with the format and level of the flags, without secrets.
 func (a *app) logger() *slog.Logger { return a.loggerTo(a.err) }
 
 func (a *app) loggerTo(w io.Writer) *slog.Logger {

@@ -16,16 +16,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// fileFlag is the configuration file: YAML, one key a flag, with _ for -. It
-// may set the common flags and those of serve, whatever the command is. The key
-// topics is no flag: it says which events go where, for the commands that
-// deliver them.
+// fileFlag is the configuration file: YAML, one key per flag, with _ for -. It may set the common
+// flags and those of serve, whatever the command is. The key topics is no flag: it routes events to
+// destinations, for the commands that deliver them.
 type fileFlag string
 
 const topicsKey = "topics"
 
-// BeforeResolve implements kong's hook: it reads the file and lets it answer
-// for flags that neither the command line nor the environment sets.
+// BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
+// command line nor the environment sets.
 func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *kong.Path, common *Common) error {
 	name := string(parsed.FlagValue(path.Flag).(fileFlag))
 	if name == "" {
@@ -65,9 +64,8 @@ func fileFlags(model *kong.Application) map[string]*kong.Flag {
 	return keys
 }
 
-// readConfig reads the file and returns each flag's value in the form kong's
-// mappers take, and the topics as they stand there. Errors name the file and
-// the line.
+// readConfig reads the file and returns each flag's value in the form that kong's mappers take, and
+// the topics node. Errors name the file and the line.
 func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, topics *yaml.Node, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -110,12 +108,11 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 	return values, topics, nil
 }
 
-// fileValue checks a YAML value against the flag's type. The error completes
-// a sentence that begins with the key, unless it is an *outbox.Refusal, which
-// is a sentence itself.
+// fileValue checks a YAML value against the flag's type. The error completes a sentence that begins
+// with the key, unless it is an *outbox.Refusal, which is a sentence of its own.
 func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	if flag.IsSlice() && node.Kind == yaml.SequenceNode {
-		items := make([]any, 0, len(node.Content)) // which kong takes as they are, commas and all
+		items := make([]any, 0, len(node.Content)) // kong takes them as they are, commas included
 		for _, item := range node.Content {
 			if item.ShortTag() != "!!str" {
 				return nil, errors.New("must be a list of strings")
@@ -157,13 +154,13 @@ func takes(flag *kong.Flag, tag string) bool {
 	case flag.Target.CanFloat():
 		return tag == "!!float" || tag == "!!int"
 	case isDuration(flag) || isSpan(flag):
-		return tag == "!!str" || tag == "!!int" // 0 has no unit
+		return tag == "!!str" || tag == "!!int" // 0 needs no unit
 	}
 	return tag == "!!str"
 }
 
-// isWhole reports whether a flag is a whole number; spans of time are only to the
-// compiler.
+// isWhole reports whether a flag is a whole number. A duration is an int64 by kind but does not
+// count.
 func isWhole(flag *kong.Flag) bool {
 	return flag.Target.CanInt() && !isDuration(flag) && !isSpan(flag)
 }

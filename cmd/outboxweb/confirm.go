@@ -11,9 +11,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// confirming does an action with what its flags --reason and --confirm said. One that
-// wants a phrase and was given none asks for it where somebody sits at a terminal,
-// once; elsewhere it is refused with the flag that gives it.
+// confirming performs an action with the flags --reason and --confirm. If the action requires a
+// phrase and none was given, it prompts once when attached to a terminal; otherwise it is refused
+// with the flag to use.
 func (a *app) confirming(reason, confirm string, act func(outbox.Command) error) error {
 	o := command(reason)
 	o.Confirm = confirm
@@ -22,7 +22,7 @@ func (a *app) confirming(reason, confirm string, act func(outbox.Command) error)
 	if refused && refusal.Confirm != "" && o.Confirm == "" && a.atTerminal() {
 		fmt.Fprintln(a.err, refusal)
 		line := bufio.NewScanner(a.in)
-		line.Scan() // the end of the input is no phrase
+		line.Scan() // at the end of the input the phrase is empty
 		o.Confirm = line.Text()
 		err = act(o)
 		refusal, refused = errors.AsType[*outbox.Refusal](err)
@@ -33,7 +33,7 @@ func (a *app) confirming(reason, confirm string, act func(outbox.Command) error)
 	return err
 }
 
-// atTerminal reports whether somebody can be asked.
+// atTerminal reports whether the command can prompt.
 func (a *app) atTerminal() bool {
 	in, ok := a.in.(*os.File)
 	return ok && isatty.IsTerminal(in.Fd())

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// daysFlag is a span of time that may be long: 8760h as Go writes it, or a
-// whole number of days, such as 365d.
+// daysFlag is a long duration: 8760h in Go's notation, or a whole number of days, such as 365d.
 type daysFlag time.Duration
 
-// mostDays is what a time.Duration can hold with room to subtract it from now.
+// mostDays fits into a time.Duration and can still be subtracted from now.
 const mostDays = 100 * 365
 
-// UnmarshalText reads the span; it is never negative.
+// UnmarshalText parses the duration, which must not be negative.
 func (d *daysFlag) UnmarshalText(text []byte) error {
 	span, err := parseSpan(string(text))
 	switch wrong := err != nil || span < 0 || span > mostDays*24*time.Hour; {
@@ -28,7 +27,7 @@ func (d *daysFlag) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseSpan reads a span of time as Go writes it, or in days.
+// parseSpan parses a duration in Go's notation or in days.
 func parseSpan(text string) (time.Duration, error) {
 	number, inDays := strings.CutSuffix(text, "d")
 	if !inDays {
@@ -38,7 +37,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return time.Duration(n) * 24 * time.Hour, err
 }
 
-// String writes whole days as days.
+// String formats whole days as days.
 func (d daysFlag) String() string {
 	span, day := time.Duration(d), 24*time.Hour
 	switch {

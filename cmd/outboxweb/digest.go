@@ -21,17 +21,17 @@ type digestCmd struct {
 	jsonFlag
 }
 
-// digests is what the command prints.
+// digests is the command's output.
 type digests struct {
 	CampaignID  string            `json:"campaign_id"`
 	AppliedSeq  int64             `json:"applied_seq"`
 	Projections map[string]string `json:"projections"`
-	// Seqs are the events that the digests of single projections are of: one that
-	// is paused, quarantined or behind stands before AppliedSeq.
+	// Seqs holds the event that each listed projection's digest belongs to: a projection that is
+	// paused, quarantined or behind is at an event before AppliedSeq.
 	Seqs map[string]int64 `json:"seqs"`
-	Full string           `json:"full"` // over all that are listed
+	Full string           `json:"full"` // over all listed projections
 
-	states map[string]string // of the projections that do not follow
+	states map[string]string // of the projections that are not caught up
 }
 
 // Run prints the digests of the live rows, or of a replay.
@@ -96,7 +96,7 @@ func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set)
 	return d, err
 }
 
-// addSeqs says of which event each digest is, by where the projections stand.
+// addSeqs records the event of each digest from the projections' positions.
 func (d *digests) addSeqs(stands map[string]readmodel.Position) {
 	d.Seqs, d.states = make(map[string]int64), make(map[string]string)
 	for name := range d.Projections {
@@ -107,7 +107,7 @@ func (d *digests) addSeqs(stands map[string]readmodel.Position) {
 	}
 }
 
-// only is the projections to digest; none means all.
+// only returns the projections to digest; none means all.
 func (c *digestCmd) only() []string {
 	if c.Projection == "" {
 		return nil
@@ -115,8 +115,8 @@ func (c *digestCmd) only() []string {
 	return []string{c.Projection}
 }
 
-// liveDigests reads the digests of the live rows. While a worker advances the
-// campaign it looks again, so that the digests belong to the seq beside them.
+// liveDigests reads the digests of the live rows. It reads again while a worker advances the
+// campaign, so that the digests belong to the seq beside them.
 func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string, only ...string) (digests, error) {
 	const tries = 20
 	for range tries {

@@ -9,15 +9,14 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// try prints what applying a row's event would do. An event that would fail is
-// exit 1.
+// try prints what applying a row's event would do. It exits with 1 if the event would fail.
 func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
 	}
 	o := a.storeOptions()
-	o.ReadOnly = true // other versions of the projections may be tried, which are not to be installed
+	o.ReadOnly = true // a dry run may load other versions of the projections, which must not be installed
 	st, set, err := a.openBothWith(ctx, o)
 	if err != nil {
 		return err
@@ -38,8 +37,8 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	return err
 }
 
-// try prints what a rebuild would change, campaign by campaign. A row that would
-// change, or an event that would fail, is exit 1.
+// try prints what a rebuild would change, campaign by campaign. It exits with 1 if a row would
+// change or an event would fail.
 func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	o := a.storeOptions()
 	o.ReadOnly = true
@@ -69,7 +68,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	return err
 }
 
-// rebuildTrial is a dry run of a rebuild under way.
+// rebuildTrial is a dry run of a rebuild in progress.
 type rebuildTrial struct {
 	app         *app
 	replayer    *runs.Replayer
@@ -80,10 +79,10 @@ type rebuildTrial struct {
 	Unchanged int64              `json:"unchanged"`
 	Changed   int64              `json:"changed"`
 	Failed    int64              `json:"failed"`
-	Results   []outbox.RunResult `json:"results"` // of campaigns that would not stay as they are, at most 1,000
+	Results   []outbox.RunResult `json:"results"` // of campaigns that would change, at most 1,000
 }
 
-// each tries the campaigns named, or all of them.
+// each tries the named campaigns, or all of them.
 func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) error {
 	for _, id := range named {
 		if _, err := st.Campaign(ctx, id); err != nil {
@@ -157,7 +156,7 @@ func (a *app) printDryRun(d outbox.DryRun) {
 	}
 }
 
-// printComparison prints how the rows of a projection differ, and the samples.
+// printComparison prints how the rows of a projection differ, with samples.
 func (a *app) printComparison(p outbox.ProjectionResult) {
 	if p.Comparison == nil || !p.Comparison.Differs() {
 		fmt.Fprintf(a.out, "%s: no differences\n", p.Projection)
@@ -177,8 +176,8 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 	}
 }
 
-// rowChangeText is one changed row in a line: added dogs id=3: name "rex", or
-// changed dogs id=3: name "rex" → "max".
+// rowChangeText formats one changed row in a line: added dogs id=3: name "rex", or changed dogs
+// id=3: name "rex" → "max".
 func rowChangeText(row outbox.RowChange) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", row.Kind, row.Table)

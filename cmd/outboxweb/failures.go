@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// failuresCmd looks at the errors that rows have in common.
+// failuresCmd lists the errors that rows have in common.
 type failuresCmd struct {
 	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by error."`
 	Projections failuresProjectionsCmd `cmd:"" help:"List events that quarantined projections, newest first."`

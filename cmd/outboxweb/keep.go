@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// keepEvery is how often what is no longer kept is deleted.
+// keepEvery is the interval between deletions of expired records.
 const keepEvery = time.Hour
 
 func (c *serveCmd) checkKept() error {
@@ -19,17 +19,16 @@ func (c *serveCmd) checkKept() error {
 	return nil
 }
 
-// keeper deletes audit records, and the history of events, that are older than
-// they are kept; 0 keeps them for good. It is the server's, not the worker's: a
-// server without one keeps them too.
+// keeper deletes audit records and event history older than their retention; 0 keeps them forever.
+// It belongs to the server rather than to the worker: a server without a worker runs it too.
 type keeper struct {
 	store          *engine
 	audit, history time.Duration
 	log            *slog.Logger
 }
 
-// run deletes at once, and then again and again, until ctx ends. A database that
-// cannot be written to is tried again the next time.
+// run deletes at once and then every keepEvery until ctx ends. If the database cannot be written
+// to, it tries again the next time.
 func (k keeper) run(ctx context.Context) {
 	if k.audit == 0 && k.history == 0 || k.store.ReadOnly() {
 		return
@@ -47,7 +46,7 @@ func (k keeper) run(ctx context.Context) {
 	}
 }
 
-// delete deletes what is older than it is kept, a portion after the other.
+// delete deletes records older than keep, batch by batch.
 func (k keeper) delete(ctx context.Context, what string, keep time.Duration, prune func(context.Context, time.Time) (bool, error)) {
 	before := time.Now().Add(-keep)
 	for more := keep > 0; more && ctx.Err() == nil; {

@@ -10,11 +10,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// lineReader reads lines up to a size, counting them from 1.
+// lineReader reads lines of limited size, counting them from 1.
 type lineReader struct {
 	r     *bufio.Reader
 	limit int
-	line  int   // the number of the line last read
+	line  int   // number of the last line read
 	bytes int64 // read so far
 	buf   []byte
 }
@@ -23,9 +23,8 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 1<<16), limit: limit}
 }
 
-// next returns the next line without its end; it is valid until the call
-// after. A line over the limit is read past and returned as a Refusal with
-// ErrTooLarge. The end is io.EOF.
+// next returns the next line without its line ending; it is valid until the next call. A line over
+// the limit is read past and returned as a Refusal with ErrTooLarge. The end is io.EOF.
 func (l *lineReader) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	tooLong := false
@@ -53,27 +52,27 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// batch is some lines of the input, read but not judged by the store yet.
+// batch is some lines of the input that the store has not checked yet.
 type batch struct {
 	events  []outbox.Event
 	lines   []int // the line of each event
 	refused []refusedLine
-	size    int // lines that are not blank
+	size    int // number of lines that are not blank
 }
 
 func (b *batch) empty() bool { return b.size == 0 }
 
-// refuse notes that event i of the batch is bad.
+// refuse records that event i of the batch is bad.
 func (b *batch) refuse(i int, why *outbox.Refusal) {
 	b.refused = append(b.refused, refusedLine{Line: b.lines[i], Field: why.Field, Detail: why.Detail})
 }
 
-// batchBytes is how much of the input one batch reads before it ends early, so
-// that large events do not pile up in memory.
+// batchBytes is the input size at which a batch ends early, so that large events do not pile up in
+// memory.
 const batchBytes = 32 << 20
 
-// readBatch reads up to size lines, blank ones not counted, and not many more
-// than batchBytes. An empty batch is the end of the input.
+// readBatch reads up to size lines, not counting blank ones, and little more than batchBytes. An
+// empty batch is the end of the input.
 func readBatch(l *lineReader, size int) (batch, error) {
 	b := batch{events: make([]outbox.Event, 0, size), lines: make([]int, 0, size)}
 	for began := l.bytes; b.size < size && l.bytes-began < batchBytes; {

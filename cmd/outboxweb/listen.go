@@ -23,8 +23,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Listening holds the flags of serve that say where it listens and what it
-// takes from those who ask there.
+// Listening holds serve's flags for the address to listen on and the limits on requests.
 type Listening struct {
 	Listen  string  `default:"127.0.0.1:8080" placeholder:"PLACE" help:"Listen address: HOST:PORT (port 0 picks a free one), unix:PATH, or systemd for socket activation."`
 	TLSCert string  `name:"tls-cert" placeholder:"FILE" help:"TLS certificate and chain, in PEM. Reloaded when the file changes."`
@@ -37,10 +36,10 @@ const (
 	systemd    = "systemd"
 )
 
-// mostActRate keeps twice the rate within an int.
+// mostActRate leaves room for twice the rate in an int.
 const mostActRate = 1e6
 
-// check judges the flags of listening.
+// checkListening validates the flags of listening.
 func (c *serveCmd) checkListening() error {
 	switch {
 	case c.InsecureNoAuth && c.kind() != auth.KindNone:
@@ -52,7 +51,7 @@ func (c *serveCmd) checkListening() error {
 	case math.IsNaN(c.ActRate) || c.ActRate < 0 || c.ActRate > mostActRate:
 		return usagef("--act-rate must lie between 0 and %d", int(mostActRate))
 	case c.Listen == systemd:
-		return nil // what it passes on is judged when it is there
+		return nil // the socket passed on by systemd is checked once it is known
 	}
 	addr, err := c.place()
 	if err != nil {
@@ -61,13 +60,13 @@ func (c *serveCmd) checkListening() error {
 	return c.checkPlace(addr)
 }
 
-// named is the address that a flag names, before anybody listens there.
+// named is the address given by a flag, before listening on it.
 type named struct{ network, text string }
 
 func (a named) Network() string { return a.network }
 func (a named) String() string  { return a.text }
 
-// place reads --listen.
+// place parses --listen.
 func (c *serveCmd) place() (net.Addr, error) {
 	path, unix := strings.CutPrefix(c.Listen, unixPrefix)
 	switch {
@@ -82,9 +81,8 @@ func (c *serveCmd) place() (net.Addr, error) {
 	return named{"tcp", c.Listen}, nil
 }
 
-// checkPlace is the gate: it refuses an address from which somebody could come
-// whom this server does not know. It judges the address of the flag and again,
-// since names and systemd may lead elsewhere, the one that is listened on.
+// checkPlace refuses an address that unauthenticated clients could reach. It checks the address of
+// the flag and then the one actually listened on, since names and systemd may lead elsewhere.
 func (c *serveCmd) checkPlace(addr net.Addr) error {
 	if addr.Network() == "unix" {
 		return c.checkSocket(addr.String())
@@ -108,22 +106,21 @@ func (c *serveCmd) checkSocket(path string) error {
 	return nil
 }
 
-// believes reports whether reaching the Unix socket is enough to act, or to say
-// who does.
+// believes reports whether access to the Unix socket is enough to act, or to assert who acts.
 func (c *serveCmd) believes() bool {
 	return c.kind() == auth.KindNone && !c.InsecureNoAuth || slices.Contains(c.TrustedProxy, "unix")
 }
 
-// openToOthers reports whether a socket's file lets those connect who are
-// neither its owner nor in its group. Of one that cannot be seen from here, as
-// in a mount namespace of a service's own, that is not known.
+// openToOthers reports whether a socket's file lets users connect who are neither its owner nor in
+// its group. It is false for a file that is not visible here, as in a service's own mount
+// namespace.
 func openToOthers(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o002 != 0
 }
 
-// checkHosts judges --host. Every name together with --auth none would let every
-// web page act here that its visitor's browser can make ask.
+// checkHosts validates --host. Any host name together with --auth none would let every web page act
+// here through its visitor's browser.
 func (c *serveCmd) checkHosts() error {
 	for _, name := range c.Host {
 		if err := handlers.CheckHost(name); err != nil {
@@ -136,8 +133,8 @@ func (c *serveCmd) checkHosts() error {
 	return nil
 }
 
-// hosts are the names under which browsers may ask, the address listened on
-// among them where it is a particular one.
+// hosts returns the host names that browsers may use, including the listening address if it is a
+// specific one.
 func (c *serveCmd) hosts(addr net.Addr) []string {
 	names := c.Host
 	for _, text := range []string{c.Listen, addr.String()} {
@@ -149,8 +146,7 @@ func (c *serveCmd) hosts(addr net.Addr) []string {
 	return names
 }
 
-// listen opens the place of --listen, once the gate lets it pass. The caller
-// closes it.
+// listen opens the address of --listen once checkPlace permits it. The caller closes it.
 func (c *serveCmd) listen(ctx context.Context) (net.Listener, error) {
 	listener, err := c.open(ctx)
 	if err != nil {
@@ -176,7 +172,7 @@ func (c *serveCmd) open(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// address is how people and clients write where it listens.
+// address returns the listening address as users and clients write it.
 func (c *serveCmd) address(addr net.Addr) string {
 	switch {
 	case addr.Network() == "unix":
@@ -187,7 +183,7 @@ func (c *serveCmd) address(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
-// serveOn answers on a listener until the server is shut down.
+// serveOn serves a listener until the server is shut down.
 func serveOn(s *http.Server, listener net.Listener) error {
 	if s.TLSConfig != nil {
 		return s.ServeTLS(listener, "", "")
@@ -195,7 +191,7 @@ func serveOn(s *http.Server, listener net.Listener) error {
 	return s.Serve(listener)
 }
 
-// tlsConfig is how to speak HTTPS; nil means not at all.
+// tlsConfig returns the configuration for HTTPS; nil means plain HTTP.
 func (c *serveCmd) tlsConfig(log *slog.Logger) (*tls.Config, error) {
 	if c.TLSCert == "" {
 		return nil, nil
@@ -207,19 +203,19 @@ func (c *serveCmd) tlsConfig(log *slog.Logger) (*tls.Config, error) {
 	return pair.config(), nil
 }
 
-// socketMode is what a Unix socket's file allows: its owner and its group may
-// connect, which the file mode calls writing.
+// socketMode is the mode of a Unix socket's file: owner and group may connect, which needs write
+// permission.
 const socketMode = 0o660
 
-// socketPath is how long the path of a Unix socket may be, in bytes.
+// socketPath is the longest path of a Unix socket, in bytes.
 const socketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// listenUnix listens on a socket at path, which it makes; closing the listener
-// removes it. What a process that has died left there is removed.
+// listenUnix creates a Unix socket at path and listens on it; closing the listener removes it. A
+// stale socket of a dead process is removed first.
 //
-// The file must not be open to others even for a moment, so the umask gives it
-// its mode. That one belongs to the whole process: whoever calls this must not
-// make files meanwhile, or they get the mode as well.
+// The file must not be open to others even for a moment, so the umask sets its mode. The umask
+// belongs to the whole process: no other file may be created meanwhile, or it gets the mode as
+// well.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	cannot := func(why any) error { return fmt.Errorf("--listen: cannot listen on unix:%s: %v", path, why) }
 	if len(path) > socketPath {
@@ -247,8 +243,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return &unixListener{UnixListener: listener, path: path, made: info}, nil
 }
 
-// removeStale makes room at path, unless somebody listens there or what is
-// there is no socket.
+// removeStale removes a stale socket at path. It refuses if a process listens there or the file is
+// no socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -270,12 +266,11 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// lockPatience is how long the making of a socket waits for another process
-// that makes one in the same directory.
+// lockPatience is how long creating a socket waits for another process that creates one in the same
+// directory.
 const lockPatience = 5 * time.Second
 
-// lockDirectory keeps two processes that start at once from removing each
-// other's sockets as stale.
+// lockDirectory keeps two processes that start at once from removing each other's sockets as stale.
 func lockDirectory(ctx context.Context, dir string) (unlock func() error, err error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -301,8 +296,7 @@ func lockDirectory(ctx context.Context, dir string) (unlock func() error, err er
 	}
 }
 
-// unixListener removes its socket when it is closed, unless there is another
-// one by then.
+// unixListener removes its socket on close, unless another one has replaced it.
 type unixListener struct {
 	*net.UnixListener
 	path string
@@ -318,7 +312,7 @@ func (l *unixListener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// passedOn is the one listening stream socket that systemd passes on.
+// passedOn returns the one listening stream socket that systemd passes on.
 func passedOn() (net.Listener, error) {
 	files := activation.Files(true)
 	defer func() {
@@ -343,7 +337,7 @@ func passedOn() (net.Listener, error) {
 	return listener, nil
 }
 
-// isListening reports whether a file is a stream socket that takes connections.
+// isListening reports whether a file is a stream socket that accepts connections.
 func isListening(f *os.File) bool {
 	kind, err := syscall.GetsockoptInt(int(f.Fd()), syscall.SOL_SOCKET, syscall.SO_TYPE)
 	if err != nil || kind != syscall.SOCK_STREAM {

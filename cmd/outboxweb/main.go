@@ -22,8 +22,7 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version = "dev"
 
-// revision is that of the source, as the build recorded it; empty when it did
-// not.
+// revision returns the source revision recorded by the build, or "".
 func revision() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {
@@ -43,7 +42,7 @@ func revision() string {
 
 const (
 	exitDone   = 0
-	exitFailed = 1 // it failed, or a check found problems
+	exitFailed = 1 // the command failed, or a check found problems
 	exitUsage  = 2 // wrong usage or configuration
 )
 
@@ -58,23 +57,22 @@ func runMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	signal.Ignore(syscall.SIGXFSZ) // a file that may not grow further is an error of the write that finds out
+	signal.Ignore(syscall.SIGXFSZ) // reaching the file size limit is then an error of the write
 	return run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 }
 
-// streams is where a command reads from and writes to: data to out,
-// everything else to err.
+// streams holds a command's input and outputs: data goes to out, everything else to err.
 type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
 }
 
-// run parses args, runs the command and returns the exit code. Nothing is
-// written that a terminal would obey.
+// run parses args, runs the command and returns the exit code. Control characters are escaped in
+// its output.
 func run(ctx context.Context, args []string, std streams) int {
 	var c cli
-	parser := newParser(&c, std) // help asks the terminal how wide it is
+	parser := newParser(&c, std) // help asks the terminal for its width
 	std.out, std.err = visible{std.out}, visible{std.err}
 	parsed, err := parser.Parse(args)
 	if err != nil {
@@ -102,8 +100,8 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitCode(err)
 }
 
-// exitCode is 2 for what has to be mended in the usage, the configuration, a
-// file or a database before the command can work, and 1 for everything else.
+// exitCode is 2 if the usage, the configuration, a file or a database has to be fixed before the
+// command can work, and 1 for every other error.
 func exitCode(err error) int {
 	var u *usageError
 	if errors.As(err, &u) || errors.Is(err, outbox.ErrSetup) {
@@ -128,10 +126,10 @@ func checkLimit(limit, most int) error {
 	return nil
 }
 
-// asUsage turns the refusal of a flag's value into wrong usage of that flag.
+// asUsage turns a refused flag value into wrong usage of that flag.
 func asUsage(flag string, err error) error { return usagef("%s: %s", flag, refusalText(err)) }
 
-// refusalText is an error's sentence for a person.
+// refusalText returns an error's sentence for the user.
 func refusalText(err error) string {
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return refusal.Detail

@@ -41,7 +41,7 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// steps are those still to come for a dry run, and otherwise all, applied.
+// steps returns the pending steps for a dry run, and otherwise applies all and returns them.
 func (c *migrateCmd) steps(ctx context.Context, a *app) ([]sqldb.Migration, error) {
 	if c.DryRun {
 		return store.Plan(ctx, a.migratingOptions())
@@ -82,12 +82,12 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// restoreCmd puts a backup into place.
+// restoreCmd restores a backup.
 type restoreCmd struct {
 	Dir string `arg:"" help:"The directory of a backup."`
 }
 
-// Run copies the backup to where --journal-db and --projections-db point.
+// Run copies the backup to the paths of --journal-db and --projections-db.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { wire(st) }); err != nil {
 		return err

@@ -19,22 +19,22 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// storeOptions are the store's options as the common flags set them, for a
-// command that works on databases as they are: it creates and migrates none.
+// storeOptions returns the store's options from the common flags, for a command that uses existing
+// databases: it neither creates nor migrates them.
 func (a *app) storeOptions() store.Options {
 	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoCreate: true, NoMigrate: true,
 		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom}
 }
 
-// migratingOptions are storeOptions for a command that is told to bring both
-// databases to this program's version.
+// migratingOptions returns storeOptions for a command that migrates both databases to this
+// program's version.
 func (a *app) migratingOptions() store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = false, false
 	return o
 }
 
-// engine is a store with all that works on it.
+// engine is a store with the packages that work on it.
 type engine struct {
 	*store.Store
 	maintenance *maintenance.Maintenance
@@ -44,18 +44,18 @@ type engine struct {
 	publishing  *publishing.Progress
 }
 
-// wire puts the rooms around a store that nobody uses yet.
+// wire builds the engine around a store that is not in use yet.
 func wire(st *store.Store) *engine {
 	return &engine{Store: st, maintenance: maintenance.New(st), tokens: tokens.New(st), operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
 }
 
-// workOnRuns has a worker's process work on runs as well.
+// workOnRuns lets a worker's process execute runs as well.
 func workOnRuns(w *worker.Worker, st *engine, c runs.WorkerConfig) {
 	c.Runs, c.Set, c.Worker, c.Logger, c.Applying, c.Failure = st.runs, w.Set, w.Name(), w.Logger, w.Applying, w.Failure
 	w.Beside = append(w.Beside, runs.NewWorker(c).Work)
 }
 
-// withStore opens the store for what do does.
+// withStore runs do with an open store.
 func (a *app) withStore(ctx context.Context, do func(*engine) error) error {
 	st, err := a.openStore(ctx, a.storeOptions())
 	if err != nil {
@@ -90,9 +90,8 @@ func (a *app) openStore(ctx context.Context, o store.Options) (*engine, error) {
 	return st, nil
 }
 
-// loadProjections loads what --projections names for the projections
-// database, and checks it before any database is touched. An error names the
-// file and line at fault.
+// loadProjections loads the files of --projections for the projections database, and checks them
+// before any database is touched. An error names the file and line at fault.
 func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
 	set, err := projection.Check(ctx, a.ProjectionFiles...)
 	if err == nil && onPostgres(a.ProjectionsDB) {
@@ -130,12 +129,12 @@ func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine, *proj
 	return st, set, nil
 }
 
-// installTries is how often projections are installed while the database is busy,
-// or ends the connection because this process is slow.
+// installTries is the number of attempts to install projections while the database is busy or drops
+// the connection because this process is slow.
 const installTries = 5
 
-// installProjections makes the tables of the projections where they are
-// missing and prepares each statement against them. An error names the file and line at fault.
+// installProjections makes missing tables of the projections and prepares each statement against
+// them. An error names the file and line at fault.
 func installProjections(ctx context.Context, st *store.Store, set *projection.Set) error {
 	var err error
 	for range installTries {
@@ -149,8 +148,7 @@ func installProjections(ctx context.Context, st *store.Store, set *projection.Se
 	return err
 }
 
-// command is an instruction given on the command line, in the name of the
-// operating system's user.
+// command returns a command given on the command line, by the operating system's user.
 func command(reason string) outbox.Command {
 	return outbox.Command{By: outbox.Operator{Name: osUser(), Via: "cli", Auth: outbox.AuthOS, Role: outbox.RoleAdmin}, Reason: reason}
 }

@@ -23,8 +23,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), op.ID)
 }
 
-// warnWithoutWorker says on stderr what it means that no worker is running, where
-// none is.
+// warnWithoutWorker prints on stderr what happens to the operation when no worker is running.
 func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, id int64) error {
 	summary, err := st.Summary(ctx)
 	if err == nil && !summary.Worker.Running {
@@ -33,8 +32,7 @@ func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, 
 	return err
 }
 
-// follow waits for an operation to end and prints it. One that is not done is
-// a failure.
+// follow waits for an operation to end and prints it. It fails unless the operation is done.
 func (a *app) follow(ctx context.Context, st *engine, id int64, as jsonFlag) error {
 	var d outbox.OperationDetail
 	err := a.watch(ctx, "requeue", nil, func() (ended bool, done, total int64, err error) {
@@ -47,8 +45,7 @@ func (a *app) follow(ctx context.Context, st *engine, id int64, as jsonFlag) err
 	return a.printOperation(d, as)
 }
 
-// printOperation prints an operation; one that stopped or was cancelled makes
-// the command fail.
+// printOperation prints an operation; it fails if the operation stopped or was cancelled.
 func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
 	var err error
 	if as.JSON {
@@ -84,7 +81,7 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	return t.Flush()
 }
 
-// operationsCmd looks at requeues of many rows and ends them.
+// operationsCmd lists, shows and cancels requeues of many rows.
 type operationsCmd struct {
 	List        operationsListCmd        `cmd:"" help:"List operations, newest first."`
 	Show        operationsShowCmd        `cmd:"" help:"Show an operation; exit 1 if it stopped or was cancelled."`
@@ -152,7 +149,7 @@ type operationsCancelCmd struct {
 	actionFlags
 }
 
-// Run ends one operation.
+// Run cancels one operation.
 func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		op, err := st.operations.Cancel(ctx, command(c.Reason), c.ID, "")

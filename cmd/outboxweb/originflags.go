@@ -6,13 +6,13 @@ import (
 	"outboxweb/internal/handlers"
 )
 
-// originFlags say where browsers find the pages, and who may frame them.
+// originFlags configure the origins at which browsers reach the pages, and which may frame them.
 type originFlags struct {
 	PublicOrigin   string   `placeholder:"ORIGIN" help:"The origin at which browsers reach the dashboard, such as https://ops.example. Its pages may make changes, its host is allowed, and curl commands use it."`
 	FrameAncestors []string `placeholder:"ORIGIN" help:"An origin that may embed the dashboard in a frame: scheme://host[:port], or 'self' in single quotes. Repeatable; none by default."`
 }
 
-// check judges the origins and writes them as browsers do.
+// check validates the origins and normalizes them as browsers do.
 func (f *originFlags) check() error {
 	if f.PublicOrigin != "" {
 		at, err := handlers.Origin(f.PublicOrigin)

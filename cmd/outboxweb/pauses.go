@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// projectionsStatusCmd tells what the database knows of the projections.
+// projectionsStatusCmd prints the recorded state of the projections.
 type projectionsStatusCmd struct {
 	Name  string `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
 	State string `placeholder:"S" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
@@ -17,7 +17,7 @@ type projectionsStatusCmd struct {
 	jsonFlag
 }
 
-// Run describes all projections, or one and the campaigns it does not follow.
+// Run describes all projections, or one projection and the campaigns it does not follow.
 func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 	state, err := outbox.ParseCursorState(c.State)
 	switch {
@@ -94,7 +94,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	})
 }
 
-// projectionPause is what pausing and resuming a projection take.
+// projectionPause holds the arguments of pausing and resuming a projection.
 type projectionPause struct {
 	Name     string `arg:"" help:"The projection."`
 	Campaign string `placeholder:"C" help:"Only in this campaign."`

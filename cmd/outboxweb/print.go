@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// jsonFlag is of the commands that can print a document.
+// jsonFlag belongs to commands that can print a JSON document.
 type jsonFlag struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// actionFlags are of the commands that change something.
+// actionFlags belong to commands that change something.
 type actionFlags struct {
 	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
 	jsonFlag
 }
 
-// listFlags are of the commands that list a page of something.
+// listFlags belong to commands that print a page of a list.
 type listFlags struct {
 	Limit int `default:"${default_page}" placeholder:"N" help:"Maximum number to list, up to ${max_page}."`
 	jsonFlag
 }
 
-// print prints a document where --json asks for one, and a sentence otherwise.
+// print prints the document with --json and the sentence otherwise.
 func (f jsonFlag) print(a *app, document any, format string, args ...any) error {
 	if f.JSON {
 		return a.printJSON(document)
@@ -43,8 +43,7 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printTable prints a line for each item below the headings, which have tabs
-// between them.
+// printTable prints one line per item below the headings, which are separated by tabs.
 func printTable[T any](w io.Writer, headings string, items []T, cells func(T) []any) error {
 	t := table(w)
 	fmt.Fprintln(t, headings)
@@ -54,8 +53,8 @@ func printTable[T any](w io.Writer, headings string, items []T, cells func(T) []
 	return t.Flush()
 }
 
-// printList prints the items of a list as a document, in which they stand under
-// a name, or as a table. Where there are none, it says so.
+// printList prints items as a document, under the given name, or as a table. An empty table is a
+// sentence.
 func printList[T any](a *app, f jsonFlag, name string, items []T, headings string, cells func(T) []any) error {
 	switch {
 	case f.JSON:
@@ -67,14 +66,13 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, headings strin
 	return printTable(a.out, headings, items, cells)
 }
 
-// columns aligns what is written to it, cells with tabs between them, as it will
-// be seen.
+// columns aligns tab-separated cells by their visible width.
 type columns struct {
 	visible
 	cells *tabwriter.Writer
 }
 
-// table makes columns that are written to w when they are flushed.
+// table returns columns that are written to w on Flush.
 func table(w io.Writer) columns {
 	cells := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	return columns{visible{cells}, cells}
@@ -86,10 +84,10 @@ func (c columns) row(cells ...any) {
 	fmt.Fprintf(c, format+"\n", cells...)
 }
 
-// Flush writes the rows so far; those to come are aligned anew.
+// Flush writes the rows so far; later rows are aligned separately.
 func (c columns) Flush() error { return c.cells.Flush() }
 
-// firstLine is the beginning of a text, fit for one line of a table.
+// firstLine shortens a text to one line of at most so many characters.
 func firstLine(text string, most int) string {
 	for i, r := range text {
 		if r == '\n' || r == '\t' || i >= most {
@@ -99,10 +97,10 @@ func firstLine(text string, most int) string {
 	return text
 }
 
-// stamp is how tables write a time.
+// stamp formats a time for tables.
 func stamp(t time.Time) string { return t.Format(time.RFC3339) }
 
-// stampOr is the stamp of a time, or another word where there is none.
+// stampOr formats a time, or returns none without one.
 func stampOr(t *time.Time, none string) string {
 	if t == nil {
 		return none

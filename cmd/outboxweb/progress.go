@@ -25,7 +25,7 @@ type progress struct {
 func (a *app) progress(label string) *progress {
 	p := &progress{label: label, start: time.Now()}
 	w := a.err
-	if v, ok := w.(visible); ok { // which would not let the bar draw itself anew
+	if v, ok := w.(visible); ok { // escaping would break redrawing
 		w = v.w
 	}
 	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
@@ -34,8 +34,8 @@ func (a *app) progress(label string) *progress {
 	return p
 }
 
-// set draws done of total; an unknown total is 0. It draws at most ten times
-// a second, so it may be called for every event.
+// set draws done of total; an unknown total is 0. It draws at most ten times a second, so it may be
+// called for every event.
 func (p *progress) set(done, total int64) {
 	if p.w == nil || time.Since(p.drawn) < 100*time.Millisecond && done != total {
 		return
@@ -58,11 +58,11 @@ func (p *progress) line(done, total int64) string {
 	return line
 }
 
-// followPause is how often something that is followed is looked at.
+// followPause is the polling interval of followed work.
 const followPause = 200 * time.Millisecond
 
-// watch looks at something, under a bar, until it has ended. It returns early when
-// ctx ends, and with what failed tells.
+// watch polls with look, under a progress bar, until the work has ended. It returns early when ctx
+// ends, or with the error that failed delivers.
 func (a *app) watch(ctx context.Context, label string, failed <-chan error, look func() (ended bool, done, total int64, err error)) error {
 	again := time.NewTicker(followPause)
 	defer again.Stop()
@@ -84,7 +84,7 @@ func (a *app) watch(ctx context.Context, label string, failed <-chan error, look
 	}
 }
 
-// end removes the bar.
+// end erases the bar.
 func (p *progress) end() {
 	if p.w != nil {
 		fmt.Fprint(p.w, "\r\x1b[K")

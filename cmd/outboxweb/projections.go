@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/projection"
 )
 
-// projectionsCmd groups what is about projection definitions.
+// projectionsCmd groups the commands on projections.
 type projectionsCmd struct {
 	List   projectionsListCmd   `cmd:"" help:"List the loaded projections."`
 	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
@@ -19,7 +19,7 @@ type projectionsCmd struct {
 	Resume projectionsResumeCmd `cmd:"" help:"Resume a paused projection."`
 }
 
-// projectionsListCmd lists what --projections loads.
+// projectionsListCmd lists the definitions that --projections loads.
 type projectionsListCmd struct{ jsonFlag }
 
 // Run lists the projections; it opens no database.
@@ -41,8 +41,7 @@ func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// projectionInfos describes the loaded projections, without what only a
-// database knows.
+// projectionInfos describes the loaded projections, without their state in the database.
 func projectionInfos(set *projection.Set) []outbox.ProjectionInfo {
 	infos := []outbox.ProjectionInfo{}
 	for _, p := range set.Projections() {
@@ -58,7 +57,7 @@ type projectionsCheckCmd struct {
 	jsonFlag
 }
 
-// Run checks the files; a fault names file and line and is exit 1.
+// Run checks the files. A fault names the file and line, and the exit code is 1.
 func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	set, err := projection.Check(ctx, c.Dir)
 	problem := ""

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-// publishersCmd looks at publishers and steers them.
+// publishersCmd lists publishers and controls them.
 type publishersCmd struct {
 	List    publishersListCmd    `cmd:"" help:"List publishers and how far behind each is."`
 	Show    publishersShowCmd    `cmd:"" help:"Show a publisher, its last error and recent activity."`
@@ -55,7 +55,7 @@ func holderOf(p outbox.Publisher) string {
 	return p.Lease.Owner
 }
 
-// publisherActsShown is how many actions on a publisher are printed.
+// publisherActionsShown is how many actions on a publisher are printed.
 const publisherActionsShown = 10
 
 type publishersShowCmd struct {
@@ -106,7 +106,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 	return t.Flush()
 }
 
-// publisherLines are the facts about a publisher, each with its name.
+// publisherLines returns labelled facts about a publisher.
 func publisherLines(p outbox.Publisher) [][2]string {
 	lines := [][2]string{
 		{"destination", p.Destination}, {"selects", p.Match.Words()},
@@ -138,7 +138,7 @@ type publishersHistoryCmd struct {
 	jsonFlag
 }
 
-// Run shows how one publisher stood and went.
+// Run prints the history of one publisher.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		name, span := c.Publisher.SubscriptionName, outbox.Span(c.Span)
@@ -160,13 +160,13 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// publisherAction is what the actions on one publisher take.
+// publisherAction holds the arguments of actions on one publisher.
 type publisherAction struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	actionFlags
 }
 
-// change does an action after which the publisher is shown.
+// change performs an action and prints the publisher afterwards.
 func (c *publisherAction) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error)) error {
 	return a.withStore(ctx, func(st *engine) error {
 		p, err := act(st.publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
@@ -193,7 +193,7 @@ func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
 
 type publishersResetCmd struct{ publisherAction }
 
-// Run forgets the errors of one publisher.
+// Run clears the errors of one publisher.
 func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 	return c.change(ctx, a, "reset", (*publishing.Progress).Reset)
 }
@@ -234,7 +234,7 @@ type publishersSeekCmd struct {
 	jsonFlag
 }
 
-// target is the one place that the flags name.
+// target returns the position that the flags name; exactly one flag must be given.
 func (c *publishersSeekCmd) target() (outbox.SeekTarget, error) {
 	given := 0
 	for _, is := range []bool{c.Position != nil, c.Time != "", c.Head, c.Beginning} {
@@ -252,7 +252,7 @@ func (c *publishersSeekCmd) target() (outbox.SeekTarget, error) {
 	return outbox.SeekTarget{Position: c.Position, Time: when, Head: c.Head, Beginning: c.Beginning}, nil
 }
 
-// Run lets one publisher go on elsewhere.
+// Run moves the position of one publisher.
 func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	target, err := c.target()
 	if err != nil {
@@ -287,7 +287,7 @@ func (c *publishersSeekCmd) printSeek(a *app, seek outbox.Seek, does string) err
 
 type publishersTestCmd struct{ publisherAction }
 
-// Run sends a made-up event and records the outcome.
+// Run sends a made-up event and prints the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		name, o := c.Publisher.SubscriptionName, command(c.Reason)

@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// subscriptions are the publishers that the configuration file describes. An error
-// names the file and the line at fault.
+// subscriptions returns the publishers that the configuration file describes. An error names the
+// file and the line at fault.
 func (c *Common) subscriptions() ([]destination.Subscription, error) {
 	if c.topics == nil {
 		return nil, nil
@@ -26,7 +26,7 @@ func (c *Common) subscriptions() ([]destination.Subscription, error) {
 	return subs, err
 }
 
-// subscription is one of subscriptions.
+// subscription returns the named publisher of the configuration file.
 func (c *Common) subscription(name outbox.SubscriptionName) (destination.Subscription, error) {
 	subs, err := c.subscriptions()
 	if err != nil {
@@ -47,12 +47,13 @@ func subscriptionNamed(subs []destination.Subscription, name outbox.Subscription
 	return subs[i], true
 }
 
-// publishOptions are what destinations need, but for the journal's id.
+// publishOptions returns the options of destinations, without the journal's id.
 func (a *app) publishOptions() destination.Options {
 	return destination.Options{Logger: a.logger(), Version: version}
 }
 
-// publisherTester sends made-up events to the destinations of subscriptions.
+// publisherTester returns a function that sends made-up events to the destinations of
+// subscriptions.
 func (c *serveCmd) publisherTester(a *app, st *engine, subs []destination.Subscription) func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 	return func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
 		sub, found := subscriptionNamed(subs, name)
@@ -63,8 +64,8 @@ func (c *serveCmd) publisherTester(a *app, st *engine, subs []destination.Subscr
 	}
 }
 
-// testPublisher sends a made-up event to the destination of a subscription. That the
-// destination does not take it is no error.
+// testPublisher sends a made-up event to a subscription's destination. A delivery failure is part
+// of the result, not an error.
 func testPublisher(ctx context.Context, st *engine, sub destination.Subscription, o destination.Options, source string) (outbox.TestDelivery, error) {
 	journal, err := st.JournalID(ctx)
 	if err != nil {

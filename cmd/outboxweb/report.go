@@ -17,7 +17,7 @@ type reportCmd struct {
 	jsonFlag
 }
 
-// report is what the command prints.
+// report is the command's output.
 type report struct {
 	Summary outbox.Summary `json:"summary"`
 	Rows    []outbox.Row   `json:"rows"`
@@ -123,7 +123,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 	t.Flush()
 }
 
-// heldLines say which projections are paused, quarantined or behind.
+// heldLines describes the projections that are paused, quarantined or behind.
 func heldLines(held []outbox.HeldProjection) []string {
 	switch {
 	case held == nil:

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	roomPause  = time.Second // between two tries to open databases on a full disk
-	roomRemind = time.Minute // between two lines of the log about it
+	roomPause  = time.Second // between attempts to open databases on a full disk
+	roomRemind = time.Minute // between log lines about it
 )
 
-// openWhenDiskHasSpace is openBothWith for a server, which waits while a disk is
-// full, until ctx ends. Requests are answered with 503 meanwhile.
+// openWhenDiskHasSpace is openBothWith for a server: it waits while the disk is full, until ctx
+// ends. Meanwhile requests are answered with 503.
 func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine, *projection.Set, error) {
 	st, set, err := a.openBothWith(ctx, o)
 	if !errors.Is(err, outbox.ErrFull) {
@@ -47,7 +47,7 @@ func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listene
 // keptOpen is a listener that outlives its server.
 type keptOpen struct{ net.Listener }
 
-// Close ends the wait for a connection, and no more.
+// Close only ends the wait for a connection.
 func (l keptOpen) Close() error { return l.until(time.Now()) }
 
 func (l keptOpen) until(deadline time.Time) error {

@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// runsCmd starts replays, verifies and rebuilds, and looks at them.
+// runsCmd starts, lists and controls replays, verifies and rebuilds.
 type runsCmd struct {
 	Start  runsStartCmd  `cmd:"" help:"Start a replay, verify or rebuild."`
 	List   runsListCmd   `cmd:"" help:"List runs, newest first."`
@@ -26,7 +26,7 @@ type runsCmd struct {
 	Resume runsResumeCmd `cmd:"" help:"Resume an interrupted or failed run where it stopped."`
 }
 
-// runScope are the flags that say what a run is over.
+// runScope holds the flags that select what a run covers.
 type runScope struct {
 	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
 	All        bool     `help:"All campaigns."`
@@ -43,7 +43,7 @@ func (s *runScope) request(kind outbox.RunKind) outbox.RunRequest {
 	return o
 }
 
-// check judges the flags that kong cannot.
+// check validates what kong cannot.
 func (s *runScope) check() error {
 	switch {
 	case s.All && len(s.Campaign) > 0:
@@ -110,7 +110,7 @@ func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id 
 	return runError(run)
 }
 
-// printQueued says that a run waits for a worker.
+// printQueued prints that a run is waiting for a worker.
 func (a *app) printQueued(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
 	if err := a.warnWithoutWorker(ctx, st, "run %d is queued until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (a *app) printQueued(ctx context.Context, st *engine, run outbox.Run, as js
 	return as.print(a, run, "run %d is %s: %s of %s\nfollow it with: outboxweb runs show %d", run.ID, run.Status, run.Kind, run.Scope(), run.ID)
 }
 
-// runError is the failure that a run which has ended stands for.
+// runError returns the error that an ended run amounts to, or nil.
 func runError(run outbox.Run) error {
 	if !run.Succeeded() {
 		return errFound
@@ -126,12 +126,11 @@ func runError(run outbox.Run) error {
 	return nil
 }
 
-// serverFirst is how long a server that works has the time to take a run up: it
-// knows when to give way to events that are applied, and a command does not.
+// serverFirst is how long a running server has to claim a run before the command does. The server
+// is preferred because it can yield to events being applied; a command cannot.
 const serverFirst = 5 * time.Second
 
-// work executes runs until ctx ends: while it waits, the command works on runs
-// itself, as a server would, unless there is one.
+// work executes runs until ctx ends: a waiting command works on runs itself unless a server does.
 func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 	summary, err := st.Summary(ctx)
 	if err != nil {
@@ -149,7 +148,7 @@ func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 	return w.Attend(ctx)
 }
 
-// followRun works on runs until this one has ended.
+// followRun executes runs until this one has ended.
 func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id int64) (outbox.Run, error) {
 	working, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
@@ -164,8 +163,7 @@ func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id
 	return a.watchRun(ctx, st, id, failed)
 }
 
-// watchRun looks at a run until it has ended, or working on runs has failed
-// here.
+// watchRun polls a run until it has ended, or until executing runs has failed here.
 func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan error) (run outbox.Run, err error) {
 	err = a.watch(ctx, "run", failed, func() (ended bool, done, total int64, err error) {
 		run, err = st.runs.Get(ctx, id)
@@ -177,18 +175,17 @@ func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan 
 	return run, err
 }
 
-// logEnd is how many lines of a log are printed, and resultsShown how many
-// results of each outcome.
+// logEnd is how many lines of a log are printed, and resultsShown how many results of each outcome.
 const (
 	logEnd       = 20
 	resultsShown = outbox.MaxPage
 )
 
-// runDetail is a run with what a person asks next.
+// runDetail is a run with its results and log.
 type runDetail struct {
 	outbox.Run
-	Results []outbox.RunResult `json:"results"` // those that drifted, failed or were not fully compared
-	Log     []outbox.RunLine   `json:"log"`     // its end, the oldest line first
+	Results []outbox.RunResult `json:"results"` // results that drifted, failed or were not fully compared
+	Log     []outbox.RunLine   `json:"log"`     // its end, oldest line first
 }
 
 func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error) {
@@ -206,7 +203,7 @@ func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error)
 	return d, err
 }
 
-// printRun prints a run with what did not match and the end of its log.
+// printRun prints a run with its mismatches and the end of its log.
 func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
@@ -268,7 +265,7 @@ func pace(run outbox.Run) string {
 	return text
 }
 
-// printResults prints what drifted or failed, a line for each projection.
+// printResults prints what drifted or failed, one line per projection.
 func (a *app) printResults(d runDetail) error {
 	t := table(a.out)
 	headed := false
@@ -309,7 +306,7 @@ func (a *app) printResults(d runDetail) error {
 	return nil
 }
 
-// leftShown is how many lines tell what was not compared.
+// leftShown is how many lines are printed about parts that were not compared.
 const leftShown = 20
 
 func (a *app) printNotCompared(left []outbox.NotCompared) {
@@ -375,7 +372,7 @@ type runsCancelCmd struct {
 	actionFlags
 }
 
-// Run ends one run.
+// Run cancels one run.
 func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
 		run, err := st.runs.Cancel(ctx, command(c.Reason), c.ID)
@@ -397,7 +394,7 @@ type runsResumeCmd struct {
 	jsonFlag
 }
 
-// Run puts one run into the queue again.
+// Run requeues one run.
 func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 	st, set, err := a.openBoth(ctx)
 	if err != nil {
@@ -414,13 +411,13 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 	return a.printQueued(ctx, st, run, c.jsonFlag)
 }
 
-// verifyCmd compares live rows with a replay of the journal; it suits cron.
+// verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
 type verifyCmd struct {
 	runScope
 	actionFlags
 }
 
-// Run verifies and says what drifted. A drift is exit 1.
+// Run verifies and prints what drifted. Drift is exit code 1.
 func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
@@ -452,8 +449,8 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	return vouchedFor(ctx, st)
 }
 
-// vouchedFor is an error when the journal lacks what the projections have: that
-// what it has agrees with them says little then.
+// vouchedFor returns an error when the journal lacks events that the projections have applied:
+// their agreement then proves little.
 func vouchedFor(ctx context.Context, st *engine) error {
 	s, err := st.Summary(ctx)
 	if err == nil && s.OtherJournal {
@@ -462,7 +459,7 @@ func vouchedFor(ctx context.Context, st *engine) error {
 	return err
 }
 
-// printVerdict says in a line what a verify found, and then what drifted.
+// printVerdict prints the outcome of a verify in one line, then what drifted.
 func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:

@@ -30,8 +30,8 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// shutdownLimit bounds how long requests under way may take to finish once
-// the process was asked to stop.
+// shutdownLimit bounds how long requests in progress may take to finish after the process was asked
+// to stop.
 const shutdownLimit = 15 * time.Second
 
 // serveCmd runs the dashboard, the API and the worker.
@@ -68,7 +68,7 @@ type serveCmd struct {
 	scope outbox.Scope // of Campaigns
 }
 
-// Run serves until ctx ends, then finishes what is under way.
+// Run serves until ctx ends, then finishes the work in progress.
 func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	err := c.check()
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.err == os.Stderr {
-		slog.SetDefault(a.logger()) // for what has none of its own, libraries that use the package log among it
+		slog.SetDefault(a.logger()) // for code without its own logger, such as libraries that use package log
 	}
 	if len(c.Campaigns) == 0 && a.sources["campaigns"] != fromDefault {
 		return usagef("--campaigns: no pattern is given; leave it out to serve every campaign")
@@ -120,7 +120,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	return s.run(ctx, listener)
 }
 
-// announce tells the log what has started, and stdout where it listens.
+// announce logs what has started and prints the address on stdout.
 func (c *serveCmd) announce(a *app, st *engine, addr net.Addr, publishers int) {
 	if !c.Publish {
 		publishers = 0
@@ -129,15 +129,15 @@ func (c *serveCmd) announce(a *app, st *engine, addr net.Addr, publishers int) {
 	a.logger().Info("started", "version", version, "revision", revision(), "go", runtime.Version(), "pid", os.Getpid(), "listen", address, "base_path", c.BasePath,
 		"journal_db", withoutPassword(a.JournalDB), "projections_db", withoutPassword(a.ProjectionsDB), "mode", st.Mode(), "config", string(a.Config), "projections", strings.Join(a.ProjectionFiles, ", "),
 		"authentication", c.kind(), "read_only", c.ReadOnly, "worker", c.Worker, "campaigns", c.scope.String(), "publishers", publishers)
-	if a.LogFormat == "json" { // logs of containers have both streams in one
+	if a.LogFormat == "json" { // container logs merge both streams
 		a.loggerTo(a.out).Info("listening on " + address)
 		return
 	}
 	fmt.Fprintln(a.out, "listening on", address)
 }
 
-// ignoreHangups keeps SIGHUP, which asks other servers to read their
-// configuration again, from ending this one, until stop is called.
+// ignoreHangups ignores SIGHUP, which asks other servers to reload their configuration, until stop
+// is called.
 func ignoreHangups(log *slog.Logger) (stop func()) {
 	hangups, stopping := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -159,7 +159,7 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeOptions are the store's options as serve needs them with these publishers.
+// storeOptions returns the store's options for serve with these publishers.
 func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription) store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
@@ -169,12 +169,11 @@ func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription) s
 	return o
 }
 
-// tuneCollector lets the heap grow further between collections. What lives is
-// a few megabytes, so that at the runtime's default of 100 % a busy server
-// collects hundreds of times a second: pages take a third longer, and the
-// slowest of a hundred twice as long. Waves of large events make garbage of that
-// size too, and are collected sooner: from four times what a wave may hold. GOGC
-// and GOMEMLIMIT, when set, decide.
+// tuneCollector lets the heap grow further between collections. The live heap is a few megabytes,
+// so that at the runtime's default of 100 % a busy server collects hundreds of times a second:
+// pages take a third longer, and the slowest of a hundred twice as long. Waves of large events
+// produce garbage of that size too and trigger collections sooner: from four times the size of a
+// wave. GOGC and GOMEMLIMIT take precedence when set.
 func tuneCollector(batchBytes int64) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(400)
@@ -184,7 +183,7 @@ func tuneCollector(batchBytes int64) {
 	}
 }
 
-// check judges the flags that kong cannot.
+// check validates what kong cannot.
 func (c *serveCmd) check() error {
 	if _, err := c.gate(nil, nil, nil); err != nil {
 		return err
@@ -213,7 +212,7 @@ func (c *serveCmd) check() error {
 func (c *serveCmd) checkNumbers() error {
 	for _, n := range []struct {
 		flag               string
-		value, least, most int64 // most of 0 is any
+		value, least, most int64 // most of 0 means no upper bound
 	}{
 		{"--batch-size", int64(c.BatchSize), 1, 100_000},
 		{"--batch-bytes", c.BatchBytes, 1, 0},
@@ -318,22 +317,22 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	return s, nil
 }
 
-// handlerConfig is what the flags say to the handlers.
+// handlerConfig returns the handlers' configuration from the flags.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
 
-// dryRunner tries events on copies of what the stores have.
+// dryRunner returns a function that tries events on copies of the stored rows.
 func dryRunner(st *engine, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
 		return runs.DryRun(ctx, st.Store, set, campaign, seq, next)
 	}
 }
 
-// run serves and works until ctx ends or one of the two fails; then it stops
-// claiming, lets what is under way finish, and returns.
+// run serves and works until ctx ends or one of the two fails. It then stops claiming, lets work in
+// progress finish, and returns.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -372,9 +371,9 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	return errors.Join(serveErr, workErr, publishErr)
 }
 
-// whyStopped is the signal that ended ctx, or what else did.
+// whyStopped returns the signal or other cause that ended ctx.
 func whyStopped(ctx context.Context) string {
-	switch why := context.Cause(ctx).Error(); why { // os/signal has no type for it
+	switch why := context.Cause(ctx).Error(); why { // os/signal exports no type for it
 	case "terminated signal received":
 		return "SIGTERM"
 	case "interrupt signal received":
@@ -387,7 +386,7 @@ func whyStopped(ctx context.Context) string {
 // sampleBatch is how many events of the sample journal are appended at once.
 const sampleBatch = 500
 
-// fillWithSample gives an empty journal the sample; another one is left alone.
+// fillWithSample appends the sample to an empty journal and leaves any other journal alone.
 func (s *server) fillWithSample(ctx context.Context) error {
 	some, err := s.store.Campaigns(ctx, outbox.CampaignFilter{Limit: 1})
 	if err != nil || len(some.Items) > 0 {

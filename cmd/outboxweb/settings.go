@@ -13,8 +13,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// settingsOf lists the flags of the command that runs with their values,
-// whether given or not, without secrets.
+// settingsOf lists the running command's flags with their effective values, without secrets.
 func settingsOf(parsed *kong.Context) []outbox.Setting {
 	var all []outbox.Setting
 	for _, flag := range parsed.Flags() {
@@ -26,7 +25,7 @@ func settingsOf(parsed *kong.Context) []outbox.Setting {
 	return all
 }
 
-// shownValue writes a flag's value without what only its owner may know.
+// shownValue formats a flag's value without secrets.
 func shownValue(name string, value any) string {
 	for _, secret := range []string{"secret", "token", "password", "key"} {
 		if strings.Contains(name, secret) && name != "auth-secret-header" && !strings.HasPrefix(name, "redact-") && fmt.Sprint(value) != "" {
@@ -49,7 +48,7 @@ func shownValue(name string, value any) string {
 	return withoutPassword(fmt.Sprint(value))
 }
 
-// withoutPassword masks the password of a URL, wherever it stands.
+// withoutPassword masks passwords in URLs anywhere in a text.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
 	if err != nil && strings.Contains(text, "://") {
@@ -71,9 +70,9 @@ func withoutPassword(text string) string {
 	return u.String()
 }
 
-// flagsFromAnywhere are the flags with which a command, started in any directory,
-// works on the databases and projections that c names, without passwords. What
-// comes from the configuration file is left to it, but for relative paths.
+// flagsFromAnywhere returns the flags that let a command, started in any directory, use the
+// databases and projections that c names, without passwords. Values from the configuration file are
+// omitted, except relative paths.
 func (c *Common) flagsFromAnywhere() []string {
 	var flags []string
 	if c.Config != "" {

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// skipCmd passes over one event.
+// skipCmd skips one event.
 type skipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
@@ -36,14 +36,14 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// unskipCmd takes a skip back.
+// unskipCmd undoes a skip.
 type unskipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
 	actionFlags
 }
 
-// Run takes the skip back.
+// Run undoes the skip.
 func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// parseSeq reads the SEQ of a command.
+// parseSeq parses the SEQ argument.
 func parseSeq(text string) (int64, error) {
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 1 {

@@ -11,12 +11,12 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// certificateLook is how often the files of a certificate are looked at, at
-// the most: with the first handshake after that time.
+// certificateLook is the minimum interval between checks of a certificate's files, which happen at
+// handshakes.
 const certificateLook = 2 * time.Second
 
-// certificate is a certificate and its key, read again when their files
-// change. It is safe for concurrent use.
+// certificate is a certificate and its key, reloaded when their files change. It is safe for
+// concurrent use.
 type certificate struct {
 	cert, key string // files
 	log       *slog.Logger
@@ -24,11 +24,11 @@ type certificate struct {
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	seen   [2]os.FileInfo // the files when they were read last, whether or not they were sound
+	seen   [2]os.FileInfo // the files at the last read, whether or not they were valid
 	looked time.Time
 }
 
-// readCertificate reads both files. Its error names the one at fault.
+// readCertificate reads both files. Its error names the file at fault.
 func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{cert: cert, key: key, log: log, now: time.Now}
 	c.seen = c.stat()
@@ -40,7 +40,7 @@ func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	return c, nil
 }
 
-// read makes a pair of what the files hold.
+// read loads the key pair from the files.
 func (c *certificate) read() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(c.cert)
 	if err != nil {
@@ -57,16 +57,15 @@ func (c *certificate) read() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// config is TLS 1.2 or later with whatever pair is current. net/http adds
-// HTTP/2.
+// config returns TLS 1.2 or later with the current key pair. net/http adds HTTP/2.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.current(), nil
 	}}
 }
 
-// current is the pair of the files as they are or, where those are not sound,
-// as they were. That is logged once for each change of the files.
+// current returns the key pair of the files, or the last valid pair if they are invalid. That is
+// logged once for each change of the files.
 func (c *certificate) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +89,7 @@ func (c *certificate) current() *tls.Certificate {
 	return c.pair
 }
 
-// stat looks at both files; nil is one that cannot be looked at.
+// stat returns the state of both files; nil for a file that cannot be read.
 func (c *certificate) stat() (files [2]os.FileInfo) {
 	for i, name := range []string{c.cert, c.key} {
 		if info, err := os.Stat(name); err == nil {
@@ -100,8 +99,8 @@ func (c *certificate) stat() (files [2]os.FileInfo) {
 	return files
 }
 
-// unchanged reports whether a file is the one it was. One that was renamed
-// into place may have an older time.
+// unchanged reports whether a file is still the same. A file renamed into place may have an older
+// time.
 func unchanged(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

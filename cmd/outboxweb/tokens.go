@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// tokenCmd makes and takes back the tokens of machines.
+// tokenCmd creates, lists and revokes API tokens.
 type tokenCmd struct {
 	Create tokenCreateCmd `cmd:"" help:"Create a token and print it; it is shown only once."`
 	List   tokenListCmd   `cmd:"" help:"List tokens, the valid ones first."`
@@ -87,7 +87,7 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// tokenRevokeCmd takes a token back.
+// tokenRevokeCmd revokes a token.
 type tokenRevokeCmd struct {
 	ID int64 `arg:"" help:"The token's number, from token list."`
 	actionFlags

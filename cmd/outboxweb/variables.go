@@ -11,8 +11,8 @@ import (
 
 const variablePrefix = "OUTBOXWEB_"
 
-// nameVariables gives the flags that a configuration file may set, and --config
-// itself, their environment variables.
+// nameVariables assigns environment variables to the flags that a configuration file may set, and
+// to --config itself.
 func nameVariables(parser *kong.Kong) error {
 	for _, flag := range configuring(parser.Model) {
 		name := variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
@@ -33,9 +33,8 @@ func configuring(model *kong.Application) []*kong.Flag {
 	return slices.DeleteFunc(flags, func(flag *kong.Flag) bool { return flag.Name == "help" })
 }
 
-// warnOfVariables writes a line for each environment variable that looks like
-// one of this program's and is none: in the log of a server, and as a sentence
-// beside what another command says. Values are not shown.
+// warnOfVariables warns about each environment variable that looks like one of this program's but
+// is unknown: in a server's log, and on stderr for other commands. It does not show values.
 func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
 	var known []string
 	for _, flag := range configuring(parsed.Model) {
@@ -58,8 +57,8 @@ func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
 	}
 }
 
-// mentions reports whether a part of a configuration file names a variable, as a
-// destination's secret may.
+// mentions reports whether part of a configuration file references a variable, as a destination's
+// secret may.
 func mentions(node *yaml.Node, name string) bool {
 	if node == nil {
 		return false
@@ -67,7 +66,7 @@ func mentions(node *yaml.Node, name string) bool {
 	return strings.Contains(node.Value, name) || slices.ContainsFunc(node.Content, func(n *yaml.Node) bool { return mentions(n, name) })
 }
 
-// nearest is the known name that is at most two letters away from name.
+// nearest returns the known name within two letters of name.
 func nearest(name string, known []string) string {
 	const most = 2
 	best, least := "", most+1
@@ -79,8 +78,7 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// distance is how many letters have to be added, removed or changed to make b of
-// a.
+// distance is the number of letters to add, remove or change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

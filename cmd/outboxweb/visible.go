@@ -9,10 +9,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// visible writes what a terminal would obey, or would not show as it stands, as
-// JSON's escapes, which mean the same within JSON. Ends of lines and tabs stay,
-// and so do bytes that are no characters: they may be part of one that two
-// writes share.
+// visible escapes characters that a terminal would interpret or not show, as JSON escapes, which
+// mean the same within JSON. Line endings and tabs stay, and so do invalid bytes: they may be part
+// of a character split across two writes.
 type visible struct{ w io.Writer }
 
 func (v visible) Write(text []byte) (int, error) {

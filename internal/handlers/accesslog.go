@@ -12,24 +12,23 @@ import (
 	"outboxweb/web/templates"
 )
 
-// longestLogged is how much of an address the log shows, in bytes.
+// longestLogged is the maximum length of a logged address, in bytes.
 const longestLogged = 1000
 
-// access is what the log tells of a request beside what came with it.
+// access collects what the log line of a request needs beside the request itself.
 type access struct {
-	who   outbox.Identity // zero while it is not known who asks
+	who   outbox.Identity // zero until the request is authenticated
 	route string          // the pattern, such as /rows/{campaign}/{seq}
 }
 
 type accessKey struct{}
 
-// accessOf is what the log will tell of a request.
+// accessOf returns the access record of a request.
 func accessOf(r *http.Request) *access { return r.Context().Value(accessKey{}).(*access) }
 
-// logRequest leaves a line about a request that was answered: at the level
-// debug where there would be lines without end that tell nothing, which are
-// probes, scrapes, embedded files, pages that refresh themselves, and requests
-// of which it is not known who asks. The gate tells of those, some at a time.
+// logRequest logs an answered request. The level is debug for requests that would flood the log:
+// probes, scrapes, embedded files, pages that refresh themselves, and unauthenticated requests,
+// which the gate logs at a limited rate.
 func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took time.Duration) {
 	level := slog.LevelInfo
 	if a.who.Auth == "" || a.route == "/metrics" || r.Header.Get("HX-Target") == templates.LiveTarget && status < 400 {
@@ -47,7 +46,7 @@ func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took 
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 
-// loggedQuery is a query string without secrets, however they are escaped.
+// loggedQuery returns a query string without secrets, in whatever way they are escaped.
 func loggedQuery(hide *redact.Redactor, raw string) string {
 	query, err := url.ParseQuery(raw)
 	shown := url.Values{}

@@ -8,23 +8,23 @@ import (
 	"outboxweb/web/templates"
 )
 
-// actionRequest is an action on a K that somebody asks for.
+// actionRequest is a requested action on a K.
 type actionRequest[K any] struct {
-	on    K // what it is about
+	on    K // the object of the action
 	order outbox.Command
-	shown templates.URL // of an action on a page: what is shown after it
+	shown templates.URL // for a page's form: the page to show afterwards
 }
 
-// actionReader reads actions on a K as pages and the API ask for them.
+// actionReader reads actions on a K from forms and API requests.
 type actionReader[K any] struct {
 	form, body func(*http.Request) (actionRequest[K], error)
 }
 
-// actionCall makes the one call that an action is, of a page as well as of the API.
+// actionCall performs an action, for pages and the API alike.
 type actionCall[K, R any] func(context.Context, outbox.Command, K) (R, error)
 
-// addAction adds an action that both a page's form and the API ask for. The API answers
-// with what it makes; e says so where more is to be said of it.
+// addAction registers an action for both a page's form and the API. The API answers with the call's
+// result; e adds to its description.
 func addAction[K, R any](s *server, action outbox.Action, reads actionReader[K], do actionCall[K, R], e endpoint) {
 	if e.answers == nil {
 		e.answers = gives[R]("done and audited")
@@ -33,7 +33,7 @@ func addAction[K, R any](s *server, action outbox.Action, reads actionReader[K],
 	s.apiAction(action, actionByBody(s, reads.body, do), e)
 }
 
-// actionByBody does an action as the API asks for it, and answers with what it makes.
+// actionByBody handles an action of the API and answers with the call's result.
 func actionByBody[K, R any](s *server, read func(*http.Request) (actionRequest[K], error), do actionCall[K, R]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := read(r)
@@ -48,7 +48,7 @@ func actionByBody[K, R any](s *server, read func(*http.Request) (actionRequest[K
 	}
 }
 
-// actionByForm does an action as a page's form asks for it.
+// actionByForm handles an action from a page's form.
 func actionByForm[K, R any](s *server, read func(*http.Request) (actionRequest[K], error), do actionCall[K, R]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := read(r)
@@ -62,14 +62,14 @@ func actionByForm[K, R any](s *server, read func(*http.Request) (actionRequest[K
 	}
 }
 
-// onRow is an action of the store on a row, as one on its key.
+// onRow adapts an action of the store on a row to one on its key.
 func onRow[R any](do func(ctx context.Context, o outbox.Command, campaign string, seq int64) (R, error)) actionCall[outbox.RowKey, R] {
 	return func(ctx context.Context, o outbox.Command, row outbox.RowKey) (R, error) {
 		return do(ctx, o, row.CampaignID, row.Seq)
 	}
 }
 
-// readRowAction reads actions on a row, or on an event, of which decode reads the body.
+// readRowAction reads actions on a row or an event; decode reads the body.
 func (s *server) readRowAction(decode func(*http.Request) (outbox.Command, error)) actionReader[outbox.RowKey] {
 	return readAction(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
 		return l.Row(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
@@ -90,8 +90,8 @@ func (s *server) readTokenAction() actionReader[int64] {
 	})
 }
 
-// readAction reads actions on what an address names: about reads that, decode the body.
-// A form leads to one of its pages.
+// readAction reads actions on the object that an address names: about reads the address, decode the
+// body. After a form the object's own page is shown.
 func readAction[K any](s *server, about func(*http.Request) (K, error), decode func(*http.Request) (outbox.Command, error), pages func(templates.Links, K) (own, campaign templates.URL)) actionReader[K] {
 	return actionReader[K]{
 		form: func(r *http.Request) (a actionRequest[K], err error) {
@@ -112,14 +112,13 @@ func readAction[K any](s *server, about func(*http.Request) (K, error), decode f
 	}
 }
 
-// reasoned is a body, or a form, of an action that says why.
+// reasoned is a body or a form with a reason.
 type reasoned interface {
 	why() (reason, confirm string)
 }
 
-// readSameForm reads actions of which the form has the same fields as the body, a B. What
-// they are about is said by the address and by those fields; page is shown after a
-// form.
+// readSameForm reads actions whose form has the same fields as the body, a B. The address and those
+// fields name the object; page is shown after a form.
 func readSameForm[K any, B reasoned](s *server, about func(*http.Request) (K, error), with func(K, B) K, page func(templates.Links, K) templates.URL) actionReader[K] {
 	read := func(via string, read func(*http.Request, any) error) func(*http.Request) (actionRequest[K], error) {
 		return func(r *http.Request) (a actionRequest[K], err error) {

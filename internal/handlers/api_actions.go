@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// viewed is an action on a campaign that answers with what it has made of it.
+// viewed makes an action on a campaign answer with the changed campaign.
 func (s *server) viewed(act actionCall[string, outbox.Campaign]) actionCall[string, campaignView] {
 	return func(ctx context.Context, o outbox.Command, id string) (campaignView, error) {
 		c, err := act(ctx, o, id)
@@ -21,8 +21,7 @@ func (s *server) viewed(act actionCall[string, outbox.Campaign]) actionCall[stri
 func (b requeueBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b requeueDeadBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// readRowsAction reads actions on the rows that a filter selects, of which the API sends a
-// B.
+// readRowsAction reads actions on the rows that a filter selects; the API sends it as a B.
 func readRowsAction[B interface {
 	reasoned
 	filter() outbox.RequeueFilter
@@ -39,7 +38,7 @@ func readRowsAction[B interface {
 	}
 }
 
-// readGlobalAction reads actions that are about nothing by itself.
+// readGlobalAction reads actions without an object.
 func (s *server) readGlobalAction(r *http.Request) (a actionRequest[struct{}], err error) {
 	a.order, err = s.decodeCommand(r)
 	return a, err

@@ -23,16 +23,15 @@ type batchAnswer struct {
 	applied
 }
 
-// applied tells how far the projections are, when the append waited for them.
+// applied reports the progress of the projections, if the append waited for them.
 type applied struct {
 	AppliedSeq *int64 `json:"applied_seq,omitempty"` // with wait=applied
-	// in inline mode: why the appended events are not applied yet; they have rows,
-	// which workers apply, and appending them again changes nothing
+	// in inline mode: why the appended events are not applied yet. They are queued and workers will
+	// apply them; appending them again changes nothing
 	ApplyError string `json:"apply_error,omitempty"`
 }
 
-// appendedLate is the refusal of a wait that took too long, with what was
-// appended all the same.
+// appendedLate is a wait that timed out, with the events that were appended nonetheless.
 type appendedLate struct {
 	cause    error
 	appended []store.Appended
@@ -42,8 +41,8 @@ func (e *appendedLate) Unwrap() error { return e.cause }
 
 func (e *appendedLate) Error() string { return e.cause.Error() }
 
-// apiAppend appends one event or a batch. Once the journal has the events they
-// stay there, whatever becomes of applying them; only waiting can fail then.
+// apiAppend appends one event or a batch. Events stay in the journal even if applying them fails;
+// only waiting can fail after that.
 func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 	campaign, err := campaignParam(r)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, status, appendAnswer{Appended: done[0], applied: progress})
 }
 
-// appendBody appends what the body says. A large body has room until then.
+// appendBody appends the events of the body. It holds memory for a large body until it returns.
 func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign string) (done []store.Appended, batch bool, err error) {
 	end, err := s.appendKeys.begin(r)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 	return done, batch, err
 }
 
-// afterAppend applies in inline mode, and waits for the projections when asked to.
+// afterAppend applies the events in inline mode, and waits for the projections on request.
 func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appended, wait waitQuery) (applied, error) {
 	var result applied
 	if s.InlineApply != nil {
@@ -131,8 +130,7 @@ func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appe
 	return result, err
 }
 
-// inlineText is what a writer may know of a failure to apply inline; the rest
-// goes to the log.
+// inlineText returns the part of an inline apply failure that a writer may see; the rest is logged.
 func (s *server) inlineText(r *http.Request, err error) string {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
@@ -150,7 +148,7 @@ func late(err error, done []store.Appended) error {
 	return &appendedLate{appended: done, cause: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
 }
 
-// inBatch makes a refusal say which event of a batch it is about.
+// inBatch adds to a refusal which event of the batch it is about.
 func inBatch(err error) error {
 	var refusal *outbox.Refusal
 	if !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
@@ -165,19 +163,19 @@ func inBatch(err error) error {
 	return &named
 }
 
-// aboutCondition reports whether a refusal is about the whole append: its
-// condition does not hold, or cannot be judged.
+// aboutCondition reports whether a refusal concerns the whole append: its condition does not hold,
+// or cannot be evaluated.
 func aboutCondition(r *outbox.Refusal) bool {
 	return r.BlockingEvent != nil || strings.HasPrefix(r.Field, "condition")
 }
 
-// journalView is the journal as a writer asks for it.
+// journalView is the state of the journal for writers.
 type journalView struct {
 	Position int64 `json:"position"` // 0 when the journal is empty
 }
 
-// readJournal tells the position that a writer takes before reading what a
-// conditional append rests on.
+// readJournal returns the current position. A writer reads it before the data that its conditional
+// append depends on.
 func (s *server) readJournal(r *http.Request) (journalView, error) {
 	position, err := s.Store.Position(r.Context())
 	return journalView{position}, err

@@ -9,7 +9,7 @@ import (
 	"outboxweb/web/templates"
 )
 
-// subscriptionParam is the publisher in an address.
+// subscriptionParam returns the publisher named in an address.
 func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error) {
 	if name.Topic, err = param(r, "topic"); err == nil {
 		name.Publisher, err = param(r, "publisher")
@@ -17,14 +17,14 @@ func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error
 	return name, err
 }
 
-// publisherBody is what actions on a publisher read.
+// publisherBody is the body of actions on a publisher.
 type publisherBody struct {
 	Reason string `json:"reason" validate:"reason"`
 }
 
-// publisherSkipBody is what the skip of an event in a publisher's way reads.
+// publisherSkipBody is the body of a skip of a publisher's blocking event.
 type publisherSkipBody struct {
-	Position int64  `json:"position" validate:"required,min=1"`      // of the event that is in the way, as error_position has it
+	Position int64  `json:"position" validate:"required,min=1"`      // position of the blocking event, as in error_position
 	Reason   string `json:"reason" validate:"reason" api:"required"` // required
 	Confirm  string `json:"confirm" validate:"phrase"`               // 'skip anyway' where the last error blames the destination
 }
@@ -37,13 +37,13 @@ func (s *server) readPublisherAction() actionReader[outbox.SubscriptionName] {
 	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
 }
 
-// publisherEvent is the event in a publisher's way, by its position.
+// publisherEvent is a publisher's blocking event, by its position.
 type publisherEvent struct {
 	publisher outbox.SubscriptionName
 	position  int64
 }
 
-// readPublisherSkip reads skips of an event in a publisher's way.
+// readPublisherSkip reads skips of a publisher's blocking event.
 func (s *server) readPublisherSkip() actionReader[publisherEvent] {
 	return readSameForm(s,
 		func(r *http.Request) (e publisherEvent, err error) {
@@ -61,27 +61,27 @@ func (s *server) skipPublisherEvent(ctx context.Context, o outbox.Command, e pub
 	return s.Publishers.SkipEvent(ctx, o, e.publisher, e.position)
 }
 
-// seekShown is what the caller was shown of a seek.
+// seekShown is the preview of a seek that the caller saw.
 type seekShown struct {
 	Repeats int64 `json:"repeats" validate:"min=0"`
 	Skips   int64 `json:"skips" validate:"min=0"`
 	Capped  bool  `json:"capped"`
 }
 
-// seekBody says where a publisher shall go on, by one of position, time and to.
+// seekBody moves a publisher's position to one of position, time and to.
 type seekBody struct {
-	Position *int64     `json:"position" validate:"omitnil,min=0"` // go on with the first event after it
-	Time     string     `json:"time"`                              // RFC 3339, or a date: go on with the first event recorded at or after it
+	Position *int64     `json:"position" validate:"omitnil,min=0"` // continue with the first event after this position
+	Time     string     `json:"time"`                              // RFC 3339, or a date: continue with the first event recorded at or after it
 	To       string     `json:"to" validate:"omitempty,oneof=head beginning"`
-	DryRun   bool       `json:"dry_run"`                  // change nothing, and say what the seek would do
-	Expected *seekShown `json:"expected"`                 // what a dry run said; where the seek would now repeat or skip much more it is refused with 409
+	DryRun   bool       `json:"dry_run"`                  // change nothing and answer with what the seek would do
+	Expected *seekShown `json:"expected"`                 // the result of a dry run; if the seek would now repeat or skip many more events it is refused with 409
 	Reason   string     `json:"reason" validate:"reason"` // required when events are skipped
-	// required when events are skipped: the phrase skip N events, with N as the
-	// dry run says; skip over N events when that is capped
+	// required when events are skipped: the phrase skip N events, with N from the dry run; skip
+	// over N events if that number is capped
 	Confirm string `json:"confirm" validate:"phrase"`
 }
 
-// target is the one place that the body names.
+// target returns the target of the seek; exactly one field must name it.
 func (b seekBody) target() (outbox.SeekTarget, error) {
 	when, err := outbox.ParseSince("time", b.Time)
 	if err != nil {
@@ -99,7 +99,7 @@ func (b seekBody) target() (outbox.SeekTarget, error) {
 	return outbox.SeekTarget{Position: b.Position, Time: when, Head: b.To == "head", Beginning: b.To == "beginning"}, nil
 }
 
-// seen is what the caller was shown, as the store takes it.
+// seen returns the preview that the caller saw, for the store.
 func (b seekBody) seen() *outbox.Seek {
 	if b.Expected == nil {
 		return nil
@@ -119,8 +119,8 @@ func (s *server) readPublisherHistory(r *http.Request) (h outbox.PublisherHistor
 	return h, err
 }
 
-// apiSeekPublisher lets a publisher go on elsewhere, or with dry_run says what that
-// would do, which a server that refuses changes answers too.
+// apiSeekPublisher moves a publisher's position. With dry_run it only answers what that would do,
+// which a read-only server does too.
 func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error {
 	name, err := subscriptionParam(r)
 	if err != nil {
@@ -160,12 +160,12 @@ func (s *server) seekPublisher(r *http.Request, name outbox.SubscriptionName, ta
 	return s.Publishers.Seek(r.Context(), order, name, target, body.seen())
 }
 
-// recordTime bounds the writing of an audit record of what has been done.
+// recordTime bounds writing the audit record of an action that is already done.
 const recordTime = 10 * time.Second
 
-// testPublisher sends a made-up event to a publisher's destination and records
-// the outcome, also when whoever asked has gone meanwhile. An order whose
-// idempotency key was used before sends nothing.
+// testPublisher sends a made-up event to a publisher's destination and records the outcome, even if
+// the client has disconnected meanwhile. A command whose idempotency key was used before sends
+// nothing.
 func (s *server) testPublisher(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
 	done, err := s.Publishers.AdmitTest(ctx, o, name)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/redact"
 )
 
-// items is a list that is never paged.
+// items is an unpaged list.
 type items[T any] struct {
 	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor"` // always nil
@@ -24,8 +24,8 @@ func listOf[T any](all []T) items[T] {
 
 type campaignView = outbox.CampaignView
 
-// viewCampaign is a campaign as the API shows it. Its secrets are hidden before
-// its sentence is made of it, in which they could not be told any more.
+// viewCampaign returns a campaign as the API shows it. Its secrets are hidden before its sentence
+// is composed, because they could not be recognized in it afterwards.
 func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) campaignView {
 	return redact.Shown(s.Redact, c).View(s.Now(), around)
 }
@@ -44,28 +44,27 @@ func (s *server) viewCampaigns(ctx context.Context, f outbox.CampaignFilter) (vi
 		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}, nil
 }
 
-// instanceFacts are an instance's fields without its JSON method, which a view
-// that embeds it would inherit.
+// instanceFacts are an instance's fields without its JSON method, which a view embedding the
+// instance would inherit.
 type instanceFacts outbox.InstanceState
 
 // instanceView is an instance as the API shows it.
 type instanceView struct {
 	instanceFacts
-	StartedAt        *time.Time `json:"started_at"`        // nil for one that is known only by the leases it left behind
-	LastSeen         *time.Time `json:"last_seen"`         // nil for one that is known only by the leases it left behind
-	HeartbeatSeconds float64    `json:"heartbeat_seconds"` // how often it promises a heartbeat; 0 means that it writes only when it has worked
-	// how far its clock is known to be ahead of this server's, negative when
-	// behind; 0 when by less than a second, or not known. last_seen is by this
-	// server's clock
+	StartedAt        *time.Time `json:"started_at"`        // nil for an instance known only by its leftover leases
+	LastSeen         *time.Time `json:"last_seen"`         // nil for an instance known only by its leftover leases
+	HeartbeatSeconds float64    `json:"heartbeat_seconds"` // the heartbeat interval; 0 means that it writes only after it has worked
+	// how far its clock is known to be ahead of this server's, negative when behind; 0 when less
+	// than a second, or unknown. last_seen is by this server's clock
 	ClockAhead float64 `json:"clock_ahead_seconds"`
-	// silent: it promised a heartbeat and missed three, or let its leases run out;
-	// idle: it promised none and has had nothing to say lately
+	// silent: it missed three heartbeats or let its leases expire; idle: it sends no heartbeat and
+	// has reported nothing lately
 	State  outbox.Condition  `json:"state"`
-	Why    string            `json:"why"` // one sentence: how it is, and what becomes of what it holds
+	Why    string            `json:"why"` // one sentence: its state, and what happens to its leases
 	Leases outbox.HeldLeases `json:"leases"`
 }
 
-// viewInstance is an instance as the API shows it, made like a campaign's view.
+// viewInstance returns an instance as the API shows it, with secrets hidden as in viewCampaign.
 func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	i = redact.Shown(s.Redact, i)
 	now := s.Now()
@@ -82,7 +81,7 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 	return v
 }
 
-// rowView is a row with everything its page shows.
+// rowView is a row with everything that its page shows.
 type rowView struct {
 	Row      outbox.Row          `json:"row"`
 	Event    outbox.Event        `json:"event"`
@@ -90,7 +89,7 @@ type rowView struct {
 	Campaign campaignView        `json:"campaign"`
 	Activity []outbox.AuditEntry `json:"activity"`
 
-	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last in shadow_only mode that came to the event
+	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last rehearsal in shadow_only mode that reached the event
 
 	Previous int64        `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
 	Next     int64        `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
@@ -106,8 +105,7 @@ func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error
 		Activity: d.Activity, Rehearsal: d.Rehearsal, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
 }
 
-// apiCampaign answers with one campaign; with min_seq, once its projections
-// have that seq.
+// apiCampaign answers with one campaign; with min_seq, once its projections have applied that seq.
 func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	id, err := campaignParam(r)
 	if err != nil {
@@ -135,7 +133,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, view)
 }
 
-// waitApplied waits until the projections of a campaign have what was asked for.
+// waitApplied waits until a campaign's projections have applied the requested seq.
 func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, wait waitQuery) error {
 	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
 		return err
@@ -151,10 +149,10 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	return err
 }
 
-// heldView is a campaign with the projections that do not follow it.
+// heldView is a campaign with the projections that are not caught up.
 type heldView struct {
 	campaignView
-	Held []outbox.Cursor `json:"held_projections"` // of one campaign alone, not in lists: the projections that do not follow it
+	Held []outbox.Cursor `json:"held_projections"` // only for a single campaign, not in lists: the projections that are not caught up
 }
 
 func (s *server) readEvents(r *http.Request) (page outbox.Page[outbox.Event], err error) {

@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// apiPrefix is where the JSON API lives, below the base path.
+// apiPrefix is the path of the JSON API below the base path.
 const apiPrefix = "/api/v1"
 
 func (s *server) routeAPI() {
@@ -23,7 +23,7 @@ func (s *server) routeAPI() {
 	s.routeTokensAPI()
 }
 
-// routeSystemAPI adds what the API has of how the whole is.
+// routeSystemAPI adds the API's routes about the system.
 func (s *server) routeSystemAPI() {
 	s.apiGet("/summary", serveJSON(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
 		id: "getSummary", tag: tagSystem,
@@ -65,7 +65,7 @@ func (s *server) routeSystemAPI() {
 	})
 }
 
-// routeRowsAPI adds what the API has of rows.
+// routeRowsAPI adds the API's routes about rows.
 func (s *server) routeRowsAPI() {
 	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
 		id: "listRows", tag: tagRows,
@@ -121,7 +121,7 @@ func (s *server) routeRowsAPI() {
 	})
 }
 
-// routeCampaignsAPI adds what the API has of campaigns.
+// routeCampaignsAPI adds the API's routes about campaigns.
 func (s *server) routeCampaignsAPI() {
 	s.apiGet("/campaigns", reply(s, campaignFilter, s.viewCampaigns), endpoint{
 		id: "listCampaigns", tag: tagCampaigns,
@@ -170,7 +170,7 @@ func (s *server) routeCampaignsAPI() {
 	})
 }
 
-// routeEventsAPI adds what the API has of events of the journal.
+// routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
 	addAction(s, outbox.ActionSkip, s.readRowAction(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
@@ -240,7 +240,7 @@ func (s *server) routeEventsAPI() {
 	})
 }
 
-// routeFailuresAPI adds what the API has of what goes wrong.
+// routeFailuresAPI adds the API's routes about failures.
 func (s *server) routeFailuresAPI() {
 	s.apiGet("/failures/groups", serveJSON(s, s.readFailureGroups), endpoint{
 		id: "listFailureGroups", tag: tagFailures,
@@ -266,7 +266,7 @@ func (s *server) routeFailuresAPI() {
 	})
 }
 
-// routeAuditAPI adds what the API has of the record of actions.
+// routeAuditAPI adds the API's routes about the audit log.
 func (s *server) routeAuditAPI() {
 	s.apiGet("/audit", reply(s, auditFilter, s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,
@@ -282,7 +282,7 @@ func (s *server) routeAuditAPI() {
 	})
 }
 
-// routeTokensAPI adds what the API has of tokens of machines.
+// routeTokensAPI adds the API's routes about API tokens.
 func (s *server) routeTokensAPI() {
 	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,

@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// routeOperationsAPI adds what the API has of requeues of many rows.
+// routeOperationsAPI adds the API's routes about operations, the requeues of many rows.
 func (s *server) routeOperationsAPI() {
 	s.apiGet("/operations", reply(s, operationFilter, s.Operations.List), endpoint{
 		id: "listOperations", tag: tagOperations,
@@ -49,7 +49,7 @@ func (s *server) routeOperationsAPI() {
 	})
 }
 
-// routeRunsAPI adds what the API has of replays, rebuilds and verifies.
+// routeRunsAPI adds the API's routes about replays, rebuilds and verifies.
 func (s *server) routeRunsAPI() {
 	s.apiGet("/runs", reply(s, runFilter, s.Runs.List), endpoint{
 		id: "listRuns", tag: tagRuns,
@@ -102,7 +102,7 @@ func (s *server) routeRunsAPI() {
 	})
 }
 
-// routeProjectionsAPI adds what the API has of projections.
+// routeProjectionsAPI adds the API's routes about projections.
 func (s *server) routeProjectionsAPI() {
 	s.apiGet("/projections", serveJSONList(s, s.describeProjections), endpoint{
 		id: "listProjections", tag: tagProjections,
@@ -134,7 +134,7 @@ func (s *server) routeProjectionsAPI() {
 	})
 }
 
-// routePublishersAPI adds what the API has of publishers.
+// routePublishersAPI adds the API's routes about publishers.
 func (s *server) routePublishersAPI() {
 	s.apiGet("/publishers", serveJSONList(s, s.Publishers.Publishers), endpoint{
 		id: "listPublishers", tag: tagPublishers,
@@ -179,7 +179,7 @@ func (s *server) routePublishersAPI() {
 		answers: gives[outbox.TestDelivery]("the outcome, also when it was not delivered"),
 	})
 	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActionPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActionPublisherSeek},
-		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // it asks for the action's role itself, unless it only asks what would be
+		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // the handler checks the action's role itself, unless it is a dry run
 			id: "seekPublisher", tag: tagPublishers,
 			summary: "Move a publisher's position (reset its offset), repeating or skipping events",
 			body:    takes[seekBody](),

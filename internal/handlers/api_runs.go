@@ -9,19 +9,19 @@ import (
 	"outboxweb/web/templates"
 )
 
-// runBody is what starting a run reads.
+// runBody is the body of starting a run.
 type runBody struct {
 	Kind        string   `json:"kind" validate:"required,runkind"`
-	CampaignID  string   `json:"campaign_id" validate:"id"` // the one campaign; or several in campaign_ids, or all_campaigns
+	CampaignID  string   `json:"campaign_id" validate:"id"` // a single campaign; or use campaign_ids or all_campaigns
 	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
 	All         bool     `json:"all_campaigns" api:"default=false"`
-	Projections []string `json:"projections" validate:"dive,required,id"` // none stands for all that are loaded
-	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // of a verify over one campaign: the last event to replay
-	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // events per second at the most; 0 is no limit
+	Projections []string `json:"projections" validate:"dive,required,id"` // none means all loaded projections
+	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // for a verify of one campaign: the last event to replay
+	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // maximum events per second; 0 is no limit
 	Reason      string   `json:"reason" validate:"reason"`
 }
 
-// request is the body as the store takes it.
+// request returns the body as the store takes it.
 func (b runBody) request() (outbox.RunRequest, error) {
 	o := outbox.RunRequest{Kind: outbox.RunKind(b.Kind), Campaigns: b.CampaignIDs, All: b.All, Projections: b.Projections, UntilSeq: b.UntilSeq, Rate: b.Rate}
 	if b.CampaignID != "" {
@@ -33,7 +33,7 @@ func (b runBody) request() (outbox.RunRequest, error) {
 	return o, nil
 }
 
-// runActionBody is what actions on a run read.
+// runActionBody is the body of actions on a run.
 type runActionBody struct {
 	Reason string `json:"reason" validate:"reason"`
 }
@@ -48,7 +48,7 @@ func (s *server) readRunAction() actionReader[int64] {
 type runsQuery struct {
 	Kind     string `json:"kind" validate:"omitempty,runkind"`
 	Status   string `json:"status" validate:"omitempty,runstatus"`
-	Campaign string `json:"campaign" validate:"id"` // runs whose scope has it, also as one of all
+	Campaign string `json:"campaign" validate:"id"` // runs whose scope includes it, also runs over all campaigns
 	paging
 }
 
@@ -65,7 +65,7 @@ type resultsQuery struct {
 	paging
 }
 
-// resultFilter is for the results of the run in the address.
+// resultFilter reads the filter for the results of the run in the address.
 func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 	id, err := runParam(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
-// runParam is the number of the run in an address.
+// runParam returns the number of the run in an address.
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
 
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
@@ -98,7 +98,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusAccepted, run)
 }
 
-// resumeRun resumes a run with the projections that are loaded.
+// resumeRun resumes a run with the loaded projections.
 func (s *server) resumeRun(ctx context.Context, o outbox.Command, id int64) (outbox.Run, error) {
 	return s.Runs.Resume(ctx, o, id, s.Projections)
 }
@@ -127,7 +127,7 @@ func (s *server) readRunLog(r *http.Request) (page outbox.Page[outbox.RunLine], 
 	return s.Runs.Log(r.Context(), id, q.Cursor, q.limit())
 }
 
-// verifications are those of a campaign, one of each projection.
+// verifications are a campaign's latest verifications, one per projection.
 type verifications struct {
 	Items []outbox.Verification `json:"items"`
 }

@@ -12,25 +12,24 @@ import (
 	"outboxweb/internal/store"
 )
 
-// DefaultMaxAppendEvents is how many events one append may have unless Config
-// says otherwise.
+// DefaultMaxAppendEvents is the maximum number of events in one append unless Config sets another.
 const DefaultMaxAppendEvents = 10_000
 
-// tagsPerEvent bounds the tags of an append: so many times its most events, in
-// all. Each is a row of an index, and costs about what an event does.
+// tagsPerEvent bounds the tags of an append: in all, this many times its maximum number of events.
+// Each tag is an index row and costs about as much as an event.
 const tagsPerEvent = 2
 
-// What appendParser reads, as clients are told of it.
+// The bodies that appendParser reads, as described to clients.
 
-// newEventBody is an event to append. Its ids, types and other texts outside of
-// payload, metadata and tags have at most 200 bytes each, without control
-// characters (U+0000 to U+001F, U+007F to U+009F) and without those that turn the
-// direction of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
+// newEventBody is an event to append. Its ids, types and other texts outside of payload, metadata
+// and tags have at most 200 bytes each, without control characters (U+0000 to U+001F, U+007F to
+// U+009F) and without characters that change the direction of text (U+061C, U+200E, U+200F, U+202A
+// to U+202E, U+2066 to U+2069).
 type newEventBody struct {
-	CampaignID    string          `json:"campaign_id"` // may be left out; otherwise the campaign of the address
+	CampaignID    string          `json:"campaign_id"` // optional; must be the campaign of the address
 	EventType     string          `json:"event_type" validate:"required"`
 	Payload       json.RawMessage `json:"payload" validate:"required" api:"object"`
-	Seq           int64           `json:"seq"`      // checked, not obeyed
+	Seq           int64           `json:"seq"`      // checked but not assigned
 	Position      int64           `json:"position"` // ignored
 	EventID       string          `json:"event_id"` // the writer's idempotency key, unique in the campaign
 	OccurredAt    time.Time       `json:"occurred_at"`
@@ -51,15 +50,14 @@ type newEventBody struct {
 
 // batchBody is several events to append, all or nothing.
 type batchBody struct {
-	Events      []newEventBody          `json:"events" validate:"required"` // at most 10,000, or what --max-events-per-append says
-	ExpectedSeq *int64                  `json:"expected_seq"`               // the campaign's last seq before the append; otherwise 409
+	Events      []newEventBody          `json:"events" validate:"required"` // at most 10,000, or the value of --max-events-per-append
+	ExpectedSeq *int64                  `json:"expected_seq"`               // the campaign's last seq before the append; any other is answered with 409
 	Condition   *outbox.AppendCondition `json:"condition"`
 }
 
-// parseAppend reads an append's body: one event, or a batch when it has a
-// field "events". Each event is read as the command line reads its lines,
-// belongs to the campaign of the address, and is judged before the next one is
-// read. The events keep nothing of body.
+// parseAppend parses an append's body: one event, or a batch if it has a field "events". Each event
+// is parsed like a line of the append command, belongs to the campaign of the address, and is
+// validated before the next one is read. The events do not reference body.
 func (s *server) parseAppend(campaign string, body []byte) (request store.Append, batch bool, err error) {
 	p := &appendParser{campaign: campaign, maxPayload: s.MaxPayload, maxEvents: s.MaxAppendEvents, body: bytes.Trim(body, jsonSpace)}
 	p.restart()
@@ -77,19 +75,19 @@ func (s *server) parseAppend(campaign string, body []byte) (request store.Append
 
 const jsonSpace = " \t\r\n"
 
-// appendParser reads the body of an append step by step, so that what it holds
-// is no more than the events that were good so far.
+// appendParser parses the body of an append step by step, so that it holds no more than the events
+// found valid so far.
 type appendParser struct {
 	campaign   string
 	maxPayload int
 	maxEvents  int
 
 	body  []byte
-	read  int // by the decoder
-	until int // it may read
+	read  int // bytes the decoder has read
+	until int // bytes it may read
 	dec   *json.Decoder
-	raw   json.RawMessage // the value that was decoded last
-	given map[string]bool // fields of the batch
+	raw   json.RawMessage // the last decoded value
+	given map[string]bool // fields seen in the batch
 	tags  int
 
 	request store.Append
@@ -102,11 +100,11 @@ func (p *appendParser) restart() {
 	p.allow(p.maxBeside())
 }
 
-// allow lets the decoder read up to so many bytes beyond what it has taken: a
-// value that is longer is errLongValue, and not held in memory.
+// allow lets the decoder read up to so many bytes beyond those consumed: a longer value is
+// errLongValue and is not held in memory.
 func (p *appendParser) allow(bytes int) { p.until = min(int(p.dec.InputOffset())+bytes, len(p.body)) }
 
-// Read is what the decoder reads.
+// Read implements io.Reader for the decoder.
 func (p *appendParser) Read(into []byte) (int, error) {
 	switch {
 	case p.read == len(p.body):
@@ -119,15 +117,15 @@ func (p *appendParser) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// maxEvent is how long an event may be, in bytes of JSON: its three documents
-// and an envelope.
+// maxEvent is the maximum length of an event, in bytes of JSON: its three documents and an
+// envelope.
 func (p *appendParser) maxEvent() int { return 3*p.maxPayload + 64<<10 }
 
-// maxBeside is how long what a batch has beside its events may be.
+// maxBeside is the maximum length of a batch's fields beside its events, in bytes.
 func (p *appendParser) maxBeside() int { return max(p.maxEvent(), maxSelectionBody) }
 
-// seekEvents reports whether the body is an object with a field "events", not
-// further than maxBeside into it.
+// seekEvents reports whether the body is an object with a field "events" within its first maxBeside
+// bytes.
 func (p *appendParser) seekEvents() bool {
 	if start, err := p.dec.Token(); err != nil || start != json.Delim('{') {
 		return false
@@ -144,7 +142,7 @@ func (p *appendParser) seekEvents() bool {
 	return false
 }
 
-// batch reads the object of a batch.
+// batch parses a batch object.
 func (p *appendParser) batch() error {
 	p.given = map[string]bool{}
 	if _, err := p.dec.Token(); err != nil {
@@ -168,14 +166,14 @@ func (p *appendParser) batch() error {
 	return nil
 }
 
-// more reports whether a value comes before the object or array ends, and lets
-// the decoder read it if it has at most limit bytes.
+// more reports whether a value follows before the object or array ends, and allows the decoder up
+// to limit bytes for it.
 func (p *appendParser) more(limit int) bool {
 	p.allow(limit)
 	return p.dec.More()
 }
 
-// field reads a field of a batch.
+// field parses a field of a batch.
 func (p *appendParser) field(name string) error {
 	if p.given[name] {
 		return outbox.Invalid(name, "%s is given twice", name)
@@ -221,14 +219,14 @@ func (p *appendParser) condition() error {
 	return err
 }
 
-// events reads the events of a batch, up to the first that is refused.
+// events parses the events of a batch, up to the first that is refused.
 func (p *appendParser) events() error {
 	start, err := p.dec.Token()
 	switch {
 	case err != nil:
 		return p.explain(err)
 	case start == nil:
-		return nil // null is none
+		return nil // null counts as absent
 	case start != json.Delim('['):
 		return outbox.Invalid("events", "events must be a JSON array")
 	}
@@ -255,7 +253,7 @@ func (p *appendParser) events() error {
 	return nil
 }
 
-// event reads and judges one event.
+// event parses and validates one event.
 func (p *appendParser) event(raw []byte) error {
 	event, err := parseEvent(p.campaign, raw)
 	if err != nil {
@@ -276,13 +274,13 @@ func tooMany(what string, most int) error {
 		Detail: fmt.Sprintf("an append has at most %s %s; nothing was appended: send the events in several appends", outbox.Number(int64(most)), what)}
 }
 
-// longEvent refuses an event by its length.
+// longEvent refuses an event because of its length.
 func (p *appendParser) longEvent(is string) error {
 	return &outbox.Refusal{Err: outbox.ErrTooLarge,
 		Detail: fmt.Sprintf("the event is %s; the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
 }
 
-// explain says what is wrong with a body that could not be read on.
+// explain returns the refusal of a body that could not be parsed further.
 func (p *appendParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}

@@ -10,22 +10,21 @@ import (
 	"outboxweb/internal/store"
 )
 
-// appendKeys are the idempotency keys of the appends under way. It is safe for
-// concurrent use; the zero value is ready.
+// appendKeys are the idempotency keys of appends in progress. It is safe for concurrent use; the
+// zero value is ready.
 type appendKeys struct {
 	mu    sync.Mutex
 	under map[appendKey]bool
 }
 
-// appendKey is a key as one caller's.
+// appendKey is an idempotency key of one caller.
 type appendKey struct {
 	by  paced
 	key string
 }
 
-// begin notes that an append under a request's key is under way, until leave is
-// called. One that is under way already is outbox.ErrConflict. A request without
-// a key is never in the way.
+// begin registers an append under a request's key until leave is called. If one is in progress
+// already, it returns outbox.ErrConflict. Requests without a key never conflict.
 func (k *appendKeys) begin(r *http.Request) (leave func(), err error) {
 	key := appendKey{paced{me(r).Auth, me(r).Name}, r.Header.Get("Idempotency-Key")}
 	if key.key == "" {
@@ -47,16 +46,15 @@ func (k *appendKeys) begin(r *http.Request) (leave func(), err error) {
 	}, nil
 }
 
-// requestHash tells an append's request from another.
+// requestHash identifies an append by campaign and body.
 func requestHash(campaign string, body []byte) string {
 	h := sha256.New()
-	h.Write([]byte(campaign + "\n")) // which no campaign's name has
+	h.Write([]byte(campaign + "\n")) // no campaign's name contains a line feed
 	h.Write(body)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// append appends, once for all requests with the same key; then repeated is
-// true.
+// append appends once for all requests with the same key; repeated is true for a repeat.
 func (s *server) append(r *http.Request, request store.Append, hash string) (done []store.Appended, repeated bool, err error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {

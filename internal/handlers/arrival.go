@@ -11,11 +11,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// arrivedHeaders are those that tell of a browser, or of the way through
-// proxies. Host is not among a request's headers.
+// arrivedHeaders are headers set by browsers and proxies. Host is not among a request's headers.
 var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", prefixHeader, "Via"}
 
-// arrival tells what came in with a request.
+// arrival describes how a request reached this server.
 func (s *server) arrival(r *http.Request) outbox.Arrival {
 	known := s.Auth.Report(r)
 	a := outbox.Arrival{Peer: known.Peer, Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
@@ -29,17 +28,17 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: printable(r.Header.Get(name))}
 		a.Headers = append(a.Headers, h)
 	}
-	for _, h := range known.Headers { // their values are nobody's business here
+	for _, h := range known.Headers { // only the names are shown
 		a.IdentityHeaders = append(a.IdentityHeaders, printable(h.Name))
 	}
-	prefix, _ := s.prefixOf(r) // a malformed one did not come this far
+	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
 	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}
 	a.Advice = append([]string{}, adviceFor(a)...)
 	return a
 }
 
-// printable is a value in printable ASCII, cut when it is long.
+// printable returns a value in printable ASCII, truncated if long.
 func printable(value string) string {
 	text, more := value, ""
 	if len(text) > shownHeader {
@@ -49,7 +48,7 @@ func printable(value string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + more
 }
 
-// trustFlag is how to trust a peer.
+// trustFlag returns the flag setting that trusts a peer.
 func trustFlag(peer string) string {
 	addr, err := netip.ParseAddr(peer)
 	if err != nil {
@@ -59,8 +58,8 @@ func trustFlag(peer string) string {
 	return "--trusted-proxy " + netip.PrefixFrom(addr, addr.BitLen()).String()
 }
 
-// adviceFor says what to change so that pages link to where their readers find
-// them, and so that it is known who asks. It judges nothing but a.
+// adviceFor says what to change so that links on pages work for their readers and requests are
+// authenticated. It depends on a alone.
 func adviceFor(a outbox.Arrival) []string {
 	var all []string
 	for _, rule := range []func(outbox.Arrival) string{warnAboutPrefix, warnAboutPublicOrigin, warnAboutIdentity} {
@@ -90,8 +89,7 @@ func warnAboutPrefix(a outbox.Arrival) string {
 	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, trustFlag(a.Peer), told)
 }
 
-// warnAboutPublicOrigin compares what the proxy says that the browser asked for
-// with what this server takes for it.
+// warnAboutPublicOrigin compares the host that the proxy reports with the one this server assumes.
 func warnAboutPublicOrigin(a outbox.Arrival) string {
 	scheme, host := a.Address.Scheme, a.Header("X-Forwarded-Host")
 	proto := a.Header("X-Forwarded-Proto")
@@ -119,7 +117,7 @@ func warnAboutPublicOrigin(a outbox.Arrival) string {
 	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set --public-origin %s, or let the proxy pass the Host header on", a.Address.Host, host.Value, outside)
 }
 
-// sameHost compares two Host headers by their names.
+// sameHost compares the names in two Host headers.
 func sameHost(a, b string) bool {
 	nameA, _ := splitHost(a)
 	nameB, _ := splitHost(b)

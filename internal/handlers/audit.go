@@ -7,13 +7,13 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// auditAnswer is a page of audit records as the API has it.
+// auditAnswer is a page of audit records in the API.
 type auditAnswer struct {
 	outbox.Page[outbox.AuditEntry]
-	RemovedBefore *time.Time `json:"removed_before"` // records from before then were removed, as --keep-audit says; nil when none were
+	RemovedBefore *time.Time `json:"removed_before"` // older records were removed, as configured by --keep-audit; nil when none were
 }
 
-// audit reads a page of audit records, and from before when they were removed.
+// audit reads a page of audit records, and the time before which records were removed.
 func (s *server) audit(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], time.Time, error) {
 	page, err := s.Store.AuditLog(ctx, f)
 	if err != nil {
@@ -23,8 +23,7 @@ func (s *server) audit(ctx context.Context, f outbox.AuditFilter) (outbox.Page[o
 	return page, removed, err
 }
 
-// actsShownOf is how many of the latest acts the page of what they were about
-// shows.
+// activityShownOf is how many of the latest actions an object's page shows.
 const activityShownOf = 20
 
 func orNil(t time.Time) *time.Time {

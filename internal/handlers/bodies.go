@@ -13,16 +13,16 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// How large bodies share memory, and how long they may take to arrive.
+// Memory shared by large bodies, and the time they may take to arrive.
 const (
-	smallBody     = 256 << 10         // bytes: these are read without asking for room
-	bodyRoom      = 2 * maxAppendBody // bytes of larger ones at a time
-	bodiesWaiting = 32                // requests that wait for room; more are put off at once
-	bodyStep      = 1 << 20           // bytes of a body with room that arrive within bodyPace
+	smallBody     = 256 << 10         // bytes: such bodies are read without reserving memory
+	bodyRoom      = 2 * maxAppendBody // bytes of larger bodies in memory at a time
+	bodiesWaiting = 32                // requests waiting for memory; further ones are refused at once
+	bodyStep      = 1 << 20           // bytes of a large body that must arrive within bodyPace
 	bodyPace      = 2 * time.Second
 )
 
-// bodies is the memory that large bodies share. It is safe for concurrent use.
+// bodies is the memory shared by large bodies. It is safe for concurrent use.
 type bodies struct {
 	room    *semaphore.Weighted // bytes
 	waiting atomic.Int64
@@ -30,9 +30,9 @@ type bodies struct {
 
 func newBodies() *bodies { return &bodies{room: semaphore.NewWeighted(bodyRoom)} }
 
-// read reads the body that jsonBody has limited. A large one waits for room
-// first, which leave gives back once nothing of the body is needed any more. No
-// room in time is outbox.ErrBusy.
+// read reads the body that jsonBody has limited. A large body first waits for memory, which leave
+// releases; call it once the body is no longer used. If none is free in time, it returns
+// outbox.ErrBusy.
 func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
 	leave = func() {}
 	if r.ContentLength > maxAppendBody {
@@ -47,7 +47,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 		if leave, err = b.acquire(r.Context(), size); err != nil {
 			return nil, nil, err
 		}
-		body, err = readOn(w, r, append(make([]byte, 0, size+1), body...)) // and its end
+		body, err = readOn(w, r, append(make([]byte, 0, size+1), body...)) // one more byte to see the end
 	}
 	if err != nil {
 		err = bodyError(err)
@@ -61,7 +61,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 	return body, leave, nil
 }
 
-// acquire waits for room for so many bytes.
+// acquire waits until size bytes are free.
 func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
 	defer b.waiting.Add(-1)
 	if b.waiting.Add(1) > bodiesWaiting {
@@ -79,14 +79,14 @@ func errFull() error {
 	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "too many large appends are in progress; nothing was appended. Try again in a moment"}
 }
 
-// readOn reads the rest of a body into what is there of it, as long as it
-// arrives at a pace: a client that sends slowly holds up others.
+// readOn reads the rest of a body, appending to body. It enforces a minimum rate, because a slow
+// client holds up others.
 func readOn(w http.ResponseWriter, r *http.Request, body []byte) ([]byte, error) {
 	conn := http.NewResponseController(w)
 	for next := 0; ; {
 		if len(body) >= next {
 			next = len(body) + bodyStep
-			_ = conn.SetReadDeadline(time.Now().Add(bodyPace)) // where there is no connection there is no pace
+			_ = conn.SetReadDeadline(time.Now().Add(bodyPace)) // without a connection, as in tests, no rate applies
 		}
 		n, err := r.Body.Read(body[len(body):min(next, cap(body))])
 		body = body[:len(body)+n]

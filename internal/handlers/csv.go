@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// csvRow appends one record to a file as RFC 4180 describes it. Cells are
-// strings, whose every byte is kept, integers, booleans, float64 and time.Time;
-// the zero time is an empty cell.
+// csvRow appends one record in the format of RFC 4180. Cells are strings, kept byte for byte,
+// integers, booleans, float64 and time.Time; the zero time is an empty cell.
 func csvRow(b []byte, cells ...any) []byte {
 	for i, cell := range cells {
 		if i > 0 {
@@ -39,7 +38,7 @@ func csvCell(b []byte, cell any) []byte {
 		}
 		return v.UTC().AppendFormat(b, time.RFC3339Nano)
 	}
-	panic("a cell of no known type") // a mistake in this package
+	panic("a cell of no known type") // a bug in this package
 }
 
 func csvText(b []byte, text string) []byte {
@@ -54,10 +53,9 @@ func csvText(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-// looksLikeFormula reports whether a spreadsheet may take a text for something
-// to calculate: campaign ids and errors come from anybody. The signs are those
-// that OWASP lists, and their wide and small forms, also behind spaces and what
-// cannot be seen, which some programs drop.
+// looksLikeFormula reports whether a spreadsheet may evaluate a text as a formula: campaign ids and
+// errors come from untrusted sources. The characters are those that OWASP lists, and their
+// full-width and small forms, also after spaces and invisible characters, which some programs drop.
 func looksLikeFormula(text string) bool {
 	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) {
 		return true

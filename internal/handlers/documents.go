@@ -14,16 +14,14 @@ import (
 	"outboxweb/web/templates"
 )
 
-// errHidden is a document that this server shows to nobody.
+// errHidden is a document that this server shows to no one.
 var errHidden = errors.New("hidden")
 
-// document reads one document of an event, once there is room for it. No room in
-// time is outbox.ErrBusy. The room is free again before anything is sent: a
-// client that takes it slowly holds nobody up.
+// document reads one document of an event, once a slot is free. No slot in time is outbox.ErrBusy.
+// The slot is released before anything is sent, so that slow clients hold up no one.
 //
-// Secrets in the document are hidden, and hash is then marked, since the text is
-// not the one that was hashed. Where documents are hidden altogether it is
-// errHidden.
+// Secrets in the document are hidden, and hash is then marked, since the text is not the hashed
+// one. Where documents are hidden altogether it returns errHidden.
 func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
 	done, err := s.reading.acquire(ctx, roomWait)
 	if err != nil {
@@ -43,7 +41,7 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 	return text, hash, nil
 }
 
-// payloadAnswers are how payload answers.
+// payloadAnswers describe the answers of payload.
 var payloadAnswers = []apiAnswer{
 	{status: http.StatusOK, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[map[string]any]()}},
 		text: "the payload; its ETag is the event's hash, with the suffix -redacted if anything is hidden; range requests are supported"},
@@ -52,8 +50,8 @@ var payloadAnswers = []apiAnswer{
 	{status: http.StatusNotModified, text: "not modified: If-None-Match names the event's hash"},
 }
 
-// payload answers with the payload of an event exactly as stored, as a
-// file to keep. It is the same for pages and the API.
+// payload answers with an event's payload exactly as stored, as a download. Pages and the API share
+// it.
 func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
@@ -77,8 +75,8 @@ func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ranged passes on what http.ServeContent answers, except that there is no such
-// range: that is told like any other error.
+// ranged passes on the answers of http.ServeContent, except an unsatisfiable range, which is
+// reported like any other error.
 type ranged struct {
 	http.ResponseWriter
 	beyond bool
@@ -97,7 +95,7 @@ func (w *ranged) Write(text []byte) (int, error) {
 	return w.ResponseWriter.Write(text)
 }
 
-// fileName is a campaign's id as part of a file's name that every system takes.
+// fileName turns a campaign's id into a part of a file name that is valid on every system.
 func fileName(campaign string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -112,20 +110,20 @@ func fileName(campaign string) string {
 	return name
 }
 
-// treeQuery is a place in a document of an event.
+// treeQuery is a location in a document of an event.
 type treeQuery struct {
 	Part string `json:"part" validate:"omitempty,oneof=payload tags metadata"`
 	At   string `json:"at" validate:"maxbytes=4000,text"`
 	From int    `json:"from" validate:"min=0"`
 }
 
-// treePage answers with a part of a document: for htmx with the items alone
-// that take the place of the link, otherwise as a page.
+// treePage answers with part of a document: for htmx only the items that replace the link,
+// otherwise a page.
 func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	fragment := r.Header.Get("HX-Request") == "true" && r.Header.Get("HX-Boosted") == ""
 	h := w.Header()
 	h.Set("Vary", "HX-Request")
-	if fragment { // what goes wrong is a page, and not for an item of a tree
+	if fragment { // an error is a page, not an item of the tree
 		h.Set("HX-Retarget", "body")
 		h.Set("HX-Reswap", "innerHTML")
 	}

@@ -16,14 +16,13 @@ import (
 	"outboxweb/web/templates"
 )
 
-// What the store tells has secrets. They are hidden where a value leaves the
-// server, which it does through one of these doors: a page (pageFunc), JSON
-// (writeJSON), a list as a file (export), a document of an event (document), and
-// the sentence about an error (fail). What identifies something passes whole;
-// redact.Shown says how a field tells that it does.
+// Values from the store contain secrets. They are hidden where a value leaves the server, which it
+// does only through one of these functions: a page (pageFunc), JSON (writeJSON), a list as a file
+// (export), a document of an event (document), and the sentence of an error (fail). Identifiers
+// pass unchanged; redact.Shown documents how a field is marked as one.
 
-// writeJSON answers with v, its secrets hidden. It is encoded before anything is
-// sent, so that a value that cannot be encoded is an error and not half an answer.
+// writeJSON answers with v, its secrets hidden. It encodes before it sends anything, so that a
+// value that cannot be encoded is an error rather than half an answer.
 func (s *server) writeJSON(w http.ResponseWriter, status int, v any) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -33,25 +32,23 @@ func (s *server) writeJSON(w http.ResponseWriter, status int, v any) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(buf.Bytes()) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(buf.Bytes()) // the client may have disconnected
 	return nil
 }
 
-// pageFunc is a page that is still to be shown. It makes the component from the
-// page's frame and its own view, with the secrets of both hidden: links and
-// sentences are made of what readers may see. Only pageOf makes one, and only
-// draw asks it.
+// pageFunc is a page that is not rendered yet. It makes the component from the page's frame and its
+// own view, with the secrets of both hidden: links and sentences are composed of what readers may
+// see. Only pageOf makes one, and only draw calls it.
 type pageFunc func(by *redact.Redactor, frame templates.Page) templ.Component
 
-// pageOf is a page, or a part of one, that shows a view.
+// pageOf returns a page, or part of one, that shows a view.
 func pageOf[V any](component func(templates.Page, V) templ.Component, view V) pageFunc {
 	return func(by *redact.Redactor, frame templates.Page) templ.Component {
 		return component(redact.Shown(by, frame), redact.Shown(by, view))
 	}
 }
 
-// plainPage is a page that shows nothing but what is in its frame, and texts of
-// our own.
+// plainPage returns a page that shows only its frame and fixed texts.
 func plainPage(component func(templates.Page) templ.Component) pageFunc {
 	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
 }
@@ -73,14 +70,13 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p te
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have disconnected
 	return nil
 }
 
-// renderLive answers with a page that refreshes itself: with all of it, or
-// with its live part alone when that is what was asked for. An unchanged live
-// part is a 304; how old the content is goes in a header, so that it does not
-// count as a change.
+// renderLive answers with a page that refreshes itself: all of it, or only its live part if that
+// was requested. An unchanged live part is a 304; the age of the content is a header, so that it
+// does not count as a change.
 func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live pageFunc) error {
 	if r.Header.Get("HX-Target") != templates.LiveTarget {
 		return s.render(w, r, http.StatusOK, p, whole)
@@ -103,6 +99,6 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 		return nil
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have disconnected
 	return nil
 }

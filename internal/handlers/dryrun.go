@@ -8,10 +8,10 @@ import (
 )
 
 type dryRunQuery struct {
-	Next *int64 `json:"next" validate:"omitnil,min=0" api:"default=10"` // how many events after it to try, too
+	Next *int64 `json:"next" validate:"omitnil,min=0" api:"default=10"` // how many events after it to try as well
 }
 
-// tryRow does the dry run that an address asks for.
+// tryRow performs the dry run that an address names.
 func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if v.CampaignID, v.Seq, err = rowParams(r); err != nil {
 		return v, err

@@ -11,24 +11,24 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// endpoint is what clients of the API know of a route. It is declared where the
-// route is added; openapi.json is generated from it, and checkQuery refuses what
-// it does not name. Path parameters are those of the pattern.
+// endpoint describes a route to API clients. It is declared where the route is added; openapi.json
+// is generated from it, and checkQuery refuses parameters that it does not name. Path parameters
+// come from the pattern.
 type endpoint struct {
-	id       string // unique among endpoints; clients name their functions for it
+	id       string // unique among endpoints; clients name their functions after it
 	tag      apiTag
 	summary  string // one line, without a final stop
-	details  string // what does not fit there; may be empty
+	details  string // more details; may be empty
 	query    queryParameters
 	body     requestBody
 	answers  []apiAnswer
-	refusals []refusal // beside those of every route of its kind; they take the place of those with the same status
+	refusals []refusal // in addition to those of every route of its kind; they replace those with the same status
 }
 
-// apiTag is a part of the API.
+// apiTag is a section of the API.
 type apiTag string
 
-// The parts of the API, in the order in which the document has them.
+// The sections of the API, in the order of the document.
 const (
 	tagSystem      apiTag = "system"
 	tagRows        apiTag = "rows"
@@ -43,7 +43,7 @@ const (
 	tagTokens      apiTag = "tokens"
 )
 
-// queryParameter is a field of a struct that fill reads from an address.
+// queryParameter is a field of a struct that fill sets from a query.
 type queryParameter struct {
 	owner reflect.Type // the struct that has the field
 	field reflect.StructField
@@ -59,8 +59,8 @@ func jsonName(f reflect.StructField) string {
 
 type queryParameters []queryParameter
 
-// queryOf are the parameters that fill reads into structs of these types, in the
-// order of their fields.
+// queryOf returns the parameters that fill reads into structs of these types, in the order of their
+// fields.
 func queryOf(structs ...any) (all queryParameters) {
 	for _, s := range structs {
 		all = append(all, queryFields(reflect.TypeOf(s))...)
@@ -79,12 +79,12 @@ func queryFields(t reflect.Type) (all queryParameters) {
 	return all
 }
 
-// only are the parameters of these names.
+// only returns the parameters with these names.
 func (q queryParameters) only(names ...string) queryParameters {
 	return slices.DeleteFunc(q, func(p queryParameter) bool { return !slices.Contains(names, p.name()) })
 }
 
-// without are the parameters of other names than these.
+// without returns the parameters except those with these names.
 func (q queryParameters) without(names ...string) queryParameters {
 	return slices.DeleteFunc(q, func(p queryParameter) bool { return slices.Contains(names, p.name()) })
 }
@@ -97,29 +97,28 @@ func (q queryParameters) names() []string {
 	return names
 }
 
-// requestBody is what an endpoint reads of a body: a JSON object of one of the
-// types. Without types it reads none.
+// requestBody is an endpoint's body: a JSON object of one of the types. Without types it has none.
 type requestBody struct {
 	types    []reflect.Type
 	required bool
 }
 
-// takes is a body that has to be sent.
+// takes returns a required body.
 func takes[T any]() requestBody { return requestBody{[]reflect.Type{reflect.TypeFor[T]()}, true} }
 
-// mayTake is a body of which nothing needs to be sent.
+// mayTake returns an optional body.
 func mayTake[T any]() requestBody { return requestBody{types: []reflect.Type{reflect.TypeFor[T]()}} }
 
-// or is a body of b or of other.
+// or returns a body of either type.
 func (b requestBody) or(other requestBody) requestBody {
 	return requestBody{append(slices.Clip(b.types), other.types...), b.required}
 }
 
-// apiAnswer is how an endpoint answers what it does not refuse.
+// apiAnswer is a successful answer of an endpoint.
 type apiAnswer struct {
 	status  int
 	text    string
-	content map[string][]reflect.Type // by media type; several types mean any of them, nil is not described
+	content map[string][]reflect.Type // by media type; several types mean any of them, nil is undocumented
 	located bool                      // with the header Location
 }
 
@@ -128,40 +127,39 @@ const (
 	mediaCSV  = "text/csv"
 )
 
-// gives is the answer 200 with a value of T as JSON.
+// gives returns the answer 200 with a T as JSON.
 func gives[T any](text string) []apiAnswer { return []apiAnswer{givesAt[T](http.StatusOK, text)} }
 
 func givesAt[T any](status int, text string) apiAnswer {
 	return apiAnswer{status: status, text: text, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[T]()}}}
 }
 
-// givesEither is an answer with a value of A or of B as JSON.
+// givesEither returns an answer with an A or a B as JSON.
 func givesEither[A, B any](status int, text string) apiAnswer {
 	return apiAnswer{status: status, text: text, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[A](), reflect.TypeFor[B]()}}}
 }
 
-// givesFile is the answer with all items of a list, as exports have them.
+// givesFile returns the answer of an export: all items of a list.
 func givesFile[T any]() []apiAnswer {
 	return []apiAnswer{{status: http.StatusOK, text: "all of them, streamed as a file; a connection that ends early means an incomplete file",
 		content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[[]T]()}, mediaCSV: {reflect.TypeFor[string]()}}}}
 }
 
-// starts is the answer 202 with what was started, which can be followed where
-// the header Location says.
+// starts returns the answer 202 with the started work, which the header Location leads to.
 func starts[T any]() []apiAnswer {
 	a := givesAt[T](http.StatusAccepted, "started and audited")
 	a.located = true
 	return []apiAnswer{a}
 }
 
-// refusal is an answer that says why there is no other.
+// refusal is an error answer.
 type refusal struct {
 	name   string // in the document
 	status int
 	text   string
 }
 
-// What some routes refuse beside what all of their kind do.
+// Refusals of some routes in addition to those of all routes of their kind.
 var (
 	refusedHidden  = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, is read-only, the request is cross-origin, or the role may not do this"}
 	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the current state does not allow it or is not the expected one, or an append with this Idempotency-Key is in progress"}
@@ -172,9 +170,8 @@ var (
 	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )
 
-// checkQuery refuses what a request to the API asks for and does not get: a
-// filter that is misspelt would select everything. Pages pass over parameters
-// that they do not know.
+// checkQuery refuses unknown parameters of API requests: a misspelt filter would select everything.
+// Pages ignore unknown parameters.
 func (t route) checkQuery(r *http.Request) error {
 	if t.api.id == "" || r.URL.RawQuery == "" {
 		return nil

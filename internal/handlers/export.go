@@ -15,15 +15,15 @@ import (
 	"outboxweb/internal/redact"
 )
 
-// exportPatience is how long the client may take to take one page of an export.
-// There is no bound on the whole.
+// exportPatience is how long the client may take to receive one page of an export. The whole has no
+// time limit.
 const exportPatience = 30 * time.Second
 
 type exportQuery struct {
 	Format string `json:"format" validate:"omitempty,oneof=csv json" api:"default=csv"` // csv if empty
 }
 
-// table is how items of a list look in a file.
+// table describes how the items of a list are written to a file.
 type table[T any] struct {
 	name   string
 	header []any
@@ -55,7 +55,7 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter.Cursor = ""
-	around := sync.OnceValue(func() outbox.Surroundings { return s.around(r.Context()) }) // once there is a campaign
+	around := sync.OnceValue(func() outbox.Surroundings { return s.around(r.Context()) }) // read only if there is a campaign
 	return export(s, w, r, s.Store.CampaignsInPages(r.Context(), filter), table[outbox.Campaign]{
 		name: "campaigns",
 		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
@@ -97,9 +97,9 @@ func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// export answers with all items of a list as a file, a page at a time. What
-// goes wrong before the first byte is an answer like any other; afterwards the
-// connection is cut, so that nobody takes what has arrived for the whole.
+// export answers with all items of a list as a file, page by page. An error before the first byte
+// is an answer like any other; afterwards the connection is cut, so that a partial file is not
+// mistaken for the whole.
 func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter.Seq2[[]T, error], t table[T]) error {
 	var q exportQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
@@ -134,7 +134,7 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	return nil
 }
 
-// encoded are the parts of a file that pages make, their secrets hidden.
+// encoded yields the encoded pages of a file, their secrets hidden.
 func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode func([]T) ([]byte, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for items, err := range pages {
@@ -149,8 +149,8 @@ func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode fun
 	}
 }
 
-// inTurns makes each part in a place of the room, and gives the place back
-// while the part is on its way: a client that takes it slowly holds nobody up.
+// inTurns produces each part while holding a slot of m, and releases it while the part is sent:
+// slow clients hold up no one.
 func inTurns(ctx context.Context, m limiter, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		leave, err := m.acquire(ctx, roomWait)
@@ -175,7 +175,7 @@ func inTurns(ctx context.Context, m limiter, parts iter.Seq2[[]byte, error]) ite
 	}
 }
 
-// cut ends an export that failed. It does not return once the file has begun.
+// cut ends a failed export. It does not return if the file has begun.
 func (s *server) cut(r *http.Request, file *exportFile, err error) error {
 	if !file.begun {
 		file.w.Header().Del("Content-Disposition")
@@ -187,7 +187,7 @@ func (s *server) cut(r *http.Request, file *exportFile, err error) error {
 
 func (s *server) stopping() bool {
 	select {
-	case <-s.Stopping: // never, when it is nil
+	case <-s.Stopping: // a nil channel never fires
 		return true
 	default:
 		return false
@@ -207,8 +207,8 @@ type exportFile struct {
 	begun bool
 }
 
-// send writes a part of the file, unless it could not be encoded, and gives
-// the next one its time.
+// send writes a part of the file, unless encoding it failed, and extends the deadline for the next
+// one.
 func (f *exportFile) send(part []byte, err error) error {
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (f *exportFile) send(part []byte, err error) error {
 	return f.extend()
 }
 
-// extend moves the deadline for writing, which the server set for the whole.
+// extend moves the write deadline, which the server set for the whole answer.
 func (f *exportFile) extend() error {
 	err := f.SetWriteDeadline(time.Now().Add(exportPatience))
 	if errors.Is(err, http.ErrNotSupported) {
@@ -247,7 +247,7 @@ func csvItems[T any](t table[T]) func([]T) ([]byte, error) {
 	}
 }
 
-// jsonItems encodes pages of one JSON array, an item a line; nil ends it.
+// jsonItems encodes pages of one JSON array, one item per line; nil ends it.
 func jsonItems[T any](view func(T) any) func([]T) ([]byte, error) {
 	before := "[\n"
 	return func(items []T) ([]byte, error) {

@@ -8,7 +8,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// paging is the part of a list's query that every list has.
+// paging holds the query parameters of every list.
 type paging struct {
 	Cursor string `json:"cursor" validate:"text,maxbytes=2000"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit  *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
@@ -21,9 +21,9 @@ func (p paging) limit() int {
 	return *p.Limit
 }
 
-// ordering is the part of a list's query that chooses its direction.
+// ordering holds the query parameter for a list's direction.
 type ordering struct {
-	Reverse string `json:"reverse" validate:"omitempty,oneof=true false" api:"default=false"` // the order the other way round
+	Reverse string `json:"reverse" validate:"omitempty,oneof=true false" api:"default=false"` // reverse the order
 }
 
 func (o ordering) reverse() bool { return o.Reverse == "true" }
@@ -38,8 +38,7 @@ type rowsQuery struct {
 	paging
 }
 
-// rowFilter reads which rows are asked for. A text is looked for in errors as
-// they are shown.
+// rowFilter reads the row filter of a request. A text is searched in errors as displayed.
 func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 	var q rowsQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
@@ -72,17 +71,17 @@ func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
 type auditQuery struct {
 	Actor    string `json:"actor" validate:"id"`
 	Action   string `json:"action" validate:"omitempty,action"`
-	Campaign string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many that touched one of its rows
+	Campaign string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many rows that touched one of its rows
 	Seq      int64  `json:"seq" validate:"min=0"`
-	// what it was about besides a campaign or row: run 7, operation 3, projection
-	// NAME, publisher TOPIC/NAME, token 4
+	// the object if not a campaign or row: run 7, operation 3, projection NAME, publisher
+	// TOPIC/NAME, token 4
 	Target  string `json:"target" validate:"text,maxbytes=500"`
 	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`
-	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how it was known who acted
-	Role    string `json:"role" validate:"omitempty,role"`                                         // what that one might do
+	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
+	Role    string `json:"role" validate:"omitempty,role"`                                         // the actor's role
 	Request string `json:"request_id" validate:"id"`
-	Since   string `json:"since"` // Actions at or after this: RFC 3339, or a date (UTC)
-	Until   string `json:"until"` // Actions before this: RFC 3339; or a date (UTC), which is included
+	Since   string `json:"since"` // actions at or after this: RFC 3339, or a date (UTC)
+	Until   string `json:"until"` // actions before this: RFC 3339; or a date (UTC), which is included
 	ordering
 	paging
 }
@@ -105,11 +104,11 @@ func auditFilter(r *http.Request) (outbox.AuditFilter, error) {
 		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
-// eventsQuery pages through a campaign's events: after_seq and the cursor are
-// the same number, and the cursor wins.
+// eventsQuery pages through a campaign's events: after_seq and the cursor are the same number, and
+// the cursor takes precedence.
 type eventsQuery struct {
 	AfterSeq int64  `json:"after_seq" validate:"min=0"`
-	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"` // next_cursor of the page before, with the same filter
+	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"` // next_cursor of the preceding page, with the same filter
 	Limit    *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
 }
 
@@ -128,10 +127,10 @@ const (
 	defaultWait = 2 * time.Second
 )
 
-// waitQuery asks for an answer that comes once the projections have a seq.
+// waitQuery requests that the answer waits until the projections have applied a seq.
 type waitQuery struct {
 	MinSeq  int64         `json:"min_seq" validate:"min=0"`
-	Wait    string        `json:"wait" validate:"omitempty,oneof=applied"` // answer once the projections have the events
+	Wait    string        `json:"wait" validate:"omitempty,oneof=applied"` // answer once the projections have applied the events
 	Timeout time.Duration `json:"timeout" api:"default=2s"`                // a duration such as 500ms or 2s, at most 30s
 }
 
@@ -149,8 +148,8 @@ func readWait(r *http.Request) (waitQuery, error) {
 	return q, nil
 }
 
-// limited is a context for the wait: it ends with its timeout, or when the
-// server begins to shut down.
+// limited returns a context for the wait: it ends with its timeout, or when the server begins to
+// shut down.
 func (s *server) limited(ctx context.Context, wait waitQuery) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, wait.Timeout)
 	go func() {
@@ -163,24 +162,24 @@ func (s *server) limited(ctx context.Context, wait waitQuery) (context.Context, 
 	return ctx, cancel
 }
 
-// expected is what the caller was shown.
+// expected is the state that the caller saw.
 type expected struct {
 	Status       string `json:"status" validate:"omitempty,status"`
 	AttemptCount *int   `json:"attempt_count" validate:"omitnil,min=0"`
 	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
 }
 
-// actionBody is what every action of the API reads.
+// actionBody is the body of every action of the API.
 type actionBody struct {
 	Reason   string    `json:"reason" validate:"reason"`
 	Expected *expected `json:"expected"`
 }
 
-// confirmedBody is what actions on a row read that may want a phrase.
+// confirmedBody is the body of actions on a row that may require a phrase.
 type confirmedBody struct {
 	actionBody
-	// required when more than 1,000 rows are released: the phrase release N rows,
-	// with N as blocked_behind of the row says
+	// required when more than 1,000 rows are released: the phrase release N rows, with N from the
+	// row's blocked_behind
 	Confirm string `json:"confirm" validate:"phrase"`
 }
 
@@ -193,7 +192,7 @@ type requeueBody struct {
 	Reason      string `json:"reason" validate:"reason"`
 }
 
-// requeueDeadBody selects the dead rows to requeue, which may want a phrase.
+// requeueDeadBody selects the dead rows to requeue, which may require a phrase.
 type requeueDeadBody struct {
 	requeueBody
 	Confirm string `json:"confirm" validate:"phrase"` // required when more than 1,000 rows are requeued or released: the phrase requeue N rows
@@ -217,7 +216,7 @@ type actionForm struct {
 	ReturnTo     string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
 }
 
-// command makes the instruction that a store method gets.
+// command returns the command for a store method.
 func (s *server) command(r *http.Request, via, reason string, seen *expected) outbox.Command {
 	o := outbox.Command{
 		By:             me(r).Operator(via, remoteHost(r)),
@@ -235,7 +234,7 @@ func (s *server) command(r *http.Request, via, reason string, seen *expected) ou
 	return o
 }
 
-// decodeCommand reads the body of an action of the API.
+// decodeCommand decodes the body of an action of the API.
 func (s *server) decodeCommand(r *http.Request) (outbox.Command, error) {
 	var body actionBody
 	if err := decode(r, &body); err != nil {
@@ -244,7 +243,7 @@ func (s *server) decodeCommand(r *http.Request) (outbox.Command, error) {
 	return s.command(r, "api", body.Reason, body.Expected), nil
 }
 
-// decodeConfirmed is decodeCommand of an action that may want a phrase.
+// decodeConfirmed is decodeCommand for an action that may require a phrase.
 func (s *server) decodeConfirmed(r *http.Request) (outbox.Command, error) {
 	var body confirmedBody
 	if err := decode(r, &body); err != nil {

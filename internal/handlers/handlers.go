@@ -1,32 +1,30 @@
-// Package handlers is the HTTP face of outboxweb: the pages, the JSON API of
-// the same, probes and metrics.
+// Package handlers serves outboxweb over HTTP: pages, the JSON API, probes and metrics.
 //
 //	/                                   overview
 //	/rows                               rows, filtered
 //	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/dead-letter, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
-//	/operations, /operations/{operation} requeues of many rows; GET …/new asks, POST starts; POST …/cancel, …/acknowledge
-//	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new asks, POST starts; POST …/cancel, …/resume
-//	/runs/{run}/results/{campaign}      what became of one campaign
+//	/operations, /operations/{operation} requeues of many rows; GET …/new previews, POST starts; POST …/cancel, …/acknowledge
+//	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new previews, POST starts; POST …/cancel, …/resume
+//	/runs/{run}/results/{campaign}      the result of one campaign
 //	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
-//	/campaigns/{id}/events/{seq}        one event; …/tree a part of its documents, …/payload a file; POST …/unskip, …/reveal
+//	/campaigns/{id}/events/{seq}        one event; …/tree part of its documents, …/payload a file; POST …/unskip, …/reveal
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
-//	/publishers                         where events go beside the projections
+//	/publishers                         deliveries of events to destinations
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
-//	/publishers/{topic}/{publisher}/seek asks where it shall go on, and says what that would do; POST does it
+//	/publishers/{topic}/{publisher}/seek previews a move of its position; POST moves it
 //	/instances /audit /about
-//	/tokens                             what machines show to be let in, for admins; POST …/{token}/revoke
-//	/docs, /docs/{document}             the documentation; /docs/operating is the runbook, which pages lead to
+//	/tokens                             API tokens, for admins; POST …/{token}/revoke
+//	/docs, /docs/{document}             the documentation; pages link to the runbook, /docs/operating
 //	/export/rows, …/campaigns, …/audit  the lists as CSV or JSON files
-//	/api/v1/…                           the JSON twins, and appending; see openapi.json
+//	/api/v1/…                           the JSON equivalents, and appending; see openapi.json
 //	/healthz /readyz /metrics           for probes and scrapers, with and without the base path
 //	/static/HASH/NAME                   embedded files
 //
-// Pages and API parse alike and make the same store call, so that a button and
-// a curl cannot differ. A handler returns its error; problem.go turns it into
-// an answer. What the store tells has secrets, which are hidden where a value
-// leaves; see doors.go.
+// Pages and API parse alike and make the same store call, so that a button and a curl cannot
+// differ. A handler returns its error; problem.go turns it into an answer. Values from the store
+// contain secrets, which are hidden where a value leaves; see doors.go.
 package handlers
 
 import (
@@ -54,8 +52,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// Config is what the handlers work with. Store, Operations, Runs, Tokens, Publishers
-// and Metrics are required.
+// Config configures the handlers. Store, Operations, Runs, Tokens, Publishers and Metrics are
+// required.
 type Config struct {
 	Store      *store.Store
 	Operations *operations.Operations
@@ -63,59 +61,58 @@ type Config struct {
 	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
 	Mode       outbox.Mode
-	ReadOnly   bool // Actions and appends are refused, and pages offer none
-	// ReasonFrom is the number of released rows from which an action needs a
-	// reason, as the store was told; 0 means that none does.
+	ReadOnly   bool // refuse actions and appends, and offer none on pages
+	// ReasonFrom is the number of released rows from which an action requires a reason, as
+	// configured in the store; 0 means never.
 	ReasonFrom int64
-	// BasePath is where the pages live, such as "/" or "/outbox".
+	// BasePath is the path of the pages, such as "/" or "/outbox".
 	BasePath string
-	// Hosts are the names, beside the loopback ones, that a request may name
-	// in its Host header: "ops.example", or "ops.example:8443" for one port;
-	// AnyHost for every name, which gives up the protection from DNS rebinding.
+	// Hosts are the host names, beside the loopback ones, that a request may have in its Host
+	// header: "ops.example", or "ops.example:8443" for one port; AnyHost allows every name, which
+	// gives up the protection from DNS rebinding.
 	Hosts []string
-	// PublicOrigin is where a proxy offers the pages to browsers, as Origin
-	// writes it: changes may come from its pages, its host may be asked for, and
-	// curl lines name it. Empty where browsers ask this server itself.
+	// PublicOrigin is the origin at which a proxy serves the pages, as normalized by Origin:
+	// changes are accepted from its pages, its host is allowed, and curl lines name it. Empty if
+	// browsers reach this server directly.
 	PublicOrigin string
-	// FrameAncestors are the origins whose pages may show these in a frame, as
-	// the policy frame-ancestors takes them; none means that nobody may.
+	// FrameAncestors are the origins whose pages may frame these pages, as in the policy
+	// frame-ancestors; none forbids framing.
 	FrameAncestors []string
 	Version        string
-	Projections    []outbox.ProjectionInfo // as they were loaded
-	// InlineApply applies what a campaign still owes. It is nil unless the
-	// mode is inline_apply_only; then an append answers after it.
+	Projections    []outbox.ProjectionInfo // the loaded definitions
+	// InlineApply applies a campaign's unapplied events. It is nil unless the mode is
+	// inline_apply_only; an append then answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error
-	// DryRun tries the events of a campaign up to seq and next more, and changes
-	// nothing. nil means that it is not offered.
+	// DryRun tries the events of a campaign up to seq and the next ones after it, and changes
+	// nothing. nil means that dry runs are not offered.
 	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error)
-	// TestPublisher sends a made-up event to a publisher's destination; what the
-	// destination says of it is no error. nil means that this process has no
-	// publisher in its configuration.
+	// TestPublisher sends a made-up event to a publisher's destination; a delivery failure is not
+	// an error. nil means that this process has no publisher in its configuration.
 	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
-	// Stopping is closed when the server begins to shut down: whoever waits
-	// for the projections then gets an answer at once. nil is never closed.
+	// Stopping is closed when the server begins to shut down: requests that wait for the
+	// projections are then answered at once. nil is never closed.
 	Stopping <-chan struct{}
-	// ActRate is how many actions a second one identity may do, with bursts of
-	// twice as many; 0 means that there is no limit.
+	// ActRate is how many actions per second one identity may perform, with bursts of twice as
+	// many; 0 means no limit.
 	ActRate float64
-	// MaxPayload is what the store was told of the same name, in bytes; 0 means
-	// outbox.DefaultMaxPayload. MaxAppendEvents is how many events one append may
-	// have; 0 means DefaultMaxAppendEvents.
+	// MaxPayload is the store's option of the same name, in bytes; 0 means
+	// outbox.DefaultMaxPayload. MaxAppendEvents is the maximum number of events in one append; 0
+	// means DefaultMaxAppendEvents.
 	MaxPayload, MaxAppendEvents int
-	// HSTS tells browsers to come by HTTPS alone, for a year. It is for servers
-	// that speak TLS themselves.
+	// HSTS makes browsers use HTTPS only, for a year. It is for servers that terminate TLS
+	// themselves.
 	HSTS bool
-	// Auth tells who asks. nil lets everybody in as the local operator.
+	// Auth authenticates requests. nil admits everyone as the local operator.
 	Auth *auth.Gate
-	// Redact hides secrets before anything leaves. nil hides what is built in.
+	// Redact hides secrets in answers. nil hides the built-in patterns.
 	Redact *redact.Redactor
-	// Trusts reports whether the other end of a request's socket is a proxy that
-	// may say under which prefix it offers the pages. nil asks Auth.
+	// Trusts reports whether a request's peer is a proxy that may set the path prefix of the pages.
+	// nil asks Auth.
 	Trusts func(r *http.Request) bool
-	// CommandFlags are what a command of the program is told to work on the same
-	// databases, from any directory and without secrets. Pages offer them.
+	// CommandFlags are the flags with which a command uses the same databases from any directory,
+	// without secrets. Pages show them.
 	CommandFlags []string
-	// Settings are how this process was set up, without secrets.
+	// Settings are this process's settings, without secrets.
 	Settings []outbox.Setting
 	Metrics  *metrics.Metrics
 	Logger   *slog.Logger     // nil means slog.Default()
@@ -125,24 +122,24 @@ type Config struct {
 type server struct {
 	Config
 	maintenance *maintenance.Maintenance
-	links       templates.Links // below the base path; linksOf also knows what a proxy puts before it
+	links       templates.Links // below the base path; linksOf also adds a proxy's prefix
 	router      *chi.Mux
-	routes      map[string]route // what the router knows, by method and pattern
+	routes      map[string]route // all routes, by method and pattern
 	overviews   map[outbox.Span]*overviewCache
 	cost        cost
 	reading     limiter // for reading documents
 	trying      limiter // for dry runs
-	previewing  limiter // for saying what actions on much would do
+	previewing  limiter // for previews of large actions
 	exporting   limiter // for reading a page of an export
 	bodies      *bodies
 	appendKeys  appendKeys
 	waits       waits
 	acting      *rateLimiter // of actions
-	// crossOrigin knows changes that another site's page asked for.
+	// crossOrigin detects changes requested by another site's page.
 	crossOrigin *http.CrossOriginProtection
 }
 
-// New makes the handler of everything the server answers.
+// New returns the handler of all requests.
 func New(c Config) http.Handler { return newServer(c).router }
 
 func newServer(c Config) *server {
@@ -173,7 +170,7 @@ func newServer(c Config) *server {
 		s.Store.OnChange(c.invalidate)
 	}
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
-	anything := route{role: outbox.RoleViewer} // which addresses there are is for those who may look
+	anything := route{role: outbox.RoleViewer} // unknown addresses are only told to users who may read
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
 	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
 	s.routeSystem()
@@ -182,10 +179,10 @@ func newServer(c Config) *server {
 	return s
 }
 
-// handler is a handler that returns its error instead of writing it.
+// handler is an HTTP handler that returns its error instead of writing it.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle turns a handler into one that net/http knows, and bounds its time.
+// handle turns a handler into an http.HandlerFunc and bounds its time.
 func (s *server) handle(h handler) http.HandlerFunc {
 	unbounded := s.stream(h)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +192,7 @@ func (s *server) handle(h handler) http.HandlerFunc {
 	}
 }
 
-// stream is handle for what may take as long as its client reads.
+// stream is handle without a time limit, for answers that last as long as the client reads.
 func (s *server) stream(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
@@ -248,8 +245,8 @@ func (s *server) routePages() {
 	s.routeExports()
 }
 
-// routeExports adds the lists as files. They have a place of their own, since
-// /campaigns/export is the page of a campaign of that name.
+// routeExports adds the lists as files. They have their own path, since /campaigns/export is the
+// page of a campaign of that name.
 func (s *server) routeExports() {
 	s.view(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows))
 	s.view(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns))
@@ -258,7 +255,7 @@ func (s *server) routeExports() {
 
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("ok\n")) // a probe that went away needs no answer
+	_, _ = w.Write([]byte("ok\n")) // the probe may have disconnected
 	return nil
 }
 

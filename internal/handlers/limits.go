@@ -19,32 +19,30 @@ import (
 	"outboxweb/web/templates"
 )
 
-// Limits on the head of a request. What has more bytes than maxHeader is
-// refused by net/http itself.
+// Limits on a request's head. Heads of more than maxHeader bytes are refused by net/http itself.
 const (
-	maxHeader  = 64 << 10 // bytes, with the request's line
+	maxHeader  = 64 << 10 // bytes, including the request line
 	maxHeaders = 100
 	maxAddress = 16 << 10 // bytes
 )
 
-// Patience is how long the server waits for clients; zero values take the
-// defaults. A client that takes longer is cut off.
+// Patience is how long the server waits for clients; zero values mean the defaults. A slower client
+// is cut off.
 type Patience struct {
-	Header time.Duration // for the header of a request: 5 s
-	Read   time.Duration // for the whole of a request: 30 s
-	Write  time.Duration // until the whole answer is taken, from the header on: 90 s
+	Header time.Duration // for a request's header: 5 s
+	Read   time.Duration // for the whole request: 30 s
+	Write  time.Duration // until the whole answer is received, starting with the header: 90 s
 	Idle   time.Duration // for the next request on a connection: 2 min
 }
 
-// defaultPatience leaves an answer room for the longest wait for projections.
+// defaultPatience allows an answer the longest wait for projections.
 var defaultPatience = Patience{Header: 5 * time.Second, Read: 30 * time.Second, Write: 90 * time.Second, Idle: 2 * time.Minute}
 
-// NewHTTPServer makes the server that clients reach the handler through. What
-// it has to say of connections goes to log as warnings.
+// NewHTTPServer returns the server for the handler. Connection errors are logged to log as
+// warnings.
 //
-// The number of connections has no limit but the system's of open files. One
-// that waits costs some 20 KB, one that takes an answer slowly the rest of that
-// answer, and neither holds what others wait for.
+// The number of connections is limited only by the system's open files. An idle one costs some 20
+// KB, a slow reader the rest of its answer, and neither holds anything that others wait for.
 func NewHTTPServer(h http.Handler, p Patience, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -58,13 +56,12 @@ func NewHTTPServer(h http.Handler, p Patience, log *slog.Logger) *http.Server {
 	}
 }
 
-// sendAhead is about how much of an answer the system may take before the client
-// does, in bytes. By itself it takes megabytes, and an export to somebody who
-// reads nothing is read and encoded that far.
+// sendAhead is about how much of an answer the system may buffer ahead of the client, in bytes. The
+// system's default is megabytes, and an export to a client that reads nothing would be read and
+// encoded that far.
 const sendAhead = 128 << 10
 
-// limitAhead bounds the send buffer of a new connection. Where that cannot be
-// done the connection is as good as any.
+// limitAhead limits the send buffer of a new connection, where the system permits it.
 func limitAhead(ctx context.Context, conn net.Conn) context.Context {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
@@ -75,8 +72,8 @@ func limitAhead(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// limitHead refuses requests whose address is too long or whose headers are
-// too many for anything that a browser or a script of ours would send.
+// limitHead refuses requests with a longer address or more headers than any browser or script of
+// ours would send.
 func (s *server) limitHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := 0
@@ -94,29 +91,27 @@ func (s *server) limitHead(next http.Handler) http.Handler {
 	})
 }
 
-// How many requests of a kind that costs much go on at a time. Others wait a
-// little, though not as long as the database may take, and are then told to
-// come back.
+// Concurrent requests of expensive kinds. Further requests wait a little, less than the database's
+// timeout, and are then told to retry.
 const (
-	exportsAtATime  = 4 // that read and encode a page of theirs; while a client takes it, others do
+	exportsAtATime  = 4 // reading and encoding a page; while a client receives it, others may
 	previewsAtATime = 4 // of operations, runs and seeks
-	dryRunsAtATime  = 2 // they copy rows
-	documentReaders = 8 // that read a whole document; what is sent of it waits for its client outside
+	dryRunsAtATime  = 2 // dry runs copy rows
+	documentReaders = 8 // reading a whole document; sending it happens outside the slot
 	roomWait        = 2 * time.Second
 )
 
-// limiter lets so many in at a time. It is safe for concurrent use.
+// limiter bounds concurrency. It is safe for concurrent use.
 type limiter struct {
 	places chan struct{}
-	others string // what those inside are doing, as in "others are … just now"
+	others string // what the others are doing, as in "others are … just now"
 }
 
 func newLimiter(places int, others string) limiter {
 	return limiter{places: make(chan struct{}, places), others: others}
 }
 
-// acquire waits for a place. leave gives it back, once. No place within wait is
-// outbox.ErrBusy.
+// acquire waits for a slot; call leave once to release it. No slot within wait is outbox.ErrBusy.
 func (m limiter) acquire(ctx context.Context, wait time.Duration) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -128,7 +123,7 @@ func (m limiter) acquire(ctx context.Context, wait time.Duration) (leave func(),
 	}
 }
 
-// withSlot does something once there is a place for it.
+// withSlot calls f while holding a slot.
 func withSlot[T any](ctx context.Context, m limiter, f func() (T, error)) (result T, err error) {
 	leave, err := m.acquire(ctx, roomWait)
 	if err != nil {
@@ -150,32 +145,31 @@ func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName
 	return withSlot(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }
 
-// maxPaced is how many identities are held to their rate at a time.
+// maxPaced is how many identities are tracked at a time.
 const maxPaced = 10_000
 
-// rateLimiter holds each identity to a rate of actions. It is safe for concurrent use.
-// The zero value lets everything pass.
+// rateLimiter limits the rate of actions per identity. It is safe for concurrent use. The zero
+// value has no limit.
 type rateLimiter struct {
-	limit rate.Limit // Actions a second
+	limit rate.Limit // actions per second
 	burst int
 
 	mu    sync.Mutex
 	known map[paced]*rate.Limiter
 }
 
-// paced is who is held to a rate.
+// paced is the state of one identity.
 type paced struct {
 	auth outbox.Auth
 	name string
 }
 
-// newRateLimiter makes a pace of so many actions a second, with bursts of twice as many.
+// newRateLimiter returns a limiter of so many actions per second, with bursts of twice as many.
 func newRateLimiter(perSecond float64) *rateLimiter {
 	return &rateLimiter{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
 }
 
-// allow counts an action of somebody, unless it is one too many: then it says how
-// long to wait.
+// allow counts an action of an identity. If it is over the limit, wait is the time to wait.
 func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Duration) {
 	if p.limit == 0 {
 		return 0
@@ -195,9 +189,8 @@ func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Durat
 	return time.Duration((1 - l.TokensAt(now)) / float64(p.limit) * float64(time.Second))
 }
 
-// evict forgets, once there are many, those of whom little need be known:
-// who has the whole burst again but for an action. If that is nobody, it is who has
-// most of it.
+// evict drops identities once there are many: those whose burst has recovered but for one action,
+// or else the one closest to that.
 func (p *rateLimiter) evict(now time.Time) {
 	if len(p.known) < maxPaced {
 		return
@@ -216,7 +209,7 @@ func (p *rateLimiter) evict(now time.Time) {
 	delete(p.known, calmest)
 }
 
-// checkRate refuses an action of somebody who has done too many.
+// checkRate refuses an action of an identity that is over its rate.
 func (s *server) checkRate(w http.ResponseWriter, r *http.Request, t route) error {
 	if !t.action.Audited() {
 		return nil
@@ -231,7 +224,7 @@ func (s *server) checkRate(w http.ResponseWriter, r *http.Request, t route) erro
 		"too many actions by %s: this server accepts %g per second per identity; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
 }
 
-// limits are what /about tells of what this server takes.
+// limits are the limits that /about shows.
 func (s *server) limits() []templates.Limit {
 	acts := "no limit"
 	if s.ActRate > 0 {

@@ -25,11 +25,11 @@ type selectionBody struct {
 	CampaignID  string `json:"campaign_id" validate:"id"`
 	EventType   string `json:"event_type" validate:"id"`
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Limit       *int   `json:"limit" validate:"omitnil,operated"` // without it all that match, which must be at most 20,000
+	Limit       *int   `json:"limit" validate:"omitnil,operated"` // without it all matching rows, which must be at most 20,000
 }
 
-// operationBody is what starting an operation, or asking beforehand, reads:
-// either rows or a filter. The empty filter selects every dead row.
+// operationBody is the body of starting or previewing an operation: either rows or a filter. The
+// empty filter selects every dead row.
 type operationBody struct {
 	Kind             string         `json:"kind" validate:"omitempty,oneof=requeue"`
 	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=MaxNamed"`
@@ -37,12 +37,11 @@ type operationBody struct {
 	Canary           bool           `json:"canary" api:"default=false"`
 	Reason           string         `json:"reason" validate:"reason"`
 	Confirm          string         `json:"confirm" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
-	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // what the preview said; other rows are refused
-	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // what the preview said; refused when it is more by a tenth, and by more than 100
+	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // number from the preview; refused if it differs
+	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // number from the preview; refused if now more by a tenth and by more than 100
 }
 
-// request is the body as the store takes it. Every dead row is a selection that
-// has to be asked for in so many words.
+// request returns the body as the store takes it. Selecting every dead row must be explicit.
 func (b operationBody) request() (outbox.OperationRequest, error) {
 	o := outbox.OperationRequest{Canary: b.Canary, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
 	switch {
@@ -63,14 +62,14 @@ func (b operationBody) request() (outbox.OperationRequest, error) {
 	return o, nil
 }
 
-// operationForm is operationBody as the pages name it. A row is CAMPAIGN/SEQ.
+// operationForm is operationBody as a form. A row is CAMPAIGN/SEQ.
 type operationForm struct {
 	Campaign         string   `json:"campaign" validate:"id"`
 	EventType        string   `json:"event_type" validate:"id"`
 	Fingerprint      string   `json:"fingerprint" validate:"fingerprint"`
 	Limit            *int     `json:"limit" validate:"omitnil,operated"`
 	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
-	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are those that were ticked, even if none was
+	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are the ticked ones, even if there are none
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
 	Reason           string   `json:"reason" validate:"reason"`
 	Confirm          string   `json:"confirm" validate:"phrase"`
@@ -136,23 +135,23 @@ func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
 	return outbox.OperationRowFilter{Status: outbox.RowResult(q.Status), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
-// operationParam is the number of the operation in an address.
+// operationParam returns the number of the operation in an address.
 func operationParam(r *http.Request) (int64, error) {
 	return numberParam(r, "operation", "an operation id is")
 }
 
-// operationSeen is the status of an operation that the caller was shown.
+// operationSeen is the operation's status that the caller saw.
 type operationSeen struct {
 	Status string `json:"status" validate:"omitempty,operationstatus"`
 }
 
-// operationActionBody is what actions on an operation read.
+// operationActionBody is the body of actions on an operation.
 type operationActionBody struct {
 	Reason   string         `json:"reason" validate:"reason"`
 	Expected *operationSeen `json:"expected"`
 }
 
-// operationActionForm is operationActionBody as the pages send it.
+// operationActionForm is operationActionBody as a form.
 type operationActionForm struct {
 	Reason string `json:"reason" validate:"reason"`
 	Status string `json:"expected_status" validate:"omitempty,operationstatus"`
@@ -161,10 +160,10 @@ type operationActionForm struct {
 // seenOperation is an operation as the caller saw it.
 type seenOperation struct {
 	id   int64
-	seen outbox.OperationStatus // empty when it was not said
+	seen outbox.OperationStatus // empty if not given
 }
 
-// asSeen is an action of the store on an operation that is as the caller saw it.
+// asSeen adapts an action of the store to an operation that must be as the caller saw it.
 func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[seenOperation, outbox.Operation] {
 	return func(ctx context.Context, o outbox.Command, on seenOperation) (outbox.Operation, error) {
 		return do(ctx, o, on.id, on.seen)
@@ -291,14 +290,14 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 
-// newOperationPage says what an operation would do, and asks.
+// newOperationPage previews an operation and asks for confirmation.
 func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error {
 	_, order, err := readOperationForm(r.URL.Query())
 	if err != nil {
 		return err
 	}
 	preview, err := s.previewOperation(r.Context(), order.Selection)
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more than one operation takes
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more rows than one operation takes
 		order.Filter.Limit = outbox.MaxOperation
 		preview, err = s.previewOperation(r.Context(), order.Selection)
 	}
@@ -322,8 +321,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	return s.done(w, r, s.linksOf(r).Operation(op.ID, outbox.OperationRowFilter{}))
 }
 
-// requeueDeadPage leads to the operation that requeues the dead rows of a
-// filter.
+// requeueDeadPage redirects to the operation that requeues the dead rows of a filter.
 func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
 	_, order, err := readOperationForm(r.URL.Query())
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// shownHeader is how much of a header's value a sentence repeats, in bytes.
+// shownHeader is how much of a header's value is repeated in a sentence, in bytes.
 const shownHeader = 120
 
-// quoted writes a value that somebody sent so that it can stand in a sentence:
-// quoted, in printable ASCII, cut when it is long.
+// quoted formats a value from a client for a sentence: quoted, in printable ASCII, truncated if
+// long.
 func quoted(value string) string {
 	if len(value) > shownHeader {
 		return strconv.QuoteToASCII(value[:shownHeader]) + " (cut)"
@@ -25,9 +25,8 @@ func quoted(value string) string {
 	return strconv.QuoteToASCII(value)
 }
 
-// Origin reads scheme and host of an address in the one form that browsers
-// write in the header Origin: lower case, without the scheme's own port. It
-// refuses whatever else an address can have with an outbox.ErrInvalid.
+// Origin normalizes scheme and host of an address as browsers do in the header Origin: lower case,
+// without the scheme's default port. An address with anything more is an outbox.ErrInvalid.
 func Origin(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || !bare(*u) || strings.Contains(text, "#") {
@@ -44,10 +43,10 @@ func Origin(text string) (string, error) {
 	return origin + ":" + port, nil
 }
 
-// ownPorts are those that browsers leave out, by scheme.
+// ownPorts are the default ports that browsers omit, by scheme.
 var ownPorts = map[string]string{"http": "80", "https": "443"}
 
-// bare reports whether an address is a scheme of ours and a host alone.
+// bare reports whether an address is only a supported scheme and a host.
 func bare(u url.URL) bool {
 	if u.Path == "/" {
 		u.Path = ""
@@ -60,8 +59,8 @@ func isPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// nameable reports whether a host is an address, or a name made of letters,
-// digits, hyphens, underscores and dots.
+// nameable reports whether a host is an IP address, or a name of letters, digits, hyphens,
+// underscores and dots.
 func nameable(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Zone() == ""
@@ -69,11 +68,11 @@ func nameable(host string) bool {
 	return host != "" && len(host) <= 253 && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(host, "..") && host[0] != '.'
 }
 
-// AnyHost stands among Config.Hosts for every name.
+// AnyHost in Config.Hosts allows every name.
 const AnyHost = "*"
 
-// CheckHost judges a name for Config.Hosts: a name or an address, with a port
-// or without, or AnyHost. Its error is an outbox.ErrInvalid.
+// CheckHost validates a name for Config.Hosts: a name or an address, with or without a port, or
+// AnyHost. Its error is an outbox.ErrInvalid.
 func CheckHost(text string) error {
 	host, port := splitHost(text)
 	if text != AnyHost && !nameable(host) || port != "" && !isPort(port) {
@@ -82,10 +81,10 @@ func CheckHost(text string) error {
 	return nil
 }
 
-// protectHost refuses requests that were made for another name, as a page
-// does whose name was rebound to this address. Probes and scrapers ask a pod by
-// its address and a service by names that nobody configures here, so they are
-// answered under every name, the metrics under those that fitForMetrics allows.
+// protectHost refuses requests under foreign host names, such as those of a page whose name was
+// rebound to this address. Probes and scrapers use a pod's address or service names that are not
+// configured here, so probes are answered under every name, and metrics under those that
+// fitForMetrics allows.
 func (s *server) protectHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := s.systemPath(r)
@@ -100,12 +99,11 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 	})
 }
 
-// fitForMetrics reports whether a request under an unknown name may read the
-// metrics, as far as names go: whether no page whose name was rebound can have
-// made it. Such a page has a name, so that a Host that is an address is not its.
-// And browsers send Accept-Language with every request, which a page can change
-// but not leave out; scrapers do not send it. Sec-Fetch-Site is not enough:
-// browsers leave it out over plain HTTP.
+// fitForMetrics reports whether a request under an unknown name may read the metrics, that is
+// whether no page of a rebound name can have sent it. Such a page has a name, so a Host that is an
+// address is not its. And browsers send Accept-Language with every request, which a page can change
+// but not omit; scrapers do not send it. Sec-Fetch-Site is not enough: browsers omit it over plain
+// HTTP.
 func fitForMetrics(r *http.Request) bool {
 	host, _ := splitHost(r.Host)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -119,8 +117,8 @@ func fitForMetrics(r *http.Request) bool {
 	return true
 }
 
-// systemPath is the address for probes or scrapers that a request asks for,
-// which is answered below the base path and without it; empty for others.
+// systemPath returns the probe or metrics path that a request asks for, which is answered with and
+// without the base path; empty for others.
 func (s *server) systemPath(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	for _, at := range []string{"/healthz", "/readyz", "/metrics"} {
@@ -131,7 +129,7 @@ func (s *server) systemPath(r *http.Request) string {
 	return ""
 }
 
-// unknownHost says how to let a name in, unless it is none.
+// unknownHost says how to allow a host name, if it is one.
 func unknownHost(hostport string) string {
 	host, _ := splitHost(hostport)
 	if !nameable(host) {
@@ -141,7 +139,7 @@ func unknownHost(hostport string) string {
 		"with --public-origin https://%s", quoted(hostport), host, bracketed(host))
 }
 
-// bracketed is a host as it stands in an address.
+// bracketed returns a host as written in an address.
 func bracketed(host string) string {
 	if strings.Contains(host, ":") {
 		return "[" + host + "]"
@@ -149,8 +147,8 @@ func bracketed(host string) string {
 	return host
 }
 
-// splitHost reads a Host header: the name in lower case without the dot that
-// may end it, or the address in its shortest form, and the port, if any.
+// splitHost parses a Host header: the name in lower case without a trailing dot, or the address in
+// its shortest form, and the port, if any.
 func splitHost(hostport string) (host, port string) {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -179,14 +177,14 @@ func (s *server) knownHost(hostport string) bool {
 	})
 }
 
-// publicHost is the host of the address under which browsers ask, or empty.
+// publicHost returns the host of PublicOrigin, or "".
 func (c Config) publicHost() string {
 	_, host, _ := strings.Cut(c.PublicOrigin, "://")
 	name, _ := splitHost(host)
 	return name
 }
 
-// scheme is http, or https when this server ends the connection's TLS itself.
+// scheme is https if this server terminates the connection's TLS, and http otherwise.
 func scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
@@ -194,7 +192,7 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// origin is scheme and host of the pages, as their reader's browser knows them.
+// origin returns scheme and host of the pages as the reader's browser sees them.
 func (s *server) origin(r *http.Request) string {
 	if s.PublicOrigin != "" {
 		return s.PublicOrigin
@@ -202,9 +200,9 @@ func (s *server) origin(r *http.Request) string {
 	return scheme(r) + "://" + r.Host
 }
 
-// fromHere refuses a change that a page of another site asked for, and what a
-// browser cannot have sent. Without Origin and Sec-Fetch-Site there was no
-// browser, or one older than both; forms are refused then all the same.
+// fromHere refuses a change requested by another site's page, and requests that no browser can have
+// sent. Without Origin and Sec-Fetch-Site there was no browser, or one older than both; forms are
+// refused even then.
 func (s *server) fromHere(r *http.Request) error {
 	for _, name := range []string{"Origin", "Sec-Fetch-Site"} {
 		if n := len(r.Header.Values(name)); n > 1 {
@@ -229,7 +227,7 @@ func foreign(format string, args ...any) error {
 	return &outbox.Refusal{Err: errOrigin, Detail: fmt.Sprintf(format, args...)}
 }
 
-// siteMeans words what the browser says with Sec-Fetch-Site.
+// siteMeans explains a value of Sec-Fetch-Site.
 func siteMeans(site string) string {
 	switch site {
 	case "cross-site":
@@ -240,7 +238,7 @@ func siteMeans(site string) string {
 	return "no browser sends that"
 }
 
-// expected are the origins from which changes are taken, and why these.
+// expected describes the origins from which changes are accepted, and why.
 func (s *server) expected(r *http.Request) string {
 	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
 	if s.PublicOrigin != "" {
@@ -249,8 +247,7 @@ func (s *server) expected(r *http.Request) string {
 	return here
 }
 
-// instead says what to change where the other origin is the one under which a
-// proxy offers these pages.
+// instead says what to change if the other origin is the one at which a proxy serves these pages.
 func (s *server) instead(r *http.Request, origin string) string {
 	at, err := Origin(origin)
 	if err != nil || at == s.PublicOrigin {
@@ -259,8 +256,8 @@ func (s *server) instead(r *http.Request, origin string) string {
 	return fmt.Sprintf("; if a proxy offers these pages at %s, start outboxweb with --public-origin %s or let the proxy pass the Host header on", at, at)
 }
 
-// trustingOrigin takes changes from pages of the server's own host, and of one
-// further origin unless it is empty. An origin that Origin did not make panics.
+// trustingOrigin accepts changes from pages of the server's own host, and of one further origin
+// unless it is empty. It panics on an origin that is not normalized by Origin.
 func trustingOrigin(origin string) *http.CrossOriginProtection {
 	protection := http.NewCrossOriginProtection()
 	if origin != "" {

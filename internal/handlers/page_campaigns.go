@@ -26,8 +26,8 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.CampaignsPage, view), pageOf(templates.CampaignsLive, view))
 }
 
-// A campaign's page shows this many events in its list and in its timeline, some
-// of them before the one that comes next.
+// Numbers of events in the list and the timeline of a campaign's page, some of them before the next
+// event to apply.
 const (
 	eventsShown    = 20
 	eventsBefore   = 5
@@ -64,8 +64,8 @@ type campaignPageQuery struct {
 	AfterSeq *int64 `json:"after_seq" validate:"omitnil,min=0"`
 }
 
-// readCampaign reads what a campaign's page shows: the events after the seq
-// asked for, or those around the one that comes next.
+// readCampaign reads the view of a campaign's page: the events after the requested seq, or those
+// around the next one to apply.
 func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery) (templates.CampaignView, error) {
 	v := templates.CampaignView{Shown: eventsShown}
 	var err error
@@ -77,12 +77,12 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if q.AfterSeq != nil {
 		v.After = *q.AfterSeq
 	}
-	after := min(v.After, c.HighWaterSeq) // or the sum below might overflow
+	after := min(v.After, c.HighWaterSeq) // keeps the sum below from overflowing
 	first := max(1, min(c.AppliedSeq+1-timelineBefore, c.HighWaterSeq-timelineShown+1))
 	if v.Timeline, err = s.Store.EventLines(ctx, id, first, first+timelineShown-1); err != nil {
 		return v, err
 	}
-	if after+1 >= first && after+eventsShown < first+timelineShown { // as around the next event
+	if after+1 >= first && after+eventsShown < first+timelineShown { // same range as around the next event
 		v.Events = linesBetween(v.Timeline, after+1, after+eventsShown)
 	} else if v.Events, err = s.Store.EventLines(ctx, id, after+1, after+eventsShown); err != nil {
 		return v, err
@@ -113,7 +113,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	return v, err
 }
 
-// linesBetween are the lines from seq first to seq last.
+// linesBetween returns the lines from seq first to seq last.
 func linesBetween(lines []outbox.EventLine, first, last int64) []outbox.EventLine {
 	bySeq := func(l outbox.EventLine, seq int64) int { return cmp.Compare(l.Seq, seq) }
 	from, _ := slices.BinarySearchFunc(lines, first, bySeq)

@@ -16,7 +16,7 @@ type docsQuery struct {
 	Query string `json:"q" validate:"maxbytes=200"`
 }
 
-// docsPage lists the documents, or what a search found in them.
+// docsPage lists the documents, or the results of a search.
 func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
 	var q docsQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
@@ -35,7 +35,7 @@ func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.page(r, d.Title, ""), plainPage(show))
 }
 
-// operating is where the runbook was.
+// operating redirects from the runbook's former address.
 func (s *server) operating(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, string(s.linksOf(r).Operating("")), http.StatusPermanentRedirect)
 	return nil

@@ -31,7 +31,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 
-// running is what this process would retry with.
+// running describes the version that this process would retry with.
 func (s *server) running() outbox.Running {
 	now := outbox.Running{Build: s.Version, Versions: map[string]string{}}
 	for _, p := range s.Projections {
@@ -40,17 +40,16 @@ func (s *server) running() outbox.Running {
 	return now
 }
 
-// noteBody pins a note to the rows that failed with a fingerprint; an empty
-// note takes it away.
+// noteBody pins a note to the rows that failed with a fingerprint; an empty note removes it.
 type noteBody struct {
 	Fingerprint string `json:"fingerprint" validate:"required,fingerprint"`
-	Note        string `json:"note" validate:"note"` // empty takes the note away
+	Note        string `json:"note" validate:"note"` // empty removes the note
 	Reason      string `json:"reason" validate:"reason"`
 }
 
 func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }
 
-// readGroupNote reads what note is pinned to which errors.
+// readGroupNote reads a note and the errors it belongs to.
 func (s *server) readGroupNote() actionReader[noteBody] {
 	return readSameForm(s, func(*http.Request) (b noteBody, err error) { return b, nil },
 		func(_, b noteBody) noteBody { return b },
@@ -78,13 +77,13 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 // noted is the answer to pinning a note.
 type noted struct {
 	Fingerprint string            `json:"fingerprint" redact:"-"`
-	Note        *outbox.GroupNote `json:"note"` // nil when it was taken away
+	Note        *outbox.GroupNote `json:"note"` // nil when it was removed
 }
 
 // failureGroups are the errors that rows have in common.
 type failureGroups struct {
 	items[outbox.AssessedGroup]
-	Capped bool `json:"capped"` // there are more failed or dead rows than were looked at, so that counts are lower bounds
+	Capped bool `json:"capped"` // not all failed or dead rows were examined, so counts are lower bounds
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
@@ -92,7 +91,7 @@ func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	return failureGroups{listOf(all.Assessed(s.running())), all.Capped}, err
 }
 
-// campaignHistory is how far behind a campaign was over the last hour.
+// campaignHistory returns a campaign's lag over the last hour.
 func (s *server) campaignHistory(ctx context.Context, id string) ([]outbox.CampaignPoint, error) {
 	return s.Store.CampaignHistory(ctx, id, s.Now().Add(-time.Hour))
 }

@@ -16,60 +16,57 @@ import (
 	"outboxweb/web/templates"
 )
 
-// How much the overview lists.
+// Limits on the overview's lists.
 const (
 	boardSize     = 20
 	pausedShown   = 5
 	activityShown = 5
 )
 
-// overviewAge is how old the overview may be, and overviewKept how long its
-// words about ages may stay as they are while nothing changes. The page's
-// script keeps ages true meanwhile.
+// overviewAge is the maximum age of the overview, and overviewKept how long its displayed ages may
+// stay unchanged while nothing else changes. The page's script updates ages meanwhile.
 const (
 	overviewAge  = time.Second
 	overviewKept = 10 * time.Second
 )
 
-// overviewCache shares the overview, read once and rendered once for each
-// audience, between all who look: twenty open tabs cost what one costs. An
-// error is shared likewise: while the database is away they would wait for it
-// one after the other.
+// overviewCache shares the overview, read once and rendered once per audience, among all readers:
+// twenty open tabs cost as much as one. Errors are shared too: while the database is down readers
+// would wait for it one after the other.
 type overviewCache struct {
-	stale    atomic.Bool // an action was done since it was read
+	stale    atomic.Bool // an action was performed since the last read
 	mu       sync.Mutex
 	view     sharedOverview
 	err      error
 	taken    time.Time
-	reading  int64 // counts how often it was read
+	reading  int64 // number of reads so far
 	rendered map[audience]renderedOverview
 }
 
-// sharedOverview is an overview whose secrets were hidden when it was read, once
-// for all who look.
+// sharedOverview is an overview whose secrets were hidden when it was read.
 type sharedOverview struct {
 	templates.Overview `redact:"-"`
 }
 
-// audience are those whom the live part of the overview looks the same for: it
-// offers what their role allows, below where they reach the pages.
+// audience identifies readers who see the same live part: it depends on their role and their base
+// address.
 type audience struct {
 	role outbox.Role
 	base string
 }
 
-// audiences are at most so many at a time; a proxy names the base.
+// audiences is the maximum number kept at a time; the base comes from a proxy's header.
 const audiences = 32
 
-// renderedOverview is the live part as one audience is shown it.
+// renderedOverview is the live part for one audience.
 type renderedOverview struct {
-	live    []byte    // shared, so never changed
-	at      time.Time // the moment that its words about ages count from
-	reading int64     // of which reading it is
+	live    []byte    // shared and immutable
+	at      time.Time // the time that its displayed ages refer to
+	reading int64     // the read it was rendered from
 }
 
-// readOverview reads what the overview shows, or what it showed less than a
-// second ago, and renders its live part for whoever asks.
+// readOverview reads the overview, or takes one read less than a second ago, and renders its live
+// part for the reader.
 func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview, []byte, error) {
 	c := s.overviews[span]
 	c.mu.Lock()
@@ -77,7 +74,7 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	shared := !c.stale.Load() && time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
-		c.stale.Store(false)                                                   // before reading: what is done meanwhile may not be in it
+		c.stale.Store(false)                                                   // before reading: the result may miss later actions
 		view, err := s.queryOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
 		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
@@ -90,13 +87,12 @@ func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview
 	return c.view, live, err
 }
 
-// invalidate makes the next reader take a new overview. It waits for nobody, since
-// Actions call it.
+// invalidate makes the next reader read the overview again. It does not block, since actions call
+// it.
 func (c *overviewCache) invalidate() { c.stale.Store(true) }
 
-// render writes the live part for the audience that p's reader is one of. It
-// stays as it was when nothing but ages has changed, so that pages that poll
-// are told so.
+// render renders the live part for the audience of p's reader. It keeps the previous rendering if
+// only ages changed, so that polling pages get a 304.
 func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page) ([]byte, error) {
 	who := audience{p.Me.Role, p.Links.Base()}
 	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
@@ -193,7 +189,7 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	if view.Summary.Campaigns.Total == 0 { // the first steps name the address that this reader uses
+	if view.Summary.Campaigns.Total == 0 { // the first steps show the address that this reader uses
 		return s.renderLive(w, r, p, pageOf(wholeOverview, view), pageOf(liveOverview, view))
 	}
 	around := func(p templates.Page, v sharedOverview) templ.Component {
@@ -216,7 +212,7 @@ func (s *server) renderOverview(ctx context.Context, p templates.Page, v sharedO
 	return buf.Bytes(), err
 }
 
-// written is what a page of ours was drawn as before.
+// written returns an already rendered part of a page.
 func written(_ templates.Page, drawn []byte) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(drawn)

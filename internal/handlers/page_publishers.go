@@ -59,8 +59,8 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
 }
 
-// seekQuery is seekBody as the pages name it. Position and time count only
-// where to says so, since the page has a field for each.
+// seekQuery is seekBody as a query. Position and time count only if to selects them, since the page
+// has a field for each.
 type seekQuery struct {
 	To       string `json:"to" validate:"omitempty,oneof=head beginning position time"`
 	Position string `json:"position" validate:"text,maxbytes=20"`
@@ -72,7 +72,7 @@ type seekQuery struct {
 	Capped   string `json:"expected_capped" validate:"omitempty,oneof=true false"`
 }
 
-// body is the query as the API's twin reads it.
+// body converts the query to the API's body.
 func (q seekQuery) body() (b seekBody, err error) {
 	switch q.To {
 	case "":
@@ -96,8 +96,7 @@ func (q seekQuery) body() (b seekBody, err error) {
 	return b, nil
 }
 
-// seekPage asks where a subscription shall go on and, once that is said, what it would
-// do.
+// seekPage asks for the new position of a publisher and previews the move.
 func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 	name, err := subscriptionParam(r)
 	if err != nil {
@@ -146,7 +145,7 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.SubscriptionName, q se
 	return err
 }
 
-// previewSeek says what a seek would do; nil before it is said where to.
+// previewSeek previews a seek; nil before a target is given.
 func (s *server) previewSeek(ctx context.Context, name outbox.SubscriptionName, q seekQuery) (*outbox.Seek, error) {
 	if q.To == "" {
 		return nil, nil

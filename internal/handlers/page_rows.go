@@ -56,8 +56,8 @@ func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates
 	return p
 }
 
-// rowGonePage explains an event without a row. One that does not exist either
-// is the error that reading it gives.
+// rowGonePage explains an event without a row. If the event does not exist either, it returns the
+// error of reading it.
 func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates.Page, campaign string, seq int64) error {
 	view, err := s.readEvent(r, campaign, seq)
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
 }
 
-// formCommand reads the form of an action and where it leads afterwards: to the
-// page about what it was about, unless the form was on another.
+// formCommand reads an action's form and the page to show afterwards: the object's own page, unless
+// the form was on another.
 func (s *server) formCommand(r *http.Request, own, campaign templates.URL) (outbox.Command, templates.URL, error) {
 	var form actionForm
 	if err := fill(&form, r.PostForm); err != nil {

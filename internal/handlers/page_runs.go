@@ -12,15 +12,13 @@ import (
 	"outboxweb/web/templates"
 )
 
-// How much of a run's page is not its results: lines of its log, and results of
-// each outcome that somebody should look at first.
+// Limits on a run's page: log lines, and results of each outcome that needs attention.
 const (
 	logShown   = 20
 	firstShown = 10
 )
 
-// runForm is runBody as the pages name it. Campaigns are named one a line, or
-// one a field.
+// runForm is runBody as a form. Campaigns are one per line or one per field.
 type runForm struct {
 	Kind        string   `json:"kind" validate:"omitempty,runkind"`
 	Campaigns   string   `json:"campaigns" validate:"text"`
@@ -57,7 +55,7 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.RunsPage, view), pageOf(templates.RunsLive, view))
 }
 
-// runLogQuery is where the log on a run's page begins.
+// runLogQuery is the start of the log on a run's page.
 type runLogQuery struct {
 	Cursor string `json:"log" validate:"text"`
 }
@@ -83,7 +81,7 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
 }
 
-// readRun reads what a run's page shows.
+// readRun reads the view of a run's page.
 func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {
 	v.Filter, v.LogCursor = f, log
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
@@ -133,7 +131,7 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RunResultPage, view))
 }
 
-// newRunPage says what a run would do, once the form says enough, and asks.
+// newRunPage asks for a run's parameters and, once they suffice, previews it.
 func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	var form runForm
 	if err := fill(&form, r.URL.Query()); err != nil {

@@ -34,7 +34,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
 }
 
-// cost is what requests have cost since the process started.
+// cost is the cost of requests since the process started.
 type cost struct {
 	outbox.Cost
 	requests, nanos atomic.Int64
@@ -51,7 +51,7 @@ func (c *cost) report() outbox.CostReport {
 	return r
 }
 
-// about is what a process tells of itself and its databases.
+// about describes a process and its databases.
 type about struct {
 	Version     string                  `json:"version"`
 	Go          string                  `json:"go"`
@@ -63,7 +63,7 @@ type about struct {
 	Projections []outbox.ProjectionInfo `json:"projections"`
 	Settings    []outbox.Setting        `json:"settings"`
 	Cost        outbox.CostReport       `json:"cost"`
-	Request     outbox.Arrival          `json:"request" redact:"-"` // what arrived with this very request
+	Request     outbox.Arrival          `json:"request" redact:"-"` // this request as it arrived
 }
 
 func (s *server) readAbout(r *http.Request) (about, error) {

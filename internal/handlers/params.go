@@ -22,8 +22,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// checker judges the structs that requests are read into. Their json tags name
-// the fields, whether they come from a query, a form or a body.
+// checker validates the structs that requests are read into. Their json tags name the fields of
+// queries, forms and bodies alike.
 var checker = newChecker()
 
 func newChecker() *validator.Validate {
@@ -48,8 +48,7 @@ func newChecker() *validator.Validate {
 	return v
 }
 
-// aliases are rules that fields of several requests have, by their name in the
-// fields' tags.
+// aliases are validation rules shared by several requests, by their name in field tags.
 var aliases = map[string]string{
 	"action": oneOf(outbox.AuditedActions()),
 	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "role": oneOf(outbox.Roles),
@@ -80,7 +79,7 @@ func oneOf[T ~string](words []T) string {
 // isText reports whether every database can store and compare s.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// check judges a filled struct and puts what is wrong into words.
+// check validates a filled struct and words its errors.
 func check(params any) error {
 	err := checker.Struct(params)
 	var found validator.ValidationErrors
@@ -90,7 +89,7 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		for _, embedded := range []string{"paging.", "ordering.", "actBody.", "requeueBody."} { // no part of the name
+		for _, embedded := range []string{"paging.", "ordering.", "actBody.", "requeueBody."} { // embedded structs are not part of a field's name
 			name = strings.TrimPrefix(name, embedded)
 		}
 		fields[name] = name + " " + rule(f)
@@ -117,10 +116,9 @@ func rule(f validator.FieldError) string {
 	return "is not valid"
 }
 
-// fill reads values into the fields of *params by their json names and judges
-// them. It knows strings, whole numbers, durations, pointers to these, and lists
-// of strings, whose names may be given more than once. A
-// name that is not a field is passed over; an empty value counts as absent.
+// fill sets the fields of *params from values by their json names and validates them. It supports
+// strings, whole numbers, durations, pointers to these, and lists of strings, whose names may
+// repeat. Unknown names are ignored; an empty value counts as absent.
 func fill(params any, values url.Values) error {
 	wrong := map[string]string{}
 	fillStruct(reflect.ValueOf(params).Elem(), values, wrong)
@@ -157,7 +155,7 @@ var (
 	textsType    = reflect.TypeFor[[]string]()
 )
 
-// fillValue sets one field from text; it returns what the text must be instead.
+// fillValue sets one field from text; on failure it returns what the text must be.
 func fillValue(v reflect.Value, text string) string {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -182,8 +180,8 @@ func fillValue(v reflect.Value, text string) string {
 	return ""
 }
 
-// decode reads a JSON body into *params and judges it. An empty body leaves
-// the zero value; unknown fields are refused by name.
+// decode decodes a JSON body into *params and validates it. An empty body leaves the zero value;
+// unknown fields are refused by name.
 func decode(r *http.Request, params any) error {
 	body, err := readBody(r)
 	if err != nil {
@@ -251,7 +249,7 @@ func strictJSON(body []byte, into any) error {
 	return notJSON(err)
 }
 
-// notJSON says where a body is no JSON.
+// notJSON says where a body is not valid JSON.
 func notJSON(err error) error {
 	var syntax *json.SyntaxError
 	switch {
@@ -281,8 +279,8 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// param is a path parameter as the client meant it. The router matches the
-// escaped path, so it is always unescaped here, and only here.
+// param returns a path parameter unescaped. The router matches the escaped path, so it is always
+// unescaped here, and only here.
 func param(r *http.Request, name string) (string, error) {
 	text, err := url.PathUnescape(chi.URLParam(r, name))
 	if err != nil || !isText(text) {
@@ -291,8 +289,8 @@ func param(r *http.Request, name string) (string, error) {
 	return text, nil
 }
 
-// numberParam is a path parameter that is a whole number from 1; says begins the
-// sentence for one that is not.
+// numberParam returns a path parameter that is a whole number from 1; says begins the sentence of
+// the refusal.
 func numberParam(r *http.Request, name, says string) (int64, error) {
 	text, err := param(r, name)
 	if err != nil {
@@ -315,13 +313,13 @@ func campaignParam(r *http.Request) (string, error) {
 
 func seqParam(r *http.Request) (int64, error) { return numberParam(r, "seq", "seq must be") }
 
-// rowParam is rowParams as a key.
+// rowParam returns rowParams as a key.
 func rowParam(r *http.Request) (row outbox.RowKey, err error) {
 	row.CampaignID, row.Seq, err = rowParams(r)
 	return row, err
 }
 
-// rowParams are the campaign and seq of an address.
+// rowParams returns the campaign and seq in an address.
 func rowParams(r *http.Request) (string, int64, error) {
 	campaign, err := campaignParam(r)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 	"outboxweb/web/templates"
 )
 
-// prefixHeader is how a proxy that strips a prefix from addresses says which.
+// prefixHeader names the path prefix that a proxy has stripped.
 const prefixHeader = "X-Forwarded-Prefix"
 
-// maxPrefix is how long a forwarded prefix may be, in bytes.
+// maxPrefix is the maximum length of a forwarded prefix, in bytes.
 const maxPrefix = 200
 
-// CheckPath reports whether a text can stand before every address: segments of
-// letters, digits and . _ ~ - that each begin with a slash. A slash at its end
-// is tolerated. Its error completes a sentence that begins with the text.
+// CheckPath validates a path prefix: segments of letters, digits and . _ ~ - that each begin with a
+// slash. A trailing slash is tolerated. Its error completes a sentence that begins with the text.
 func CheckPath(path string) error {
 	trimmed := strings.TrimSuffix(path, "/")
 	switch {
@@ -47,8 +46,8 @@ func notInSegment(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._~-", c)
 }
 
-// prefixOf is the prefix that a trusted proxy has stripped from a request's
-// address: empty, or such as "/ops". What others say of one is ignored.
+// prefixOf returns the prefix that a trusted proxy has stripped from a request's address: empty, or
+// such as "/ops". The header is ignored from others.
 func (s *server) prefixOf(r *http.Request) (string, error) {
 	told := r.Header.Values(prefixHeader)
 	if len(told) == 0 || !s.Trusts(r) {
@@ -63,8 +62,8 @@ func (s *server) prefixOf(r *http.Request) (string, error) {
 	return strings.TrimSuffix(told[0], "/"), nil
 }
 
-// resolvePrefix makes links of what a request asks for as its reader can follow
-// them: below the stripped prefix and the base path.
+// resolvePrefix makes links that work for a request's reader: below the stripped prefix and the
+// base path.
 func (s *server) resolvePrefix(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prefix, err := s.prefixOf(r)
@@ -79,8 +78,8 @@ func (s *server) resolvePrefix(next http.Handler) http.Handler {
 	})
 }
 
-// unstripped completes the sentence about an address that is not there, where
-// the proxy has left in it what it says that it stripped.
+// unstripped completes the sentence about an unknown address if the proxy did not strip the prefix
+// that it announces.
 func (s *server) unstripped(r *http.Request) string {
 	prefix, err := s.prefixOf(r)
 	if err != nil || prefix == "" || !strings.HasPrefix(r.URL.EscapedPath(), prefix+"/") {
@@ -90,9 +89,8 @@ func (s *server) unstripped(r *http.Request) string {
 		prefix + " and send no " + prefixHeader
 }
 
-// stripBase routes by the escaped path below the base path, so that a
-// parameter holds exactly what the client escaped. Probes and metrics answer
-// without the base path too.
+// stripBase routes by the escaped path below the base path, so that a parameter is exactly what the
+// client escaped. Probes and metrics also answer without the base path.
 func (s *server) stripBase(next http.Handler) http.Handler {
 	base := s.links.Base()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"outboxweb/web/templates"
 )
 
-// What HTTP itself can be wrong about.
+// Errors of HTTP itself.
 var (
 	errMethod    = errors.New("this URL does not support that method")
 	errHost      = errors.New("misdirected request")
@@ -33,8 +33,8 @@ var (
 	errRate      = errors.New("too many actions")
 )
 
-// statuses is the one table from kinds of error to answers, the first that
-// fits. What is not in it is an internal error, whose text nobody is shown.
+// statuses maps kinds of errors to answers; the first match counts. Any other error is internal,
+// and its text is not shown.
 var statuses = []struct {
 	kind   error
 	status int
@@ -72,18 +72,16 @@ type problem struct {
 	Status    int               `json:"status"`
 	Detail    string            `json:"detail"`
 	RequestID string            `json:"request_id" redact:"-"`
-	run       int64             // the run in the way, or 0
+	run       int64             // the blocking run, or 0
 	Errors    map[string]string `json:"errors,omitempty"`
-	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action wants: send it as confirm, and it is done
-	// Appended tells, when waiting for the projections took too long, what
-	// was appended all the same.
+	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
+	// Appended lists what was appended although waiting for the projections timed out.
 	Appended []store.Appended `json:"appended,omitempty"`
-	// BlockingEvent is why the condition of an append does not hold.
+	// BlockingEvent is the event that violates the condition of an append.
 	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"`
 }
 
-// explain turns an error into its answer; internal is true when its text is for
-// the log.
+// explain turns an error into its answer; internal is true if its text is only for the log.
 func explain(err error) (p problem, internal bool) {
 	for _, s := range statuses {
 		if errors.Is(err, s.kind) {
@@ -116,8 +114,8 @@ func explain(err error) (p problem, internal bool) {
 	return p, internal
 }
 
-// personText is the part of an error that was written for a person. What may
-// succeed later is wrapped in what was attempted, which is not.
+// personText returns the part of an error written for users. Retryable errors are wrapped in what
+// was attempted, which is not.
 func personText(err error) string {
 	var refusal *outbox.Refusal
 	switch {
@@ -133,11 +131,11 @@ func personText(err error) string {
 	return err.Error()
 }
 
-// fail answers with an error and logs the ones that are ours. Secrets in its
-// sentences are hidden: they quote what is stored, and what was asked.
+// fail answers with an error and logs internal ones. Secrets in its sentences are hidden: they
+// quote stored values and requests.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	p, internal := explain(err)
 	p = redact.Shown(s.Redact, p)
@@ -151,7 +149,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 	}
 	if p.Status == http.StatusServiceUnavailable {
-		if me(r).Auth != "" { // what nobody knows who asks for the gate logs, so that it does not fill the disk
+		if me(r).Auth != "" { // the gate logs unauthenticated requests at a limited rate, so that they do not fill the disk
 			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 		}
 		w.Header().Set("Retry-After", "1")
@@ -159,7 +157,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="outboxweb"`)
 	}
-	if s.systemPath(r) != "" { // who asks shows the text in one line of a log, or in a terminal
+	if s.systemPath(r) != "" { // probes show the text in one line of a log, or in a terminal
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(p.Status)
 		fmt.Fprintf(w, "%d %s: %s (request %s)\n", p.Status, p.Title, p.Detail, p.RequestID)
@@ -168,7 +166,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if s.wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(p.Status)
-		_ = json.NewEncoder(w).Encode(p) // the client may have gone; nobody is left to tell
+		_ = json.NewEncoder(w).Encode(p) // the client may have disconnected
 		return
 	}
 	if s.failAtForm(w, r, p) || s.failInPlace(w, r, p) {
@@ -183,13 +181,13 @@ func (s *server) problemView(r *http.Request, p problem) templates.Problem {
 
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
-	w.Header().Set("HX-Push-Url", "false") // the address stays that of the page that asked
+	w.Header().Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
 	if err := s.render(w, r, failStatus(w, r, p), page, pageOf(templates.ProblemPage, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
 	}
 }
 
-// back is the page about what a refused act was about.
+// back returns the page of the object of a refused action.
 func (s *server) back(r *http.Request) templates.URL {
 	rc := chi.RouteContext(r.Context())
 	if r.Method != http.MethodPost || rc == nil {

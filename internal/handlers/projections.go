@@ -11,12 +11,12 @@ import (
 // projectionFailures is how many of its open failures a projection's page shows.
 const projectionFailures = 20
 
-// describeProjections are those that are loaded, as the database knows them.
+// describeProjections returns the loaded projections with their state in the database.
 func (s *server) describeProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
 	return s.Runs.DescribeProjections(ctx, s.Projections)
 }
 
-// described is the projection that a request names, as the database knows it.
+// described returns the projection that a request names, with its state in the database.
 func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	name, err := param(r, "name")
 	if err != nil {
@@ -59,14 +59,14 @@ func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox
 	return s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
 }
 
-// pauseBody is what pausing and resuming a projection read, as a body and as a
-// form. Without a campaign it is for all.
+// pauseBody is the body and the form of pausing and resuming a projection. Without a campaign it
+// covers all.
 type pauseBody struct {
 	CampaignID string `json:"campaign_id" validate:"id"` // empty for all campaigns
 	Reason     string `json:"reason" validate:"reason"`
 }
 
-// projectionOf is a projection of one campaign, or of all when it names none.
+// projectionOf is a projection of one campaign, or of all if campaign is empty.
 type projectionOf struct{ projection, campaign string }
 
 // readPause reads pauses and resumes of a projection.
@@ -90,7 +90,7 @@ func (s *server) readPause() actionReader[projectionOf] {
 	}
 }
 
-// projectionParam is the projection in an address, of the campaign in a body.
+// projectionParam returns the projection in an address and the campaign in a body.
 func projectionParam(r *http.Request, read func(*http.Request, any) error, body *pauseBody) (of projectionOf, err error) {
 	if of.projection, err = param(r, "name"); err != nil {
 		return of, err
@@ -109,24 +109,22 @@ func (s *server) resumeProjection(ctx context.Context, o outbox.Command, of proj
 }
 
 type failuresQuery struct {
-	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"` // all when it is not given
+	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"` // default is all
 	Campaign    string `json:"campaign" validate:"id"`
 	Projection  string `json:"projection" validate:"id"`
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
 	paging
 }
 
-// failureParam is the number of the failure in an address.
+// failureParam returns the number of the failure in an address.
 func failureParam(r *http.Request) (int64, error) {
 	return numberParam(r, "failure", "a failure id is")
 }
 
-// anyFailureFilter is failureFilter of all failures where the request names no
-// status.
+// anyFailureFilter is failureFilter with all statuses as the default.
 func anyFailureFilter(r *http.Request) (outbox.FailureFilter, error) { return failureFilter(r, "") }
 
-// failureFilter reads which failures are asked for; those of a status where the
-// request names none.
+// failureFilter reads the failure filter of a request; unless is the default status.
 func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.FailureFilter, error) {
 	var q failuresQuery
 	if err := fill(&q, r.URL.Query()); err != nil {

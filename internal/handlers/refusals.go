@@ -9,18 +9,17 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// attempt is the action that a request asks for, as it is recorded when it is
-// refused.
+// attempt is the action that a request asks for, recorded if it is refused.
 type attempt struct {
 	action   outbox.Action
-	order    *outbox.Command // nil until the request was read
-	question bool            // it asks what the action would do, and changes nothing
-	recorded bool            // its refusal
+	order    *outbox.Command // nil until the request is parsed
+	question bool            // a preview, which changes nothing
+	recorded bool            // the refusal has an audit record
 }
 
 type attemptKey struct{}
 
-// attempting notes that a request asks for an action that leaves a record.
+// attempting marks a request as asking for an audited action.
 func attempting(ctx context.Context, action outbox.Action) context.Context {
 	if !action.Audited() {
 		return ctx
@@ -28,21 +27,20 @@ func attempting(ctx context.Context, action outbox.Action) context.Context {
 	return context.WithValue(ctx, attemptKey{}, &attempt{action: action})
 }
 
-// attemptOf is the action that a request asks for; nil when it asks for none.
+// attemptOf returns the action that a request asks for; nil without one.
 func attemptOf(r *http.Request) *attempt {
 	a, _ := r.Context().Value(attemptKey{}).(*attempt)
 	return a
 }
 
-// onlyAsks notes that a request to the address of an action changes nothing.
+// onlyAsks marks a request to an action's address as changing nothing.
 func onlyAsks(r *http.Request) {
 	if a := attemptOf(r); a != nil {
 		a.question = true
 	}
 }
 
-// refusalAction is the audit record that a refusal left already; 0 when there is
-// none.
+// refusalAction returns the id of the audit record that a refusal already has, or 0.
 func refusalAction(err error) int64 {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {
@@ -51,16 +49,15 @@ func refusalAction(err error) int64 {
 	return 0
 }
 
-// isRefused reports whether an answer says that an action was refused, and not that
-// nobody knows who asks, that it comes too soon, or that it could not be done.
+// isRefused reports whether a status means that an action was refused, as opposed to an
+// unauthenticated, rate-limited or failed request.
 func isRefused(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusTooManyRequests
 }
 
-// recordRefusal records an action that is refused by an answer, where it is known
-// who asked for it and the store has not recorded it. What cannot be recorded is
-// logged and answered all the same; the store sums up what somebody is refused
-// again and again.
+// recordRefusal records a refused action if the actor is known and the store has not recorded it. A
+// failure to record is logged and does not change the answer; the store sums up repeated refusals
+// of one actor.
 func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	a := attemptOf(r)
 	if a == nil || a.question || a.recorded || !isRefused(p.Status) {
@@ -76,14 +73,14 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	}
 	refused := refusedAction(r, a.action)
 	refused.Refusal = p.Detail
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also of who did not wait for the answer
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also if the client has disconnected
 	defer cancel()
 	if _, err := s.Store.RecordRefusal(ctx, s.refusedCommand(r, a), refused); err != nil {
 		s.Logger.Warn("a refused action could not be recorded", "action", a.action, "request_id", requestID(r), "err", err)
 	}
 }
 
-// refusedCommand is what the request ordered, as far as it was read.
+// refusedCommand returns the request's command, as far as it was parsed.
 func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 	if a.order != nil {
 		return *a.order
@@ -95,7 +92,7 @@ func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 	return outbox.Command{By: me(r).Operator(via, remoteHost(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
 }
 
-// refusedAction is what the address names; what it does not name well is left out.
+// refusedAction returns the object that the address names, without invalid parts.
 func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 	refused := outbox.RefusedAction{Action: action}
 	text := func(name string) string {

@@ -14,15 +14,15 @@ import (
 	"outboxweb/web/templates"
 )
 
-// statusHeader has the status of an error that htmx is told with 200. Browsers
-// write every other answer to a script into their console.
+// statusHeader carries the status of an error that htmx gets with 200. Browsers log every other
+// status of a script's request to their console.
 const statusHeader = "Outboxweb-Status"
 
-// byHTMX reports whether the page's scripts ask, and not the browser itself.
+// byHTMX reports whether a page's script sent the request rather than the browser itself.
 func byHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// failStatus is the status that an error is answered with. Only 401 stays what
-// it is for htmx too: proxies act on it.
+// failStatus returns the status to answer an error with. Only 401 is sent unchanged to htmx too:
+// proxies act on it.
 func failStatus(w http.ResponseWriter, r *http.Request, p problem) int {
 	if !byHTMX(r) {
 		return p.Status
@@ -34,14 +34,14 @@ func failStatus(w http.ResponseWriter, r *http.Request, p problem) int {
 	return http.StatusOK
 }
 
-// failInPlace tells htmx of an error without taking the page away. It reports
-// false when the error is better told by a page.
+// failInPlace shows htmx an error without replacing the page. It reports false if a page shows the
+// error better.
 func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) bool {
 	h := w.Header()
 	switch {
 	case !byHTMX(r):
 		return false
-	case r.Header.Get("HX-Target") == templates.LiveTarget: // its script says what is wrong
+	case r.Header.Get("HX-Target") == templates.LiveTarget: // its script shows the error
 		w.WriteHeader(failStatus(w, r, p))
 		return true
 	case r.Method != http.MethodPost:
@@ -58,18 +58,17 @@ func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) 
 
 type formAgainKey struct{}
 
-// failAtForm answers a form that is refused with the page that it is on, read
-// again: what is wrong stands at the form, and its fields have what was typed. It
-// reports false when there is no such page to be shown.
+// failAtForm answers a refused form with its page, read again: the error is shown at the form, and
+// its fields keep the submitted values. It reports false if there is no such page.
 func (s *server) failAtForm(w http.ResponseWriter, r *http.Request, p problem) bool {
 	if r.Context().Value(formAgainKey{}) != nil || r.Header.Get("HX-Target") == templates.LiveTarget {
 		return false
 	}
 	form := templates.RefusedForm{Method: r.Method, Path: s.outside(r), Problem: s.problemView(r, p), Focus: "autofocus"}
 	if byHTMX(r) {
-		form.Focus = "data-focus" // its script does that: browsers complain of what they find too late
+		form.Focus = "data-focus" // the script sets the focus: browsers log a warning about a late autofocus
 	}
-	var pages []string // where it may be, the likeliest first
+	var pages []string // candidate pages, the likeliest first
 	switch {
 	case len(r.PostForm) > 0:
 		form.Values = r.PostForm
@@ -82,16 +81,16 @@ func (s *server) failAtForm(w http.ResponseWriter, r *http.Request, p problem) b
 		return false
 	}
 	h := w.Header()
-	h.Set("HX-Push-Url", "false") // the address stays that of the page the form was on
+	h.Set("HX-Push-Url", "false") // the address bar keeps the form's page
 	h.Set("HX-Reswap", "innerHTML show:none")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(failStatus(w, r, p))
-	_, _ = w.Write(page) // the client may have gone; nobody is left to tell
+	_, _ = w.Write(page) // the client may have disconnected
 	return true
 }
 
-// pageOf is the first page that has the form, otherwise the first that can be
-// shown, with the refusal on it.
+// pageOf returns the first page that has the form, or else the first that can be shown, with the
+// refusal on it.
 func (s *server) pageOf(r *http.Request, form templates.RefusedForm, addresses []string) (page []byte, found bool) {
 	for _, address := range addresses {
 		shown, err := s.pageAt(r, address)
@@ -114,16 +113,16 @@ func (s *server) pageOf(r *http.Request, form templates.RefusedForm, addresses [
 	return page, false
 }
 
-// outside is the path of a request as its reader's browser knows it.
+// outside returns a request's path as the reader's browser sees it.
 func (s *server) outside(r *http.Request) string {
 	return s.linksOf(r).Base() + strings.TrimPrefix(r.URL.EscapedPath(), s.links.Base())
 }
 
-// errNoPage is that an address leads to no page of ours.
+// errNoPage means that an address leads to no page of ours.
 var errNoPage = errors.New("no page to show again")
 
-// pageAt reads one of our own pages as whoever makes the request may see it.
-// The address is that of a browser; its scheme and host do not count.
+// pageAt reads one of our own pages with the request's identity. The address is the browser's; its
+// scheme and host are ignored.
 func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
 		return nil, errNoPage
 	}
 	query := u.Query()
-	query.Del("act") // what was done before is no answer to what is refused now
+	query.Del("act") // an earlier action's outcome does not belong to this refusal
 	inside, err := url.Parse(s.links.Base() + path)
 	if err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
 	return page.body.Bytes(), nil
 }
 
-// pageBuffer keeps an answer that is a page, and nothing of any other.
+// pageBuffer keeps an answer that is a page, and discards any other.
 type pageBuffer struct {
 	header http.Header
 	status int

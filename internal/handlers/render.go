@@ -12,8 +12,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// page is the frame of the page that r asks for. A page that refreshes itself
-// sets Self, one with a JSON twin sets Twin.
+// page returns the frame of the page that r asks for. A page that refreshes itself sets Self, one
+// with a JSON equivalent sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	return templates.Page{
 		Key:        requestID(r),
@@ -34,8 +34,8 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	}
 }
 
-// around is what the progress of every campaign depends on; the mode alone
-// when the rest cannot be read.
+// around returns the state that every campaign's progress depends on; only the mode if the rest
+// cannot be read.
 func (s *server) around(ctx context.Context) outbox.Surroundings {
 	summary, err := s.Store.Summary(ctx)
 	if err != nil {
@@ -62,8 +62,7 @@ type auditEntryQuery struct {
 	Act int64 `json:"act" validate:"min=0"`
 }
 
-// flash finds the action whose outcome a page shall show: the one named in the
-// query.
+// flash reads the action whose outcome the page shows: the one named in the query.
 func (s *server) flash(r *http.Request, p *templates.Page) error {
 	var q auditEntryQuery
 	if err := fill(&q, r.URL.Query()); err != nil || q.Act == 0 {
@@ -79,15 +78,14 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 	return err
 }
 
-// actHeader names, when a page reads its live part again, the action whose outcome
-// it shows; sinceHeader answers with what has happened since.
+// actHeader names the action whose outcome a page shows when it requests its live part again;
+// sinceHeader answers with later changes.
 const (
 	actHeader   = "Outboxweb-Act"
 	sinceHeader = "Outboxweb-Since"
 )
 
-// noteSince tells the script of a page whether the action that it shows still says
-// how things are.
+// noteSince tells a page's script whether the shown action still describes the current state.
 func (s *server) noteSince(h http.Header, r *http.Request) {
 	id, err := strconv.ParseInt(r.Header.Get(actHeader), 10, 64)
 	if err != nil {
@@ -102,8 +100,8 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 	}
 }
 
-// since is a sentence, in ASCII, about what has become of an action; empty while its
-// outcome stands, and when that cannot be read.
+// since returns a sentence, in ASCII, about later changes to an action's outcome; empty if it still
+// holds or cannot be read.
 func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
 	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
@@ -124,9 +122,8 @@ func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
 	return ""
 }
 
-// done sends a browser from an action to the page that shows what it did. When its
-// record cannot be read just now, the page shows it all the same, without the
-// sentence about it.
+// done redirects from an action to the page that shows its outcome. If its audit record cannot be
+// read just now, the page is shown without the sentence about it.
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
 	act, err := s.recorded(r)
 	if err != nil {
@@ -138,9 +135,8 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 	return nil
 }
 
-// recorded finds the record of the action that a request asked for: the one it
-// made or, when the action had been done before under the same key, that one. It
-// is 0 when there is none.
+// recorded returns the audit record of a request's action: the one it wrote or, if the action was
+// done before under the same key, the earlier one. It is 0 when there is none.
 func (s *server) recorded(r *http.Request) (int64, error) {
 	if key := idempotencyKey(r); key != "" {
 		return s.Store.AuditEntryOfKey(r.Context(), key)

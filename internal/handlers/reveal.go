@@ -7,8 +7,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// revealForm answers with an event's page on which nothing is hidden. It is no
-// address that could be asked for again: neither browsers nor htmx keep it.
+// revealForm answers with an event's page on which nothing is hidden. It has no address that could
+// be requested again: neither browsers nor htmx keep it.
 func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {

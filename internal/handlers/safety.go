@@ -18,7 +18,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Limits on what a request may carry, in bytes.
+// Limits on request bodies, in bytes.
 const (
 	maxActBody        = 64 << 10
 	maxSelectionBody  = 4 << 20 // 10,000 selected rows
@@ -26,19 +26,19 @@ const (
 	maxIdempotencyKey = 200
 )
 
-// requestTime bounds the work on one request; it leaves room for the longest wait.
+// requestTime bounds the work on one request; it exceeds the longest wait.
 const requestTime = longestWait + 10*time.Second
 
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 
-// requestID is the id that the answer, the log and the audit record share.
+// requestID returns the id shared by the answer, the log and the audit record.
 func requestID(r *http.Request) string { return outbox.RequestID(r.Context()) }
 
 // identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(formAgainKey{}) != nil { // a part of answering a request that has its id
+		if r.Context().Value(formAgainKey{}) != nil { // an inner request for a page, which shares the outer one's id
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -67,9 +67,9 @@ func (s *server) identify(next http.Handler) http.Handler {
 	})
 }
 
-// recoverPanic turns a panic into an internal error. http.ErrAbortHandler goes
-// on: it is how a handler drops its connection. That is also what happens to an
-// answer that had begun, so that nobody takes what has arrived for the whole.
+// recoverPanic turns a panic into an internal error. http.ErrAbortHandler is passed on: handlers
+// use it to drop their connection. An answer that had begun is dropped too, so that a partial
+// answer is not mistaken for the whole.
 func (s *server) recoverPanic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -84,7 +84,7 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 					panic(http.ErrAbortHandler)
 				}
 				for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Location"} {
-					w.Header().Del(name) // of the answer that there would have been
+					w.Header().Del(name) // headers of the abandoned answer
 				}
 				s.fail(w, r, err)
 			}
@@ -93,8 +93,8 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders sets what every answer carries. Data is never stored by browsers
-// or proxies; embedded files say otherwise themselves.
+// setHeaders sets the headers of every answer. Browsers and proxies must not store data; embedded
+// files override that.
 func (s *server) setHeaders(next http.Handler) http.Handler {
 	framed := cmp.Or(strings.Join(s.FrameAncestors, " "), "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 		}
 		h.Set("Content-Security-Policy", contentSecurityPolicy+framed)
 		if len(s.FrameAncestors) == 0 {
-			h.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors; it cannot name an origin
+			h.Set("X-Frame-Options", "DENY") // for browsers without frame-ancestors; it cannot name an origin
 		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
@@ -115,8 +115,8 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// form admits only forms that a page of ours can have sent: browsers of today
-// name the page in Origin or Sec-Fetch-Site.
+// form admits only forms sent by our own pages: current browsers name the page in Origin or
+// Sec-Fetch-Site.
 func (s *server) form(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
@@ -139,8 +139,7 @@ func (s *server) form(h handler) handler {
 	}
 }
 
-// jsonBody admits only JSON, which no page of another site can send without
-// being asked about first.
+// jsonBody admits only JSON, which another site's page cannot send without a CORS preflight.
 func (s *server) jsonBody(h handler) handler {
 	return s.jsonInput(func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.refuseReadOnly(); err != nil {
@@ -150,7 +149,7 @@ func (s *server) jsonBody(h handler) handler {
 	})
 }
 
-// jsonInput is jsonBody for what changes nothing.
+// jsonInput is jsonBody for requests that change nothing.
 func (s *server) jsonInput(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !hasMediaType(r, "application/json") {
@@ -164,7 +163,7 @@ func (s *server) jsonInput(h handler) handler {
 	}
 }
 
-// bodyLimit is how large the body of a request may be, in bytes.
+// bodyLimit returns the maximum size of a request's body, in bytes.
 func bodyLimit(r *http.Request) int64 {
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/events"):
@@ -175,8 +174,7 @@ func bodyLimit(r *http.Request) int64 {
 	return maxActBody
 }
 
-// idempotencyKey is the header of that name or, in a form that a page made,
-// the field.
+// idempotencyKey returns the header of that name or, in a page's form, the field.
 func idempotencyKey(r *http.Request) string {
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		return key
@@ -184,7 +182,7 @@ func idempotencyKey(r *http.Request) string {
 	return r.PostForm.Get("idempotency_key")
 }
 
-// checkKey judges the key that an action keeps with its record.
+// checkKey validates the key that an action stores with its record.
 func checkKey(r *http.Request) error {
 	key := idempotencyKey(r)
 	switch {
@@ -208,7 +206,7 @@ func (s *server) refuseReadOnly() error {
 	return nil
 }
 
-// remoteHost is the address of the peer, without its port, or "unix".
+// remoteHost returns the peer's address without its port, or "unix".
 func remoteHost(r *http.Request) string {
 	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
 		return "unix"

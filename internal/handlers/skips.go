@@ -6,17 +6,17 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// skipsShown is how many entries of the ledger a campaign's page shows.
+// skipsShown is how many skips a campaign's page shows.
 const skipsShown = 20
 
-// skipBody is what the skip of an event reads.
+// skipBody is the body of the skip of an event.
 type skipBody struct {
 	Reason   string    `json:"reason" validate:"reason" api:"required,min=1"`
 	Confirm  string    `json:"confirm" validate:"phrase" api:"required"` // the words "skip CAMPAIGN SEQ"
 	Expected *expected `json:"expected"`
 }
 
-// decodeSkip is decodeConfirmed of a skip. The store says what is missing.
+// decodeSkip is decodeConfirmed for a skip. The store reports what is missing.
 func (s *server) decodeSkip(r *http.Request) (outbox.Command, error) {
 	var body skipBody
 	if err := decode(r, &body); err != nil {

@@ -7,8 +7,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// routeTokens adds what admins see and do about the tokens of machines. A token
-// is made on the command line alone, so that its text passes no browser.
+// routeTokens adds the admins' pages and actions for API tokens. Tokens are created only on the
+// command line, so that their text passes no browser.
 func (s *server) routeTokens() {
 	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage))
 }
@@ -26,7 +26,7 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.TokensPage, tokens))
 }
 
-// tokenParam is the number of the token in an address.
+// tokenParam returns the number of the token in an address.
 func tokenParam(r *http.Request) (int64, error) {
 	return numberParam(r, "token", "a token id is")
 }

@@ -8,7 +8,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// How many requests may wait for the projections at a time.
+// Limits on requests that wait for the projections at a time.
 const (
 	waitsAtATime = 2000
 	waitsOfOne   = 500 // of one identity
@@ -22,8 +22,8 @@ type waits struct {
 	of    map[paced]int
 }
 
-// acquire lets a request wait, until leave is called. One too many is told to come
-// back: with errRate when it is its sender's, and otherwise with outbox.ErrBusy.
+// acquire lets a request wait, until leave is called. Over the limit it is refused: with errRate
+// for the sender's own limit, and otherwise with outbox.ErrBusy.
 func (w *waits) acquire(answer http.ResponseWriter, r *http.Request) (leave func(), err error) {
 	who := paced{me(r).Auth, me(r).Name}
 	w.mu.Lock()

@@ -1,7 +1,6 @@
-// Package operations requeues many dead rows with care: it freezes which, lets a
-// canary go first and waves follow, and stops a group of them in which something
-// fails again. Its tables are those whose names begin with operation, in the
-// journal database.
+// Package operations requeues many dead rows carefully: it freezes the selection, requeues a canary
+// first and then waves, and stops a group of rows in which something fails again. Its tables are
+// those whose names begin with operation, in the journal database.
 package operations
 
 import (
@@ -17,17 +16,17 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Operations starts, steps and ends operations, and reads how they stand.
+// Operations starts, steps, ends and reads operations.
 //
-// It is safe for concurrent use, by several processes too.
+// It is safe for concurrent use, also by several processes.
 type Operations struct {
 	core    *store.Store
-	started loop.Signal  // an operation was, by a caller of this process
-	pause   atomic.Int64 // until operations are looked at again, in nanoseconds; 0 when none was running
+	started loop.Signal  // signalled when a caller of this process started an operation
+	pause   atomic.Int64 // time until operations are checked again, in nanoseconds; 0 when none was running
 }
 
-// New is called once for a store, before it is used. From then on the
-// rows that an operation requeued die of their first failure, whoever settles it.
+// New must be called once per store, before the store is used. From then on rows requeued by an
+// operation die at their first failure, in whatever process settles it.
 func New(core *store.Store) *Operations {
 	core.OnFailure(failedAgain)
 	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return count })
@@ -50,8 +49,8 @@ func perform[R any](ctx context.Context, ops *Operations, a *store.Change, chang
 	return store.Perform(ctx, ops.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
-// failWatched ends the watch of a row that an operation requeued. Its
-// operation, if it has one, is one that runs: the others watch nothing.
+// failWatched ends the watch of a row that an operation requeued. Only running operations watch
+// rows.
 const failWatched = `
 update operation_rows
 set status = 'failed_again', detail = $3, failed_fingerprint = $4, finished_at = $5
@@ -60,10 +59,10 @@ where campaign_id = $1
   and status = 'requeued'
   and finished_at is null`
 
-// failedAgain notes the failure of a row that an operation requeued, and
-// reports whether it was one. Such a row gets one attempt: it dies of its first
-// failure, in the transaction that settles it, so that an operation which meets
-// the old error costs one more failure and not eight.
+// failedAgain records the failure of a row that an operation requeued, and reports whether it was
+// such a row. These rows get one attempt: they die at their first failure, in the transaction that
+// settles it, so that an operation which hits the old error costs one more failure rather than
+// eight.
 func failedAgain(t *store.Tx, campaign string, seq int64, f readmodel.Failure, now int64) (bool, error) {
 	detail, _, _ := strings.Cut(f.Message, "\n")
 	n, err := t.Exec(failWatched, campaign, seq, sqldb.Clip(detail, exampleLimit), f.Fingerprint, now)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	exampleLimit = 240 // characters kept of the error of a group
-	// watchedBehind is how many events behind a requeued row are watched with
-	// it: the row counts as done once they are applied as well.
+	exampleLimit = 240 // maximum characters of a group's example error
+	// watchedBehind is how many events behind a requeued row are watched with it: the row is done
+	// only once they are applied as well.
 	watchedBehind = 20
 )
 
-// candidate is a dead row that an operation may take.
+// candidate is a dead row that an operation may include.
 type candidate struct {
 	outbox.RowKey
 	eventType, fingerprint, example string
@@ -37,10 +37,10 @@ func (c *candidate) dest() []any {
 	return []any{&c.CampaignID, &c.Seq, &c.eventType, &c.fingerprint, &c.example, &c.updated, &c.attempts, &c.head, &c.highWater, &c.total}
 }
 
-// watchTo is the seq up to which events have to be applied until the row is done.
+// watchTo returns the seq that must be applied before the row is done.
 func (c *candidate) watchTo() int64 { return min(c.highWater, c.Seq+watchedBehind) }
 
-// Rows of a running operation are passed over: at most one may work on a row.
+// Rows of a running operation are excluded: at most one may work on a row.
 var selectCandidate = `
 select o.campaign_id, o.seq, o.event_type, o.fingerprint, substr(o.last_error, 1, ` + strconv.Itoa(exampleLimit) + `), o.updated_at, o.attempt_count,
   coalesce(c.head_seq = o.seq, false), c.high_water_seq, c.pending + c.processing + c.failed + c.dead
@@ -63,9 +63,8 @@ var (
   and o.seq = $2`
 )
 
-// candidates are the dead rows of a selection that are free to be taken, and
-// how many of the named ones are not. Heads come first, since nothing else of a
-// campaign can move before them.
+// candidates returns the dead rows of a selection that no operation has, and how many of the named
+// rows are refused. Heads come first, since nothing else of a campaign can move before them.
 func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
 	scan := func(row sqldb.Row) error {
 		var c candidate
@@ -126,8 +125,7 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 // previewNames is how many campaigns and groups a preview names.
 const previewNames = 20
 
-// Preview says what an operation on a selection would do now, and
-// changes nothing.
+// Preview returns what an operation on a selection would do now. It changes nothing.
 func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
 	err := ops.read(ctx, func(t *tx) error {
@@ -149,7 +147,7 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection) 
 	return p, nil
 }
 
-// preview counts what requeuing the candidates does.
+// preview counts the effects of requeuing the candidates.
 func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	p := outbox.OperationPreview{Rows: int64(len(chosen)), Refused: refused}
 	behind := map[string]int64{}
@@ -177,7 +175,7 @@ func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	return p
 }
 
-// groupsOf groups rows by the error they died of, the largest group first.
+// groupsOf groups rows by their last error, the largest group first.
 func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 	groups, at := []outbox.PreviewGroup{}, map[string]int{}
 	for _, c := range chosen {
@@ -195,10 +193,9 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 	return groups
 }
 
-// Start freezes the dead rows of a selection and has workers requeue
-// them. It is refused with outbox.ErrConflict when the rows are not those the
-// operator was shown, when there are none, or where nothing is applied;
-// outbox.ErrInvalid when a large one lacks its phrase. Rows of another running
+// Start freezes the dead rows of a selection for workers to requeue. It returns outbox.ErrConflict
+// when the rows differ from those the operator was shown, when there are none, or where nothing is
+// applied; outbox.ErrInvalid when a large operation lacks its phrase. Rows of another running
 // operation are left out.
 func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox.OperationRequest) (outbox.Operation, error) {
 	asked := auditTarget(order)
@@ -226,7 +223,7 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 		if err := t.freeze(&op, chosen, now); err != nil {
 			return outbox.Operation{}, err
 		}
-		if op.Totals.Chosen == 0 { // all of it was taken in this moment
+		if op.Totals.Chosen == 0 { // another operation has just taken all rows
 			return outbox.Operation{}, t.nothingToRequeue(order, now)
 		}
 		a.Target = outbox.OperationTarget(op.ID)
@@ -239,8 +236,8 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 	return op, err
 }
 
-// auditTarget is an order as its audit record has it. Rows that are named one by one
-// are told by their number and a digest.
+// auditTarget describes a request for its audit record. Rows named one by one are recorded as their
+// number and a digest.
 func auditTarget(order outbox.OperationRequest) map[string]any {
 	asked := map[string]any{"filter": nil, "rows_named": len(order.Rows), "canary": order.Canary}
 	if len(order.Rows) == 0 {
@@ -255,9 +252,9 @@ func auditTarget(order outbox.OperationRequest) map[string]any {
 	return asked
 }
 
-// asShown refuses an operation on other rows than the operator was shown. More
-// rows may wait behind the heads than before, since events keep coming; more
-// than a tenth, and more than a hundred, is another blast radius.
+// asShown refuses an operation on rows other than the operator was shown. A few more rows may wait
+// behind the heads than before, since events keep coming; more than a tenth and more than a hundred
+// is too large a change.
 func (t *tx) asShown(o outbox.Command, order outbox.OperationRequest, is outbox.OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
@@ -298,8 +295,8 @@ update operations
 set heads = $2, released = $3, refused = $4, chosen = $5, waiting = $5
 where id = $1`
 
-// freeze writes the operation, its groups and its rows. Rows that another
-// operation took in this moment are left out.
+// freeze writes the operation, its groups and its rows. Rows that another operation has just taken
+// are left out.
 func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	filter := ""
 	if op.Filter != nil {
@@ -341,8 +338,8 @@ func groupNumbers(chosen []candidate) map[string]int64 {
 	return numbers
 }
 
-// freezeRows inserts the rows, in the order of their keys so that two
-// operations never wait for each other in a circle, and returns those it got.
+// freezeRows inserts the rows and returns those it inserted. It inserts in key order so that
+// concurrent operations cannot deadlock.
 func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 	numbers := groupNumbers(chosen)
 	order := make([]int, len(chosen))
@@ -370,9 +367,9 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 	return taken, nil
 }
 
-// Cancel ends a running operation: rows it has not touched stay dead,
-// those under way go on like any other. seen is the status the operator was
-// shown; empty skips the comparison. One that has ended is outbox.ErrConflict.
+// Cancel ends a running operation: untouched rows stay dead, requeued ones proceed like any other.
+// seen is the status that the operator was shown; empty skips the comparison. It returns
+// outbox.ErrConflict for an operation that has ended.
 func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return ops.changeOperation(ctx, o, outbox.ActionOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if !op.Cancellable() {
@@ -392,8 +389,8 @@ func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, s
 	})
 }
 
-// Acknowledge notes that an operator has seen how an operation ended.
-// One that runs, or was acknowledged before, is outbox.ErrConflict.
+// Acknowledge records that an operator has seen an operation's outcome. It returns
+// outbox.ErrConflict for an operation that is running or already acknowledged.
 func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return ops.changeOperation(ctx, o, outbox.ActionOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
 		switch {
@@ -409,7 +406,7 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int
 	})
 }
 
-// changeOperation is an action on one operation that is as the operator saw it.
+// changeOperation performs an action on an operation that must be as the operator saw it.
 func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
 	a := &store.Change{Command: o, Action: action, Target: outbox.OperationTarget(id)}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {

@@ -12,10 +12,10 @@ import (
 	"outboxweb/internal/store"
 )
 
-// groupsAtOnce is the most groups that are worked on at once.
+// groupsAtOnce is the maximum number of groups in progress at once.
 const groupsAtOnce = 64
 
-// Running lists the operations that are to be stepped.
+// Running lists the operations to step.
 func (ops *Operations) Running(ctx context.Context) ([]int64, error) {
 	var ids []int64
 	err := ops.read(ctx, func(t *tx) (err error) {
@@ -28,14 +28,12 @@ func (ops *Operations) Running(ctx context.Context) ([]int64, error) {
 	return ids, nil
 }
 
-// StepOne takes a running operation one step further: it notes what
-// became of the rows that are watched, stops groups in which something failed,
-// requeues the next wave of the others, and ends the operation when nothing is
-// left. It reports whether it changed anything.
+// StepOne advances a running operation by one step: it records the outcome of watched rows, stops
+// groups in which something failed, requeues the next wave of the others, and ends the operation
+// when nothing is left. It reports whether it changed anything.
 //
-// A step is one transaction under the lock of the operation's row, and depends
-// on nothing but what is stored: several processes may step at once, and one
-// that dies in the middle has done nothing.
+// A step is one transaction that locks the operation's row, and depends on stored state only:
+// several processes may step concurrently, and one that dies in the middle has changed nothing.
 func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 	changed, woken := false, false
 	err := ops.write(ctx, func(t *tx) error {
@@ -60,8 +58,7 @@ func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 	return changed, nil
 }
 
-// operationStep is one step of an operation on its way through its
-// transaction.
+// operationStep is the state of one step within its transaction.
 type operationStep struct {
 	*tx
 	op       outbox.Operation
@@ -92,7 +89,7 @@ func (s *operationStep) run() error {
 	return s.finish()
 }
 
-// observed is a watched row of which there is something to say.
+// observed is a watched row that may have an outcome.
 type observed struct {
 	outbox.Watched
 	group int64
@@ -119,8 +116,8 @@ where operation_id = $1
   and seq = $3
   and status = 'requeued'`
 
-// observe notes what became of watched rows. The failure of the row itself is
-// noted when it is settled, not here.
+// observe records the outcomes of watched rows. The failure of the row itself is recorded when it
+// is settled, not here.
 func (s *operationStep) observe() error {
 	seen, err := sqldb.All(s, func(row sqldb.Row) (o observed, err error) {
 		err = row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged)
@@ -137,8 +134,8 @@ func (s *operationStep) observe() error {
 	return nil
 }
 
-// endWatch ends the watch of one row, and stops its group when an event that it
-// released has failed.
+// endWatch ends the watch of one row, and stops its group if an event released by the row has
+// failed.
 func (s *operationStep) endWatch(o observed) error {
 	var blamed outbox.Row
 	if seq := o.Blames(); seq > 0 {
@@ -174,14 +171,14 @@ where operation_id = $1
   and status = 'waiting'
   and group_number = $2`
 
-// endRows ends all rows of an operation that have one result with another.
+// endRows changes the result of all rows of an operation that have a given result.
 const endRows = `
 update operation_rows
 set status = $3, finished_at = $4
 where operation_id = $1
   and status = $2`
 
-// stop lets nothing more of a group be requeued.
+// stop stops a group: no more of its rows are requeued.
 func (s *operationStep) stop(group int64, reason string) error {
 	s.changed = true
 	n, err := s.Exec(stopGroup, s.op.ID, group, reason, s.now, string(outbox.GroupStopped), string(outbox.GroupRunning))
@@ -192,14 +189,14 @@ func (s *operationStep) stop(group int64, reason string) error {
 	return err
 }
 
-// groupState is a group that runs.
+// groupState is a running group.
 type groupState struct {
 	outbox.GroupProgress
 	number int64
 }
 
-// All figures are of one statement, so that no failure comes between them: a
-// group whose last watched row has failed never looks as if it were through.
+// All counts come from one statement, so that no failure comes between them: a group whose last
+// watched row has failed never appears finished.
 const selectRunningGroups = `
 select g.number, g.wave,
   (select count(*) from operation_rows r where r.operation_id = g.operation_id and r.status = 'requeued' and r.group_number = g.number),
@@ -222,13 +219,13 @@ func (s *operationStep) groups() ([]groupState, error) {
 	return groups, nil
 }
 
-// nextRow is a row that is to be requeued.
+// nextRow is a row to requeue.
 type nextRow struct {
 	outbox.RowKey
 	group, wave       int64
 	updated, attempts int64
-	done              int64  // rows that were requeued: 1, or 0 when it is skipped
-	why               string // it is skipped
+	done              int64  // rows requeued: 1, or 0 if skipped
+	why               string // why it is skipped
 }
 
 const selectWaiting = `
@@ -240,8 +237,8 @@ where operation_id = $1
 order by ordinal
 limit $3`
 
-// advance stops a group in which a row failed again, ends one that has nothing
-// left, and otherwise returns the rows of its next wave.
+// advance stops a group in which a row failed again, ends one that has nothing left, and otherwise
+// returns the rows of its next wave.
 func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 	if g.Stops() {
 		return nil, s.stopFailed(g)
@@ -262,7 +259,7 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 	return nil, err
 }
 
-// stopFailed stops a group because of the first of its rows that failed again.
+// stopFailed stops a group because of its first row that failed again.
 func (s *operationStep) stopFailed(g groupState) error {
 	var key outbox.RowKey
 	var before, after, detail string
@@ -302,14 +299,14 @@ set wave = $3, wave_size = $4, updated_at = $5
 where operation_id = $1
   and number = $2`
 
-// requeue sets the rows of the next wave back to pending. Those that are not
-// what they were when the operation began, or could not move, are skipped.
+// requeue sets the rows of the next wave back to pending. Rows that have changed since the
+// operation began, or could not move, are skipped.
 func (s *operationStep) requeue(next []*nextRow) error {
 	if len(next) == 0 {
 		return nil
 	}
 	s.changed = true
-	slices.SortFunc(next, func(a, b *nextRow) int { // a head before what waits for it
+	slices.SortFunc(next, func(a, b *nextRow) int { // a head before the rows behind it
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
 	})
 	ids := make([]string, len(next))
@@ -321,7 +318,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		return err
 	}
 	var b sqldb.Batch
-	moving := map[string]bool{} // the head is in this wave
+	moving := map[string]bool{} // campaigns whose head is in this wave
 	for _, r := range next {
 		var campaign *outbox.Campaign
 		if c := campaigns[r.CampaignID]; c != nil {
@@ -339,8 +336,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	return s.recordOutcomes(next, campaigns)
 }
 
-// recordOutcomes writes down what became of the rows of a wave, and brings their
-// campaigns up to it.
+// recordOutcomes writes the outcomes of a wave's rows and updates their campaigns.
 func (s *operationStep) recordOutcomes(next []*nextRow, campaigns map[string]*store.CampaignRow) error {
 	var b sqldb.Batch
 	touched := map[string]*store.CampaignRow{}
@@ -388,8 +384,8 @@ where target = $1
   and action = 'operation_start'
   and outcome = 'done'`
 
-// recordTouched notes the requeued rows with the action that started the operation,
-// unless its record is older than records are kept.
+// recordTouched adds the requeued rows to the audit record of the action that started the
+// operation, unless that record has expired.
 func (s *operationStep) recordTouched() error {
 	var act int64
 	known, err := s.One([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
@@ -399,8 +395,7 @@ func (s *operationStep) recordTouched() error {
 	return s.RecordTargets(act, s.requeued, s.now)
 }
 
-// whyChanged says how a row differs from what the operation froze, and who did
-// it where that is known.
+// whyChanged returns how a row differs from its frozen state, and who changed it if known.
 func (s *operationStep) whyChanged(r *nextRow) string {
 	row, found, err := s.Row(r.CampaignID, r.Seq)
 	was := "it was changed in the meantime"
@@ -416,8 +411,7 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 	return was + s.LastActionSince(r.CampaignID, r.Seq, s.op.StartedAt)
 }
 
-// finish brings the operation's totals up to what the step did, and ends it
-// when no row waits or is watched any more.
+// finish updates the operation's totals, and ends it when no row is waiting or watched any more.
 func (s *operationStep) finish() error {
 	if !s.changed {
 		return nil

@@ -39,7 +39,7 @@ select ` + operationColumns + `
 from operations
 where id = $1`
 
-// operation reads an operation, locked for a change in this transaction.
+// operation reads an operation and locks it for a change in this transaction.
 func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		found = true
@@ -52,7 +52,7 @@ func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, 
 	return op, found, err
 }
 
-// existingOperation is operation for callers to whom a missing one is a refusal.
+// existingOperation is operation, except that a missing one is a refusal.
 func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
 	op, found, err := t.operation(id, t.ForUpdate)
 	if err == nil && !found {
@@ -86,7 +86,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	return nil
 }
 
-// endOperation gives a running operation its end.
+// endOperation ends a running operation with a status.
 func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
 	when := sqldb.At(now)
 	op.Status, op.StopReason, op.FinishedAt = status, reason, &when
@@ -150,8 +150,8 @@ func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outb
 	return page, nil
 }
 
-// Get reads an operation with its groups, what it waits for, and what
-// else failed meanwhile. A missing one is outbox.ErrNotFound.
+// Get reads an operation with its groups, the rows it is watching, and other failures since its
+// start. A missing one is outbox.ErrNotFound.
 func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
 	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
 	summary, err := ops.core.Summary(ctx)
@@ -238,8 +238,8 @@ func (ops *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outb
 	}, selectWatched, d.ID)
 }
 
-// Failed and dead rows come in the order of their next attempt, which is never
-// before they failed: those that arose since are one range of the index.
+// Failed and dead rows are ordered by their next attempt, which is never before their failure:
+// failures since a time are one range of the index.
 const (
 	newDead = store.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'dead'` + newSince
@@ -356,7 +356,7 @@ select count(*) filter (where status = 'running'), count(*) filter (where status
 from operations
 where acknowledged_at is null`
 
-// count adds the operations that want attention to a summary.
+// count adds the operations that need attention to a summary.
 func count(t *store.Tx, sum *outbox.Summary) error {
 	_, err := t.One([]any{&sum.Operations.Running, &sum.Operations.Unacknowledged}, countOperations)
 	return err

@@ -8,20 +8,19 @@ import (
 	"outboxweb/internal/loop"
 )
 
-// stepInterval is how soon a running operation is looked at again: at first
-// after this time, and later the longer nothing has moved. What its rows come
-// to is settled by the waves that apply them; this is how soon the next follow.
+// stepInterval is the shortest interval between steps of a running operation; it grows the longer
+// nothing changes. Rows are settled by the waves that apply them, independently of this interval.
 const stepInterval = 100 * time.Millisecond
 
-// Work steps running operations until ctx ends. It looks for them when one was
-// started in this process, and every poll. Faults are logged and tried again.
+// Work steps running operations until ctx ends. It checks for them when one was started in this
+// process, and every poll. Errors are logged and retried.
 func (ops *Operations) Work(ctx context.Context, poll time.Duration, log *slog.Logger) {
 	loop.Loop{Name: "operations", Step: ops.Step, Interval: ops.untilStep(poll), Wake: ops.started, Logger: log}.Run(ctx)
 }
 
-// Step takes every running operation a step further and reports whether any
-// of them moved. It is safe for concurrent use, by several processes too. Without
-// a running operation it costs one read of an index.
+// Step advances every running operation by one step and reports whether any of them changed. It is
+// safe for concurrent use, also by several processes. Without a running operation it costs one
+// index read.
 func (ops *Operations) Step(ctx context.Context) (bool, error) {
 	ids, err := ops.Running(ctx)
 	if err != nil {
@@ -47,8 +46,8 @@ func (ops *Operations) Step(ctx context.Context) (bool, error) {
 	return moved, nil
 }
 
-// untilStep is the time until operations are looked at again: a poll, or less
-// while one is running.
+// untilStep returns the time until operations are checked again: poll, or less while one is
+// running.
 func (ops *Operations) untilStep(poll time.Duration) loop.Interval {
 	idle := loop.Every(poll)
 	return func(ctx context.Context) time.Duration {

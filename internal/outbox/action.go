@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Action is what an action does, as audit records, filters and routes name it.
+// Action names an action in audit records, filters and routes.
 type Action string
 
-// The actions. What is known of each stands in the table below.
+// The actions. The table below describes each.
 const (
 	ActionRequeue              Action = "requeue"
 	ActionRequeueMany          Action = "requeue_many"
@@ -43,22 +43,22 @@ const (
 	ActionAppend               Action = "append"
 )
 
-// ActionInfo is what routes, pages, the audit log, the command line and the
-// OpenAPI document know of an action.
+// ActionInfo describes an action for routes, pages, the audit log, the command line and the OpenAPI
+// document.
 type ActionInfo struct {
 	Action Action
-	Role   Role   // the least that may
-	Words  string // as a button or a sentence about it begins: "Skip an event"
+	Role   Role   // the least role that may perform it
+	Words  string // on a button or at the start of a sentence: "Skip an event"
 	Choice string // in a list to choose from: "skip an event"
-	// Path is where it is asked for by POST, below the base path and below that
-	// of the API, with what it is about in braces; empty where neither does it.
+	// Path is the POST path of the action, below the base path and below the API's, with its object
+	// in braces; empty if neither has one.
 	Path    string
 	Effect  Effect
-	confirm *confirmation // nil: never asks for a phrase
+	confirm *confirmation // nil: never requires a phrase
 }
 
-// actions are all actions. An operator repairs; an admin also passes over
-// events, shows what is hidden, and lets others in.
+// actions lists all actions. An operator repairs; an admin may also skip events, reveal hidden data
+// and grant access.
 var actions = []ActionInfo{
 	{ActionRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow, byRelease},
 	{ActionRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows, byRequeue},
@@ -92,23 +92,23 @@ var actions = []ActionInfo{
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 
-// CampaignAction is an action on a campaign, besides those on its head, as pages
-// and commands put it.
+// CampaignAction describes an action on a campaign, other than those on its head, for pages and
+// commands.
 type CampaignAction struct {
 	Action  Action
-	Past    string // what was done to it: "Paused"
+	Past    string // past participle: "Paused"
 	does    func(Campaign) string
 	offered func(Campaign) bool
-	Hint    string // what the reason may be about
-	Primary bool   // it is what the campaign needs
+	Hint    string // what to state as the reason
+	Primary bool   // the action that the campaign needs
 
-	// SeesHead and Terse are of what mends a campaign without a decision: it is
-	// refused when the head is another than the one shown, and asks for a reason
-	// only where one is needed.
+	// SeesHead and Terse belong to actions that fix a campaign without a decision: the action is
+	// refused if the head is not the one shown, and requires a reason only where reasons are
+	// mandatory.
 	SeesHead, Terse bool
 }
 
-// campaignActions are in the order in which pages have them.
+// campaignActions are in the order of pages.
 var campaignActions = []CampaignAction{
 	{Action: ActionReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
 	{Action: ActionPause, Past: "Paused", does: always("stops applying its events; new events keep queueing."), Hint: "why it must stop",
@@ -126,13 +126,13 @@ func replayDoes(c Campaign) string {
 	return "enqueues events that have no row; there are none now."
 }
 
-// Verb begins a sentence about the action, and is its button: "Pause".
+// Verb is the action's button text and the start of sentences about it: "Pause".
 func (a CampaignAction) Verb() string {
 	verb, _, _ := strings.Cut(a.Action.Words(), " ")
 	return verb
 }
 
-// Does goes on after the verb: "stops applying its events; new events keep queueing."
+// Does continues a sentence after the verb: "stops applying its events; new events keep queueing."
 func (a CampaignAction) Does(c Campaign) string {
 	if a.does == nil {
 		return "it."
@@ -140,7 +140,7 @@ func (a CampaignAction) Does(c Campaign) string {
 	return a.does(c)
 }
 
-// OnCampaign is the action as one on a campaign; it reports false for others.
+// OnCampaign returns the action as one on a campaign; it reports false for others.
 func (a Action) OnCampaign() (CampaignAction, bool) {
 	i := slices.IndexFunc(campaignActions, func(one CampaignAction) bool { return one.Action == a })
 	if i < 0 {
@@ -149,7 +149,7 @@ func (a Action) OnCampaign() (CampaignAction, bool) {
 	return campaignActions[i], true
 }
 
-// Offered are the actions on the campaign that it may take as it is.
+// Offered returns the actions on the campaign that its current state permits.
 func (c Campaign) Offered() []CampaignAction {
 	var all []CampaignAction
 	for _, a := range campaignActions {
@@ -160,17 +160,17 @@ func (c Campaign) Offered() []CampaignAction {
 	return all
 }
 
-// Effect is what an action changes of what somebody was shown before it.
+// Effect is which displayed state an action changes.
 type Effect int
 
 // The effects of actions.
 const (
-	ChangesTarget Effect = iota // what its record names
-	TriesRow                    // the row that its record names, which is tried again and may fail again
-	RetriesRows                 // failed rows that its record does not name one by one
-	RequeuesRows                // dead rows that its record does not name one by one
+	ChangesTarget Effect = iota // the object named in its record
+	TriesRow                    // the row named in its record, which is retried and may fail again
+	RetriesRows                 // failed rows that its record does not list individually
+	RequeuesRows                // dead rows that its record does not list individually
 	ShowsHidden                 // nothing
-	Appends                     // the journal, which is a record by itself: it leaves none in the audit log
+	Appends                     // the journal, which is its own record: no audit record is written
 )
 
 var infoOf = func() map[Action]ActionInfo {
@@ -181,8 +181,8 @@ var infoOf = func() map[Action]ActionInfo {
 	return all
 }()
 
-// Info is what is known of the action. One that nobody knows is an admin's, and
-// its words are its name.
+// Info returns the description of the action. An unknown action requires admin, and its words are
+// its name.
 func (a Action) Info() ActionInfo {
 	if info, known := infoOf[a]; known {
 		return info
@@ -190,33 +190,31 @@ func (a Action) Info() ActionInfo {
 	return ActionInfo{Action: a, Role: RoleAdmin, Words: string(a), Choice: string(a)}
 }
 
-// Known reports whether there is such an action.
+// Known reports whether the action exists.
 func (a Action) Known() bool { _, known := infoOf[a]; return known }
 
-// Role is the least role that may do it; admin for an action that nobody knows.
+// Role is the least role that may perform it; admin for an unknown action.
 func (a Action) Role() Role { return a.Info().Role }
 
-// Words is the action as a person reads it: "Skip an event". An action that
-// nobody knows is its name.
+// Words is the action in words: "Skip an event". For an unknown action it is the name.
 func (a Action) Words() string { return a.Info().Words }
 
-// Effect is what it changes of what somebody was shown before it.
+// Effect is which displayed state the action changes.
 func (a Action) Effect() Effect { return a.Info().Effect }
 
-// Command is what it is called on the command line, behind what it is about: the
-// "pause" of "campaigns pause".
+// Command is its name on the command line, after the group: the "pause" of "campaigns pause".
 func (a Action) Command() string { return path.Base(a.Info().Path) }
 
-// OnPublisher begins the actions of actions on publishers.
+// OnPublisher is the prefix of actions on publishers.
 const OnPublisher = "publisher_"
 
-// OnPublisher reports whether the action is one of actions on publishers.
+// OnPublisher reports whether the action is on a publisher.
 func (a Action) OnPublisher() bool { return strings.HasPrefix(string(a), OnPublisher) }
 
-// Audited reports whether it leaves an audit record.
+// Audited reports whether the action writes an audit record.
 func (a Action) Audited() bool { return a.Known() && a.Effect() != Appends }
 
-// AuditedActions are the actions that audit records may name, by name.
+// AuditedActions returns the actions that audit records may name, sorted by name.
 func AuditedActions() []Action {
 	var all []Action
 	for _, info := range actions {
@@ -228,7 +226,7 @@ func AuditedActions() []Action {
 	return all
 }
 
-// ActionsThat are the actions with one of the effects, in the order of the table.
+// ActionsThat returns the actions with one of the effects, in the order of the table.
 func ActionsThat(effects ...Effect) []Action {
 	var all []Action
 	for _, info := range actions {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Withheld says which of the actions somebody may not do, and what each would
-// need, in one sentence. It is empty when the identity may do them all.
+// Withheld says in one sentence which of the actions the identity may not perform, and the role
+// each requires. It is empty if the identity may perform them all.
 func (i Identity) Withheld(actions ...Action) string {
 	var needs []string
 	for _, role := range Roles {
@@ -33,8 +33,7 @@ func (i Identity) Withheld(actions ...Action) string {
 // groupsNamed is how many groups a sentence names.
 const groupsNamed = 20
 
-// Lacks says to somebody what an address needs, as who he is known, and who can
-// change that.
+// Lacks says which role an address requires, who the user is signed in as, and who can change that.
 func (i Identity) Lacks(least Role) string {
 	if i.Auth == AuthToken {
 		return fmt.Sprintf("this needs the role %s; you are %s. Ask an administrator of this server for a token with that role", least, i.whoAndRole())
@@ -49,7 +48,7 @@ func (i Identity) Lacks(least Role) string {
 	return fmt.Sprintf("this needs the role %s; you are %s%s. Ask an administrator of this server to give you or one of your groups that role", least, i.whoAndRole(), in)
 }
 
-// needOf is the verb between n actions and the role that they need.
+// needOf returns the verb between n actions and the role they require.
 func needOf(n int) string {
 	if n > 1 {
 		return " need the role "
@@ -57,8 +56,7 @@ func needOf(n int) string {
 	return " needs the role "
 }
 
-// enumerate makes one list of the words of actions: "Requeue, retry now and
-// skip an event".
+// enumerate joins the words of actions: "Requeue, retry now and skip an event".
 func enumerate(words []string) string {
 	all := words[0]
 	for n, w := range words[1:] {
@@ -73,8 +71,7 @@ func enumerate(words []string) string {
 
 func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// whoAndRole is "ana@example.org, a viewer", or the role alone where no name
-// is known.
+// whoAndRole is "ana@example.org, a viewer", or only the role if the name is unknown.
 func (i Identity) whoAndRole() string {
 	role := "without a role"
 	switch {

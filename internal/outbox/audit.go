@@ -6,35 +6,34 @@ import (
 	"time"
 )
 
-// Operator is the one who acts: a person, or a script on a person's behalf.
+// Operator is the actor: a person, or a script on a person's behalf.
 type Operator struct {
 	Name string // shown and recorded, such as "ana" or "local"
-	Via  string // how the action came in: "page", "api", "cli", "system"
-	From string // where from: a remote address, or empty
-	Auth Auth   // how it is known who it is
-	Role Role   // what that one may do
+	Via  string // the channel: "page", "api", "cli", "system"
+	From string // the remote address, or empty
+	Auth Auth   // how the actor was authenticated
+	Role Role   // the actor's role
 }
 
-// Command is an operator's instruction as a store method receives it: who, why,
-// and what the operator believed when giving it.
+// Command is an operator's instruction to a store method: who, why, and the state that the operator
+// saw.
 type Command struct {
 	By             Operator
 	Reason         string // at most 500 bytes
 	RequestID      string
-	IdempotencyKey string    // a second order with the same key and target answers with the first one's result
-	Expected       *Expected // what the operator was shown; nil skips the comparison
-	Confirm        string    // the phrase that was typed, for actions that ask for one
+	IdempotencyKey string    // a second command with the same key and target returns the first one's result
+	Expected       *Expected // the state the operator saw; nil skips the comparison
+	Confirm        string    // the typed phrase, for actions that require one
 }
 
-// Expected is the state an operator saw before acting. Zero fields are not
-// compared.
+// Expected is the state an operator saw before acting. Zero fields are not compared.
 type Expected struct {
 	Status       Status `json:"status,omitempty"`
 	AttemptCount *int   `json:"attempt_count,omitempty"`
 	HeadSeq      int64  `json:"head_seq,omitempty"`
 }
 
-// AuditOutcome is what became of an action.
+// AuditOutcome is whether an action was done or refused.
 type AuditOutcome string
 
 // The outcomes of actions.
@@ -43,26 +42,26 @@ const (
 	AuditRefused AuditOutcome = "refused"
 )
 
-// AuditEntry is the audit record of one operator's act: written in the action's own
-// transaction or, when it was refused, in one of its own.
+// AuditEntry is the audit record of one action: written in the action's own transaction or, if it
+// was refused, in a separate one.
 type AuditEntry struct {
 	ID    int64     `json:"id"`
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor" redact:"-"`
-	// how it was known who that is: local, jwt, proxy-header, token, os or system;
-	// empty in records of older versions
+	// how the actor was authenticated: local, jwt, proxy-header, token, os or system; empty in
+	// records of older versions
 	Auth       Auth         `json:"auth" api:"empty"`
-	Role       Role         `json:"role" api:"empty"` // what that one might do; empty in records of older versions
+	Role       Role         `json:"role" api:"empty"` // the actor's role; empty in records of older versions
 	Via        string       `json:"via"`
 	From       string       `json:"from"`
 	Action     Action       `json:"action"`
 	CampaignID string       `json:"campaign_id" redact:"-"`
-	Seq        int64        `json:"seq"`     // 0 when the action is not about one row
-	Target     Target       `json:"target"`  // what it was about besides a campaign or row, such as run 7; empty when that is all
+	Seq        int64        `json:"seq"`     // 0 when the action is not on one row
+	Target     Target       `json:"target"`  // the object beside a campaign or row, such as run 7; otherwise empty
 	Outcome    AuditOutcome `json:"outcome"` // done or refused
-	// why it was refused; empty when it was done. Of one action, the first ten
-	// refusals of an identity in a minute have a record each; one more record then
-	// says how many there were besides, in its sentence and as after.refused
+	// why it was refused; empty if it was done. The first ten refusals of the same action and
+	// identity within a minute have a record each; one more record then counts the rest, in its
+	// sentence and as after.refused
 	Refusal   string          `json:"refusal"`
 	Before    json.RawMessage `json:"before" api:"object,nullable"`
 	After     json.RawMessage `json:"after" api:"object,nullable"`
@@ -70,17 +69,16 @@ type AuditEntry struct {
 	RequestID string          `json:"request_id"`
 }
 
-// FailedSince reports whether the row that the action set going has failed again.
+// FailedSince reports whether the row that the action retried has failed again.
 func (a AuditEntry) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
 
-// SupersededBy reports whether a later act changed what this one was about, so
-// that its outcome no longer says how things are.
+// SupersededBy reports whether a later action changed the same object, so that this one's outcome
+// no longer describes it.
 func (a AuditEntry) SupersededBy(later AuditEntry) bool {
 	return later.ID > a.ID && later.Seq == a.Seq && later.Action.Effect() != ShowsHidden
 }
 
-// RefusedAction is what somebody asked for who was refused before anything looked
-// at it.
+// RefusedAction is an action that was refused before the store examined it.
 type RefusedAction struct {
 	Action     Action
 	CampaignID string
@@ -89,8 +87,8 @@ type RefusedAction struct {
 	Refusal    string // why
 }
 
-// Target names what an action was about, where that is not a campaign or row:
-// "run 7", "operation 3", "projection NAME", "publisher TOPIC/NAME", "token 4".
+// Target is the object of an action other than a campaign or row: "run 7", "operation 3",
+// "projection NAME", "publisher TOPIC/NAME", "token 4".
 type Target string
 
 // The targets of actions.
@@ -100,10 +98,10 @@ func ProjectionTarget(name string) Target          { return Target("projection "
 func PublisherTarget(name SubscriptionName) Target { return Target("publisher " + name.String()) }
 func TokenTarget(id int64) Target                  { return Target("token " + strconv.FormatInt(id, 10)) }
 
-// Revealed is what is hidden of an event, shown to one admin.
+// Revealed is an event with its hidden parts, shown to one admin.
 type Revealed struct {
-	Event    Event     // as it is stored
-	Row      *Row      // nil when it has none
+	Event    Event     // as stored
+	Row      *Row      // nil if it has none
 	Attempts []Attempt // of the row, newest first, at most 50
 }
 
@@ -118,22 +116,22 @@ type AuditFilter struct {
 	Auth       Auth
 	Role       Role
 	RequestID  string
-	Since      time.Time // Actions at or after it
-	Until      time.Time // Actions before it
-	Reverse    bool      // the oldest first
+	Since      time.Time // actions at or after it
+	Until      time.Time // actions before it
+	Reverse    bool      // oldest first
 	Cursor     string    // from another page, with the same filter and order
 	Limit      int       // 0 means 50; at most 200
 }
 
-// ParseSince reads the start of a span of time: RFC 3339, or a date, which
-// stands for its first moment in UTC. The empty text is the zero time.
+// ParseSince parses the start of a time range: RFC 3339, or a date, meaning its first moment in
+// UTC. The empty text is the zero time.
 func ParseSince(field, text string) (time.Time, error) {
 	t, _, err := parseMoment(field, text)
 	return t, err
 }
 
-// ParseUntil reads the end of a span of time, which is not part of it: RFC
-// 3339, or a date, the whole of which is. The empty text is the zero time.
+// ParseUntil parses the exclusive end of a time range: RFC 3339, or a date, which is included as a
+// whole. The empty text is the zero time.
 func ParseUntil(field, text string) (time.Time, error) {
 	t, date, err := parseMoment(field, text)
 	if date {
@@ -157,7 +155,7 @@ func parseMoment(field, text string) (t time.Time, date bool, err error) {
 	return t, date, nil
 }
 
-// FormatSince writes a time so that ParseSince reads it, as short as can be.
+// FormatSince formats a time for ParseSince, as short as possible.
 func FormatSince(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -168,7 +166,7 @@ func FormatSince(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// FormatUntil writes a time so that ParseUntil reads it, as short as can be.
+// FormatUntil formats a time for ParseUntil, as short as possible.
 func FormatUntil(t time.Time) string {
 	if !t.IsZero() && t.Equal(t.Truncate(24*time.Hour)) {
 		t = t.AddDate(0, 0, -1)
@@ -191,8 +189,8 @@ func (f AuditFilter) Matches(a AuditEntry) bool {
 		(f.Until.IsZero() || a.At.Before(f.Until))
 }
 
-// Filtered reports whether acts must be looked at one by one to know whether
-// they match, beyond what their order already selects.
+// Filtered reports whether records must be examined one by one, beyond what their order already
+// selects.
 func (f AuditFilter) Filtered() bool {
 	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.Role != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
@@ -206,27 +204,27 @@ type RequeueFilter struct {
 	Limit       int    `json:"limit" api:"min=0,max=MaxOperation"` // of a requeue 0 means 100, at most 10,000; of an operation 0 takes all, at most 20,000
 }
 
-// Requeued is what a requeue of many rows did.
+// Requeued is the result of a requeue of many rows.
 type Requeued struct {
 	Requeued int64 `json:"requeued"` // rows set back to pending
-	Heads    int64 `json:"heads"`    // of the requeued rows, heads of their campaign
+	Heads    int64 `json:"heads"`    // requeued rows that were heads of their campaign
 	Released int64 `json:"released"` // rows that waited behind those heads
 }
 
-// Retried is what a retry of many rows did.
+// Retried is the result of a retry of many rows.
 type Retried struct {
-	Retried int64 `json:"retried"` // failed heads that are due now
+	Retried int64 `json:"retried"` // failed heads that are now due
 }
 
-// Repaired is what a replay or gap repair did.
+// Repaired is the result of a replay or gap repair.
 type Repaired struct {
-	Campaigns int64 `json:"campaigns"` // campaigns that had something to repair
+	Campaigns int64 `json:"campaigns"` // campaigns that needed repair
 	Inserted  int64 `json:"inserted"`  // events that got a row
 	Removed   int64 `json:"removed"`   // rows of events already applied
 	Diverged  int64 `json:"diverged"`  // campaigns found to contradict the journal
 }
 
-// Add counts another repair in.
+// Add adds the counts of another repair.
 func (r *Repaired) Add(other Repaired) {
 	r.Campaigns += other.Campaigns
 	r.Inserted += other.Inserted

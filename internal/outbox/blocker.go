@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Blocker is what keeps a campaign from being taken by a worker, in one word.
+// Blocker is what keeps workers from claiming a campaign, in one word.
 type Blocker string
 
-// The holds, in the order in which they are looked for.
+// The blockers, in the order in which they are checked.
 const (
 	BlockerDiverged Blocker = "diverged" // its watermark contradicts the journal
 	BlockerDead     Blocker = "dead"     // its head is dead
-	BlockerPaused   Blocker = "paused"   // an operator stopped it
+	BlockerPaused   Blocker = "paused"   // an operator paused it
 	BlockerEmpty    Blocker = "empty"    // it has no row
-	BlockerLease    Blocker = "lease"    // a worker holds it
-	BlockerBackoff  Blocker = "backoff"  // its head is tried again later
-	BlockerUnqueued Blocker = "unqueued" // a worker may take it, but none looks at it
-	BlockerUnserved Blocker = "unserved" // no instance at work serves it
-	BlockerNone     Blocker = "none"     // a worker may take it
+	BlockerLease    Blocker = "lease"    // a worker has leased it
+	BlockerBackoff  Blocker = "backoff"  // its head will be retried later
+	BlockerUnqueued Blocker = "unqueued" // workers may claim it, but it is not queued
+	BlockerUnserved Blocker = "unserved" // no running instance serves it
+	BlockerNone     Blocker = "none"     // workers may claim it
 )
 
-// ClaimFacts is what decides whether a worker may take a campaign. Times are
-// microseconds UTC, as the database has them.
+// ClaimFacts decide whether a worker may claim a campaign. Times are microseconds UTC, as in the
+// database.
 type ClaimFacts struct {
 	Diverged    bool
 	Paused      bool
-	Head        Status // of the lowest row; empty when there is none
-	NextAttempt int64  // when a failed head is tried again; without meaning for others
-	Bare        bool   // events are owed and none of them has a row
+	Head        Status // of the lowest row; empty if there is none
+	NextAttempt int64  // when a failed head is retried; meaningless for others
+	Bare        bool   // events are unapplied and none of them has a row
 	Leased      bool
 	LeaseEnds   int64
 }
 
-// Blocker is the rule of claiming: what keeps the campaign from being taken at a
-// time, and from when on nothing does if only time passes; 0 when time alone
-// changes nothing. Workers claim by it and pages explain by it.
+// Blocker is the rule of claiming: what blocks the campaign at the given time, and when it becomes
+// claimable if nothing but time passes; 0 if time alone changes nothing. Workers claim by it and
+// pages explain by it.
 func (s ClaimFacts) Blocker(now int64) (hold Blocker, until int64) {
 	switch {
 	case s.Diverged:
@@ -45,7 +45,7 @@ func (s ClaimFacts) Blocker(now int64) (hold Blocker, until int64) {
 		return BlockerDead, 0
 	case s.Paused:
 		return BlockerPaused, 0
-	case s.Head == "" && !(s.Bare && s.Leased): // a lease that runs out leaves them to a worker
+	case s.Head == "" && !(s.Bare && s.Leased): // once its lease expires a worker may claim it
 		return BlockerEmpty, 0
 	case s.Leased && s.LeaseEnds > now:
 		return BlockerLease, s.LeaseEnds
@@ -56,25 +56,24 @@ func (s ClaimFacts) Blocker(now int64) (hold Blocker, until int64) {
 	}
 }
 
-// Surroundings are what a campaign's progress depends on beside its own facts.
+// Surroundings are what a campaign's progress depends on beside its own state.
 type Surroundings struct {
 	Mode   Mode
-	Worker *WorkerSummary // nil when it is not known whether anybody works
-	Pace   float64        // events applied a second at the best of times lately; 0 when not known
+	Worker *WorkerSummary // nil when the state of workers is unknown
+	Pace   float64        // best recent rate in applied events per second; 0 when unknown
 }
 
-// Explanation says why a campaign is or is not moving.
+// Explanation says why a campaign is or is not progressing.
 type Explanation struct {
-	// what keeps a worker from taking it, by the rule that workers claim by; none:
-	// it may be taken now; unqueued: it may be taken, but workers look at it later
-	// or not at all until the self-check has queued it; unserved: no running
-	// instance serves it
+	// what keeps workers from claiming it, by the rule that workers claim by; none: it may be
+	// claimed now; unqueued: it may be claimed, but only later or once the self-check has queued
+	// it; unserved: no running instance serves it
 	Blocker     Blocker    `json:"blocker"`
-	ClaimableAt *time.Time `json:"claimable_at"` // from when on a worker may take it if only time passes; nil when time alone changes nothing
-	Why         string     `json:"why"`          // one sentence on why it is or is not moving, without a final stop
+	ClaimableAt *time.Time `json:"claimable_at"` // when a worker may claim it if nothing but time passes; nil when time alone changes nothing
+	Why         string     `json:"why"`          // one sentence on why it is or is not progressing, without a final period
 }
 
-// ClaimFacts is what decides whether a worker may take the campaign.
+// ClaimFacts returns the facts that decide whether a worker may claim the campaign.
 func (c Campaign) ClaimFacts() ClaimFacts {
 	s := ClaimFacts{Diverged: c.Diverged != "", Paused: c.Paused != nil, Head: c.HeadStatus, Leased: c.Lease != nil,
 		Bare: c.HeadSeq == 0 && c.LagEvents() > 0}
@@ -87,8 +86,8 @@ func (c Campaign) ClaimFacts() ClaimFacts {
 	return s
 }
 
-// Explain says why the campaign is or is not moving, by the rule that workers
-// claim by and by when they look at it.
+// Explain says why the campaign is or is not progressing, by the rule that workers claim by and the
+// time they check it.
 func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	hold, until := c.ClaimFacts().Blocker(now.UnixMicro())
 	unseen := (hold == BlockerNone || hold == BlockerBackoff) && (c.Unqueued || c.DueAt.UnixMicro() > until)
@@ -113,7 +112,7 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	return e
 }
 
-// verifyText says what the last verify found wrong; empty when it found nothing.
+// verifyText says what the last verify found wrong; empty if nothing.
 func (c Campaign) verifyText() string {
 	var found []string
 	switch {
@@ -173,8 +172,8 @@ func (c Campaign) whyPaused(now time.Time) string {
 	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
 }
 
-// otherBlocker says what would still keep a campaign from being taken if its dead
-// head did not; empty when nothing would.
+// otherBlocker says what would block the campaign if its head were not dead; empty if nothing
+// would.
 func (c Campaign) otherBlocker(now time.Time, around Surroundings) string {
 	switch {
 	case c.Paused != nil:
@@ -211,8 +210,8 @@ func (c Campaign) whyEmpty(mode Mode) string {
 	}
 }
 
-// SilentAfter is how long events may be ready without a sign of life of any
-// worker before workers count as gone.
+// SilentAfter is how long events may be due without a sign of life of any worker before workers
+// count as gone.
 const SilentAfter = 30 * time.Second
 
 func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
@@ -247,20 +246,19 @@ func orDash(s string) string {
 	return s
 }
 
-// RunOwner names a run, and the process that works on it, as the owner of leases.
+// RunOwner names a run and the process executing it, as an owner of leases.
 func RunOwner(run int64, process string) string {
 	return fmt.Sprintf("%s%d of %s", runOwner, run, process)
 }
 
 const runOwner = "run "
 
-// SameRun reports whether two owners of leases are one run, worked on by whatever
-// processes.
+// SameRun reports whether two lease owners are the same run, in whatever processes.
 func SameRun(a, b string) bool {
 	of, _, _ := strings.Cut(a, " of ")
 	other, _, _ := strings.Cut(b, " of ")
 	return IsRun(a) && of == other
 }
 
-// IsRun reports whether the owner of a lease is a run rather than a worker.
+// IsRun reports whether a lease owner is a run rather than a worker.
 func IsRun(owner string) bool { return strings.HasPrefix(owner, runOwner) }

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// Lease is the right of one worker to work on a campaign until a time.
+// Lease is one worker's exclusive right to work on a campaign until a time.
 type Lease struct {
 	Owner     string    `json:"owner"`
 	Epoch     int64     `json:"epoch"` // the fencing number; it only grows
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// Pause says who stopped a campaign, when and why.
+// Pause says who paused a campaign, when and why.
 type Pause struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
 }
 
-// Campaign is one ordering scope and how far its projections are.
+// Campaign is one ordering scope with the progress of its projections.
 type Campaign struct {
 	CampaignID       string `redact:"-"`
 	HighWaterSeq     int64  // the last event's seq
 	AppliedSeq       int64  // the highest contiguous seq applied
-	HeadSeq          int64  // the lowest seq that has a row; 0 when none has
+	HeadSeq          int64  // the lowest seq that has a row; 0 if none has
 	HeadStatus       Status
-	HeadNextAttempt  time.Time // when the head may be tried; zero without a head
-	DueAt            time.Time // when workers look at it next; zero when they do not, or when that is not known
-	Unqueued         bool      // workers do not look at it
+	HeadNextAttempt  time.Time // when the head is due; zero without a head
+	DueAt            time.Time // when workers check it next; zero if they do not, or if unknown
+	Unqueued         bool      // workers do not check it
 	Counts           Counts
-	OldestEnqueuedAt time.Time // append time of the oldest event that is not applied; zero when all are
-	Lease            *Lease    // nil when nobody holds it
-	Paused           *Pause    // nil when it runs
-	Diverged         string    // why nothing may be applied until a rebuild; empty when all is well
-	ProjectionsSeq   int64     // of a campaign that diverged, the last event the projections have of another journal; known where a campaign is shown by itself
-	Skips            int64     // events that are passed over and never applied
-	Drifted          int64     // projections whose live rows differ from the journal, as last verified; known where campaigns are shown
+	OldestEnqueuedAt time.Time // append time of the oldest unapplied event; zero if all are applied
+	Lease            *Lease    // nil when no worker has leased it
+	Paused           *Pause    // nil unless it is paused
+	Diverged         string    // why nothing may be applied until a rebuild; empty if not diverged
+	ProjectionsSeq   int64     // of a diverged campaign, the last event the projections have from another journal; set only where a campaign is read by itself
+	Skips            int64     // events that are skipped and never applied
+	Drifted          int64     // projections whose live rows differ from the journal, as of the last verify; set where campaigns are shown
 	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; likewise
-	// Unverified is the first of them; nil when there is none, and where campaigns
-	// are listed.
+	// Unverified is the first of those projections; nil if there is none, and in lists of
+	// campaigns.
 	Unverified *Verification
 	UpdatedAt  time.Time
 }
@@ -48,14 +48,14 @@ type Campaign struct {
 // State is a campaign's condition in one word.
 type State string
 
-// The states, worst first. A campaign is in the first one that fits.
+// The states, worst first. A campaign is in the first one that applies.
 const (
 	StateDiverged     State = "diverged"     // its watermark contradicts the journal
 	StateBlocked      State = "blocked"      // its head is dead
-	StatePaused       State = "paused"       // an operator stopped it
+	StatePaused       State = "paused"       // an operator paused it
 	StateFailing      State = "failing"      // its head failed and will be retried
 	StateUnverifiable State = "unverifiable" // the last verify could not replay the journal
-	StateDrifted      State = "drifted"      // live rows differ from the journal, as last verified
+	StateDrifted      State = "drifted"      // live rows differ from the journal, as of the last verify
 	StateLagging      State = "lagging"      // events wait to be applied
 	StateCurrent      State = "current"      // everything is applied
 )
@@ -88,8 +88,8 @@ func (c Campaign) State() State {
 	}
 }
 
-// In reports whether the campaign belongs to the list of a state: a paused one to
-// that of StatePaused even when something worse is its state.
+// In reports whether the campaign belongs to the list of a state: a paused one is in that of
+// StatePaused even if it is in a worse state.
 func (c Campaign) In(s State) bool { return c.State() == s || s == StatePaused && c.Paused != nil }
 
 // LagEvents is the number of events that are not applied yet.
@@ -114,8 +114,8 @@ func (c Campaign) BlockedBehind() int64 {
 // Gap is the number of events above the watermark that have no row.
 func (c Campaign) Gap() int64 { return max(0, c.LagEvents()-c.Counts.Total()) }
 
-// Age writes a duration the way people read one: 3 s, 4 min, 2 h, 5 d. Less
-// than a second, or negative, is "0 s".
+// Age formats a duration for people: 3 s, 4 min, 2 h, 5 d. Less than a second, or negative, is "0
+// s".
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -131,10 +131,10 @@ func Age(d time.Duration) string {
 	}
 }
 
-// Blocked is a campaign that needs somebody, and what its head failed with.
+// Blocked is a campaign that needs attention, with the error of its head.
 type Blocked struct {
 	Campaign
-	Error       string // empty when the head did not fail
+	Error       string // empty if the head did not fail
 	Fingerprint string `redact:"-"`
 }
 
@@ -143,7 +143,7 @@ type CampaignFilter struct {
 	State   State
 	Q       string // part of the campaign id
 	Sort    CampaignSort
-	Reverse bool   // the last campaigns of the order first
+	Reverse bool   // last campaigns first
 	Cursor  string // from another page, with the same filter and order
 	Limit   int    // 0 means 50; at most 200
 }
@@ -167,7 +167,7 @@ func ParseCampaignSort(name string) (CampaignSort, error) {
 	return cmp.Or(s, SortID), nil
 }
 
-// Gap is a campaign with events that have neither been applied nor have a row.
+// Gap is a campaign with events that are neither applied nor have a row.
 type Gap struct {
 	CampaignID   string `json:"campaign_id" redact:"-"`
 	AppliedSeq   int64  `json:"applied_seq"`

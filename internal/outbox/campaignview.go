@@ -2,37 +2,36 @@ package outbox
 
 import "time"
 
-// CampaignView is a campaign as the API and the commands show it: its facts, and
-// what follows from them.
+// CampaignView is a campaign as the API and the commands show it: its facts and their consequences.
 type CampaignView struct {
 	CampaignID   string `json:"campaign_id" redact:"-"`
 	HighWaterSeq int64  `json:"high_water_seq"`
-	AppliedSeq   int64  `json:"applied_seq"` // of a campaign that has diverged, what the journal has been told of being applied
-	// the last event that the projections have of another journal; only of a
-	// campaign that has diverged, and where it is read by itself
+	AppliedSeq   int64  `json:"applied_seq"` // of a diverged campaign, the seq recorded in the journal as applied
+	// the last event that the projections have from another journal; only of a diverged campaign
+	// that is read by itself
 	ProjectionsSeq int64 `json:"projections_seq,omitempty"`
-	// events that are not applied; of a campaign that has diverged, those that
-	// wait until the right journal is back or its projections are rebuilt
+	// unapplied events; of a diverged campaign, those that wait until the right journal is back or
+	// its projections are rebuilt
 	LagEvents     int64      `json:"lag_events"`
 	LagSeconds    float64    `json:"lag_seconds"`
-	HeadSeq       int64      `json:"head_seq"`                // 0 when there is no row
-	HeadStatus    Status     `json:"head_status" api:"empty"` // empty when there is no row
+	HeadSeq       int64      `json:"head_seq"`                // 0 without a row
+	HeadStatus    Status     `json:"head_status" api:"empty"` // empty without a row
 	NextAttemptAt *time.Time `json:"head_next_attempt_at"`
 	Counts        Counts     `json:"counts"`
 	BlockedBehind int64      `json:"blocked_behind"`
 	Gap           int64      `json:"gap"` // events above the watermark without a row
 	Lease         *Lease     `json:"lease"`
 	Paused        *Pause     `json:"paused"`
-	Skips         int64      `json:"skips"`   // events that are passed over and never applied
-	Drifted       int64      `json:"drifted"` // projections whose live rows differ from the journal, as last verified
-	// projections that the last verify could not compare, since the journal could
-	// not be folded; why says which event is at fault
+	Skips         int64      `json:"skips"`   // events that are skipped and never applied
+	Drifted       int64      `json:"drifted"` // projections whose live rows differ from the journal, as of the last verify
+	// projections that the last verify could not compare, since the journal could not be replayed;
+	// why names the event at fault
 	Unverifiable int64 `json:"unverifiable"`
 	State        State `json:"state"`
 	Explanation
 }
 
-// View is the campaign as it is shown at a moment.
+// View is the campaign as shown at the given time.
 func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 	v := CampaignView{
 		CampaignID: c.CampaignID, HighWaterSeq: c.HighWaterSeq, AppliedSeq: c.AppliedSeq, ProjectionsSeq: c.ProjectionsSeq,

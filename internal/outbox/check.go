@@ -1,19 +1,19 @@
 package outbox
 
-// CheckReport is what a check of both databases found.
+// CheckReport is the result of checking both databases.
 type CheckReport struct {
 	OK         bool             `json:"ok"`
-	Checked    map[string]int64 `json:"checked"` // campaigns, events, rows, skips, tags; and skipped: campaigns that kept moving
+	Checked    map[string]int64 `json:"checked"` // campaigns, events, rows, skips, tags; and skipped: campaigns that kept changing
 	Violations []Violation      `json:"violations"`
-	// NotCompared are events that projections which are paused, quarantined or
-	// behind were not told of, and that no replay was compared with.
+	// NotCompared are events that were not applied to projections which are paused, quarantined or
+	// behind, and that were compared with no replay.
 	NotCompared []NotCompared `json:"not_compared"`
 }
 
-// Invariant is the name of what a check tests; see Invariants.
+// Invariant names a checked property; see Invariants.
 type Invariant string
 
-// The invariants, in the order in which they are explained.
+// The invariants, in the order of their explanations.
 const (
 	InvariantJournalPosition   Invariant = "journal_position"
 	InvariantJournalDense      Invariant = "journal_dense"
@@ -40,7 +40,7 @@ const (
 	InvariantRebuiltEqualsLive Invariant = "rebuilt_equals_live"
 )
 
-// Invariants lists every invariant with what holds when it is not broken.
+// Invariants lists every invariant with the property that it states.
 var Invariants = []struct {
 	Name  Invariant
 	Holds string
@@ -70,7 +70,7 @@ var Invariants = []struct {
 	{InvariantRebuiltEqualsLive, "A replay of the journal gives the live rows."},
 }
 
-// Violation is an invariant found broken by the check command.
+// Violation is a broken invariant found by the check command.
 type Violation struct {
 	Invariant  Invariant `json:"invariant"`
 	CampaignID string    `json:"campaign_id"`

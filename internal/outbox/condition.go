@@ -12,36 +12,34 @@ import (
 	"unicode/utf8"
 )
 
-// AppendCondition makes an append depend on what is not in the journal: the append
-// is refused when an event after a position is of any of the items. It is
-// checked together with the append, so that nothing comes between the two.
+// AppendCondition makes an append conditional on the absence of events: it is refused if an event
+// after a position matches any of the items. The check and the append are atomic.
 type AppendCondition struct {
-	// what GET /journal told before the events were read that the append was
-	// decided by; 0 or left out looks at the whole journal, and one behind its end
-	// is refused
+	// the position from GET /journal, read before the events that the append was decided by; 0 or
+	// absent checks the whole journal, and a position beyond its end is refused
 	AfterPosition int64           `json:"after_position" api:"min=0"`
 	Items         []ConditionItem `json:"items" api:"required,min=1,max=MaxConditionItems"` // at least one, at most MaxConditionItems
 }
 
-// Limits on what a condition may carry.
+// Limits on a condition.
 const (
 	MaxConditionItems = 100
-	MaxConditionTypes = 100 // of an item
-	MaxConditionTags  = 50  // of an item
+	MaxConditionTypes = 100 // per item
+	MaxConditionTags  = 50  // per item
 )
 
-// ConditionItem selects events in the way of an append: those of any of the
-// types that have all of the tags. One of the two may be left out. Fields of
-// the envelope count as tags of their names.
+// ConditionItem selects events that conflict with an append: those of any of the types that have
+// all of the tags. One of the two may be omitted. Fields of the envelope count as tags of their
+// names.
 type ConditionItem struct {
-	EventTypes []string          `json:"event_types,omitempty" api:"max=MaxConditionTypes"` // spelled out: * stands for nothing
+	EventTypes []string          `json:"event_types,omitempty" api:"max=MaxConditionTypes"` // exact names: * is not a wildcard
 	Tags       map[string]string `json:"tags,omitempty" api:"max=MaxConditionTags"`         // the fields of the envelope, such as campaign_id, count as tags of their names
 }
 
-// ParseCondition reads a condition from JSON and judges it. Errors are
-// *Refusal with ErrInvalid whose Field begins with condition.
+// ParseCondition parses a condition from JSON and validates it. Errors are *Refusal with ErrInvalid
+// whose Field begins with condition.
 func ParseCondition(text []byte) (c AppendCondition, err error) {
-	if !utf8.Valid(text) { // decoding would look for the replacement character
+	if !utf8.Valid(text) { // decoding would substitute the replacement character
 		return c, Invalid("condition", "the condition is not valid UTF-8 (byte %d)", invalidByte(text))
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -73,8 +71,8 @@ func explainCondition(err error) error {
 	return Invalid("condition", `the condition is not JSON: %s; it looks like {"after_position": 700, "items": [{"event_types": ["seat.taken"], "tags": {"seat": "7"}}]}`, text)
 }
 
-// Validate judges a condition. Errors are *Refusal with ErrInvalid whose Field
-// begins with condition.
+// Validate validates a condition. Errors are *Refusal with ErrInvalid whose Field begins with
+// condition.
 func (c *AppendCondition) Validate() error {
 	switch {
 	case c.AfterPosition < 0:
@@ -121,8 +119,7 @@ func (i *ConditionItem) validate(field, name string) error {
 	return nil
 }
 
-// Types are the event types of which a selected event must be one; none means
-// any.
+// Types returns the event types of which a selected event must have one; none means any.
 func (i *ConditionItem) Types() []string {
 	if one, given := i.Tags["event_type"]; given {
 		return []string{one}
@@ -130,7 +127,7 @@ func (i *ConditionItem) Types() []string {
 	return i.EventTypes
 }
 
-// Matches reports whether e is of the item.
+// Matches reports whether the item selects e.
 func (i *ConditionItem) Matches(e *Event) bool {
 	if len(i.EventTypes) > 0 && !slices.Contains(i.EventTypes, e.EventType) {
 		return false

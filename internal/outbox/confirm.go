@@ -5,31 +5,30 @@ import (
 	"strings"
 )
 
-// Actions of wide reach, and actions that nothing takes back, are confirmed with a
-// typed phrase: the same one on a page, over HTTP and on the command line. Which
-// one an action asks for is said in the table of actions.
+// Actions of wide reach and irreversible actions are confirmed with a typed phrase: the same one on
+// a page, over HTTP and on the command line. The table of actions states which action requires
+// which.
 
-// ConfirmAbove is the number of rows, requeued or released, above which an action
-// is confirmed.
+// ConfirmAbove is the number of rows, requeued or released, above which an action requires a
+// phrase.
 const ConfirmAbove = 1000
 
-// Reach is what an action would do, as far as the phrase that confirms it depends on
-// that.
+// Reach is the extent of an action, as far as its confirmation phrase depends on it.
 type Reach struct {
 	Rows     int64             // requeued
-	Released int64             // rows that wait behind them
+	Released int64             // rows waiting behind them
 	Skipped  RowKey            // the event that a campaign skips
 	Seek     Seek              // what a publisher repeats and skips
-	Pair     SubscriptionName  // of the publisher that skips an event
-	Blames   DeliveryErrorKind // whom its last error blames
+	Pair     SubscriptionName  // the publisher that skips an event
+	Blames   DeliveryErrorKind // the kind of its last error
 }
 
-// NeedsReason reports whether an action that releases so many rows needs a reason
-// where reasons are asked for from a number of rows on; 0 asks for none.
+// NeedsReason reports whether an action that releases so many rows requires a reason. Reasons are
+// required from the number from on; 0 means never.
 func NeedsReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
 
-// ReleasedByHead is how many rows an action on the campaign's head releases. A retry
-// releases none that would not be released by itself.
+// ReleasedByHead is how many rows an action on the campaign's head releases. A retry releases only
+// rows that would be released anyway.
 func (c Campaign) ReleasedByHead() int64 {
 	if c.HeadStatus != Dead {
 		return 0
@@ -37,8 +36,7 @@ func (c Campaign) ReleasedByHead() int64 {
 	return c.BlockedBehind()
 }
 
-// Released is how many rows a requeue of the row releases: those that wait for it
-// and no other.
+// Released is how many rows a requeue of the row releases: those waiting only for it.
 func (r Row) Released() int64 {
 	if !r.IsHead {
 		return 0
@@ -46,7 +44,7 @@ func (r Row) Released() int64 {
 	return r.BlockedBehind
 }
 
-// Phrase is what confirms an action of this reach; empty when nothing has to.
+// Phrase is the phrase that confirms an action of this reach; empty if none is required.
 func (a Action) Phrase(r Reach) string {
 	if c := a.Info().confirm; c != nil {
 		return c.phrase(r)
@@ -54,8 +52,8 @@ func (a Action) Phrase(r Reach) string {
 	return ""
 }
 
-// Confirm refuses an action of this reach unless its phrase was typed. The text
-// says what the action does.
+// Confirm refuses an action of this reach unless its phrase was typed. The refusal says what the
+// action does.
 func (a Action) Confirm(typed string, r Reach) error {
 	phrase := a.Phrase(r)
 	if phrase == "" {
@@ -70,16 +68,15 @@ func (a Action) Confirm(typed string, r Reach) error {
 
 // confirmation is how an action is confirmed.
 type confirmation struct {
-	phrase func(Reach) string // empty when none is asked for
+	phrase func(Reach) string // empty if no phrase is required
 	does   func(Reach) string
-	// grown reports whether what was typed was the phrase a moment ago: events
-	// keep coming meanwhile, so that it may name a few less. nil allows for none.
+	// grown reports whether the typed phrase was correct a moment ago: events keep coming, so it
+	// may state slightly fewer. nil allows no difference.
 	grown func(typed string, r Reach) bool
 }
 
-// GrownAlike reports whether a number of rows that a person was shown may have
-// grown to what it is without being another blast radius: by a hundred, or by a
-// tenth.
+// GrownAlike reports whether a row count has grown insignificantly since it was shown: by at most a
+// hundred, or a tenth.
 func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
 
 // byRelease confirms a requeue of one row that releases many.
@@ -113,7 +110,7 @@ var byRequeue = &confirmation{
 	},
 }
 
-// bySkip confirms the skip of an event, always.
+// bySkip always requires a phrase for the skip of an event.
 var bySkip = &confirmation{
 	phrase: func(r Reach) string { return fmt.Sprintf("skip %s %d", r.Skipped.CampaignID, r.Skipped.Seq) },
 	does:   func(Reach) string { return "a skipped event is never applied to any projection" },
@@ -132,7 +129,7 @@ var bySeek = &confirmation{
 	},
 }
 
-// phrase confirms the seek; empty when it skips nothing.
+// phrase is the phrase that confirms the seek; empty if it skips nothing.
 func (s Seek) phrase() string {
 	if s.Skips == 0 {
 		return ""
@@ -140,7 +137,7 @@ func (s Seek) phrase() string {
 	return fmt.Sprintf(s.phraseForm(), s.Skips)
 }
 
-// SkipsText writes how many events the seek skips: "1 event", "at least 5,000 events".
+// SkipsText is the number of events the seek skips: "1 event", "at least 5,000 events".
 func (s Seek) SkipsText() string {
 	text := Count(s.Skips, "event", "events")
 	if s.Capped {
@@ -156,7 +153,7 @@ func (s Seek) phraseForm() string {
 	return "skip %d events"
 }
 
-// AtLeast writes a number that may have been counted no further: "at least 5000".
+// AtLeast formats a number at which counting may have stopped: "at least 5000".
 func AtLeast(n int64, capped bool) string {
 	if capped && n > 0 {
 		return fmt.Sprintf("at least %d", n)
@@ -164,8 +161,8 @@ func AtLeast(n int64, capped bool) string {
 	return fmt.Sprint(n)
 }
 
-// byBlame confirms that a publisher skips an event although its last error blames
-// the destination, through which no other event would get either.
+// byBlame confirms a publisher's skip of an event if its last error blames the destination, in
+// which case other events would fail too.
 var byBlame = &confirmation{
 	phrase: func(r Reach) string {
 		if r.Blames != DestinationError {

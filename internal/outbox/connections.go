@@ -1,11 +1,11 @@
 package outbox
 
-// Connections are how many connections a process has to a database for one use.
+// Connections is a process's connections to a database for one use.
 type Connections struct {
 	Database string // journal or projections
 	Use      string // write or read
 	InUse    int
 	Idle     int // open, and not in use
-	Waiting  int // transactions that wait for one
+	Waiting  int // transactions waiting for one
 	Limit    int
 }

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Cost counts what requests cost the databases. Its methods may be called
-// concurrently; the zero value is ready for use.
+// Cost counts the database cost of requests. Its methods may be called concurrently; the zero value
+// is ready for use.
 type Cost struct {
 	reads, readNanos, statements, shared, taken atomic.Int64
 }
 
 type costKey struct{}
 
-// WithCost has what is read under the context counted. Writing is not: it is
-// not for looking.
+// WithCost returns a context whose reads are counted by c. Writes are not counted: they are not
+// console overhead.
 func WithCost(ctx context.Context, c *Cost) context.Context {
 	return context.WithValue(ctx, costKey{}, c)
 }
 
-// CostOf is what the context has counted; nil when it counts nothing.
+// CostOf returns the context's counter; nil without one.
 func CostOf(ctx context.Context) *Cost {
 	c, _ := ctx.Value(costKey{}).(*Cost)
 	return c
 }
 
-// Snapshot counts one use of what many share; shared is false for the one who
-// had to read it. A nil Cost counts nothing.
+// Snapshot counts one use of a shared snapshot; shared is false for the caller that read it. A nil
+// Cost counts nothing.
 func (c *Cost) Snapshot(shared bool) {
 	switch {
 	case c == nil:
@@ -38,7 +38,7 @@ func (c *Cost) Snapshot(shared bool) {
 	}
 }
 
-// Read counts a transaction that read. A nil Cost counts nothing.
+// Read counts a read transaction. A nil Cost counts nothing.
 func (c *Cost) Read(statements int64, took time.Duration) {
 	if c == nil {
 		return
@@ -48,7 +48,7 @@ func (c *Cost) Read(statements int64, took time.Duration) {
 	c.statements.Add(statements)
 }
 
-// Report is what was counted so far, without requests.
+// Report returns the counts so far, without requests.
 func (c *Cost) Report() CostReport {
 	return CostReport{Reads: c.reads.Load(), ReadSeconds: time.Duration(c.readNanos.Load()).Seconds(),
 		Statements: c.statements.Load(), Shared: c.shared.Load(), Taken: c.taken.Load()}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Number writes a number the way people read one: 1,234,567.
+// Number formats a number for people: 1,234,567.
 func Number(n int64) string {
 	sign, digits := "", strconv.FormatInt(n, 10)
 	if n < 0 {
@@ -20,7 +20,7 @@ func Number(n int64) string {
 	return sign + digits
 }
 
-// Count writes a number and what there are of it: "1 row", "2,000 rows".
+// Count formats a number with its noun: "1 row", "2,000 rows".
 func Count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -61,7 +61,7 @@ func Limit(d time.Duration) string {
 	}
 }
 
-// Sentence is s, which starts with a capital and ends with a stop.
+// Sentence returns s with a capital first letter and a final period.
 func Sentence(s string) string {
 	s = strings.TrimSpace(s)
 	if s == "" {

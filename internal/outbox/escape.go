@@ -2,7 +2,7 @@ package outbox
 
 import "fmt"
 
-// EscapeRune writes a character as JSON's escape, or pair of escapes, of it.
+// EscapeRune returns a character's JSON escape, or pair of escapes.
 func EscapeRune(r rune) string {
 	if r > 0xffff {
 		r -= 0x10000

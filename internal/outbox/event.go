@@ -17,15 +17,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what an event may carry, in bytes.
+// Limits on an event, in bytes.
 const (
 	MaxIDLength       = 200       // campaign_id, event_id, event_type and the other short envelope fields
 	DefaultMaxPayload = 256 << 10 // payload, metadata and tags, each
 )
 
-// Event is one fact of the journal, and the JSON that append reads and the
-// API answers with. To append one, only campaign_id, event_type and payload are
-// needed; seq, when given, is checked and never obeyed.
+// Event is one fact of the journal, and the JSON of appends and API answers. Appending one requires
+// only campaign_id, event_type and payload; seq, if given, is checked but not assigned.
 type Event struct {
 	CampaignID    string    `json:"campaign_id" redact:"-"`
 	Seq           int64     `json:"seq"`
@@ -42,9 +41,8 @@ type Event struct {
 	RequestID     string    `json:"request_id"`
 	CorrelationID string    `json:"correlation_id"`
 	CausationID   string    `json:"causation_id"`
-	// a JSON object, name to string. Values that look like secrets are "[redacted]" in answers
-	// of the API, and nil is all of it where the server hides payloads
-	// (--hide-payloads)
+	// a JSON object, name to string. Values that look like secrets are "[redacted]" in answers of
+	// the API, and nil is all of it where the server hides payloads (--hide-payloads)
 	Tags json.RawMessage `json:"tags" api:"object,nullable"`
 	// a JSON object. Values that look like secrets are "[redacted]" in answers
 	// of the API, and nil is all of it where the server hides payloads
@@ -54,32 +52,30 @@ type Event struct {
 	// of the API, and nil is all of it where the server hides payloads
 	// (--hide-payloads)
 	Payload   json.RawMessage `json:"payload" api:"object,nullable"`
-	EventHash string          `json:"event_hash" redact:"-"` // of the content as it is stored, with what is hidden here
+	EventHash string          `json:"event_hash" redact:"-"` // of the stored content, including what is hidden here
 	ChainHash string          `json:"chain_hash" redact:"-"`
 
-	// the skip that stands for the event, of which nothing is hashed; absent when
-	// none does. An event with one is never applied
+	// the active skip of the event, which is not hashed; absent without one. An event with a skip
+	// is never applied
 	Skipped *Skip `json:"skipped,omitempty"`
 
-	// the content does not match event_hash: somebody changed the journal. Absent
-	// when it matches, in lists, and where a document is longer than 64 KiB, since
-	// it is not looked at there
+	// the content does not match event_hash: the journal was changed. Absent if it matches, in
+	// lists, and where a document is longer than 64 KiB, since it is not checked there
 	Altered bool `json:"altered,omitzero"`
 
-	// the places where something is hidden, such as payload.password, or payload
-	// for all of it; empty when nothing is. An event with any is refused by
-	// append. Where nothing was looked for it is nil, and not part of the JSON
+	// paths of hidden values, such as payload.password, or payload for all of it; empty if nothing
+	// is hidden. Append refuses an event that has any. If nothing was checked it is nil and not
+	// part of the JSON
 	Redacted []string `json:"redacted,omitzero" api:"required"`
 }
 
-// EnvelopeText is a text of an event's envelope, by its name in JSON.
+// EnvelopeText is a text of an event's envelope, by its JSON name.
 type EnvelopeText struct {
 	Name  string
 	Value *string
 }
 
-// Envelope is the texts of the event's envelope, in the order in which they are
-// hashed.
+// Envelope returns the texts of the event's envelope, in hashing order.
 func (e *Event) Envelope() [11]EnvelopeText {
 	return [...]EnvelopeText{
 		{"campaign_id", &e.CampaignID}, {"event_id", &e.EventID}, {"event_type", &e.EventType},
@@ -91,18 +87,16 @@ func (e *Event) Envelope() [11]EnvelopeText {
 // Intent says what an event type is for.
 type Intent string
 
-// The intents an event type may be registered with. A type that is not
-// registered has IntentProjection.
+// The intents an event type may be registered with. An unregistered type has IntentProjection.
 const (
 	IntentProjection Intent = "projection" // applied to the projections
-	IntentAuditOnly  Intent = "audit_only" // journalled; the watermark advances over it, projections never see it
+	IntentAuditOnly  Intent = "audit_only" // journalled only; the watermark advances over it, projections never see it
 )
 
 var emptyObject = json.RawMessage("{}")
 
-// ParseEvent reads one event as append accepts it. Unknown fields, text that
-// is not UTF-8 and anything after the object are errors that name what is
-// wrong; Normalize then judges the values.
+// ParseEvent parses one event in append's format. Unknown fields, text that is not UTF-8 and
+// anything after the object are errors that name the fault; Normalize then validates the values.
 func ParseEvent(line []byte) (Event, error) {
 	if !utf8.Valid(line) {
 		return Event{}, Invalid("", "the text is not valid UTF-8 (byte %d)", invalidByte(line))
@@ -119,7 +113,7 @@ func ParseEvent(line []byte) (Event, error) {
 	return e, nil
 }
 
-// explainJSON turns a decoding error into a sentence for the one who wrote the JSON.
+// explainJSON turns a decoding error into a sentence for the writer of the JSON.
 func explainJSON(err error) error {
 	var typed *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -156,10 +150,9 @@ func invalidByte(b []byte) int {
 	return 0
 }
 
-// Normalize checks an event that is about to be appended and brings it into
-// the stored form: compact JSON, microsecond UTC times, empty objects for
-// absent ones. maxPayload is in bytes and holds for payload, metadata and
-// tags each. Errors are *Refusal with ErrInvalid or ErrTooLarge, and name the
+// Normalize validates an event to append and converts it to the stored form: compact JSON,
+// microsecond UTC times, empty objects for absent ones. maxPayload is in bytes and applies to
+// payload, metadata and tags each. Errors are *Refusal with ErrInvalid or ErrTooLarge, and name the
 // field.
 func (e *Event) Normalize(maxPayload int) error {
 	for _, f := range e.Envelope() {
@@ -191,7 +184,7 @@ func (e *Event) Normalize(maxPayload int) error {
 	if len(e.Redacted) > 0 {
 		return Invalid("redacted", "this event contains redacted values (%s); append the original", strings.Join(e.Redacted, ", "))
 	}
-	e.Skipped, e.Altered, e.Redacted = nil, false, nil // that is not for a writer to say
+	e.Skipped, e.Altered, e.Redacted = nil, false, nil // writers cannot set these
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
 		return Invalid("occurred_at", "occurred_at must be between the years 1 and 9999, in UTC")
@@ -223,7 +216,7 @@ func (e *Event) normalizeDocuments(maxPayload int) error {
 	return nil
 }
 
-// checkText judges a short field of an event that is about to be appended.
+// checkText validates a short field of an event to append.
 func checkText(name, value string) error {
 	if err := checkStored(name, value); err != nil {
 		return err
@@ -239,8 +232,8 @@ func checkText(name, value string) error {
 	return nil
 }
 
-// checkStored judges a short field of an event that may be in the journal: from
-// before checkText asked for more.
+// checkStored validates a short field of an event that may be in the journal from before checkText
+// became stricter.
 func checkStored(name, value string) error {
 	if len(value) > MaxIDLength {
 		return Invalid(name, "%s is %d bytes long; the limit is %d", name, len(value), MaxIDLength)
@@ -282,13 +275,13 @@ func compactObject(name string, raw json.RawMessage, limit int) (json.RawMessage
 		return nil, Invalid(name, "%s is not JSON: %v", name, err)
 	}
 	if out.Len() == len(raw) {
-		return raw, nil // it was compact
+		return raw, nil // it is already compact
 	}
 	return out.Bytes(), nil
 }
 
-// hasEscapedNUL reports whether valid JSON spells a NUL character; an escaped
-// backslash before u0000 does not count.
+// hasEscapedNUL reports whether valid JSON has an escaped NUL character; an escaped backslash
+// before u0000 does not count.
 func hasEscapedNUL(raw []byte) bool {
 	for {
 		i := bytes.Index(raw, []byte(`\u0000`))
@@ -306,8 +299,7 @@ func hasEscapedNUL(raw []byte) bool {
 	}
 }
 
-// hasHalfCharacter reports whether valid JSON spells a surrogate that is not one
-// of a pair.
+// hasHalfCharacter reports whether valid JSON has an escaped surrogate without its pair.
 func hasHalfCharacter(raw []byte) bool {
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' {
@@ -329,8 +321,7 @@ func hasHalfCharacter(raw []byte) bool {
 	return false
 }
 
-// escapedUnit is the number of the \uXXXX that raw begins with; 0 when it
-// begins with something else.
+// escapedUnit returns the code of the \uXXXX at the start of raw; 0 if there is none.
 func escapedUnit(raw []byte) rune {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0
@@ -342,11 +333,11 @@ func escapedUnit(raw []byte) rune {
 	return rune(n)
 }
 
-// ContentHash is the SHA-256, in hex, of what the writer said: every field
-// but seq, position, recorded_at and the hashes. Two events with one hash are
-// the same fact. The event must be normalized.
+// ContentHash returns the SHA-256, in hex, of the writer's content: every field but seq, position,
+// recorded_at and the hashes. Two events with the same hash are the same fact. The event must be
+// normalized.
 func (e *Event) ContentHash() string {
-	var buf [1024]byte // most events fit, and then nothing is allocated
+	var buf [1024]byte // large enough for most events, which then need no allocation
 	b := buf[:0]
 	for _, f := range e.Envelope() {
 		b = binary.AppendUvarint(b, uint64(len(*f.Value)))
@@ -361,9 +352,8 @@ func (e *Event) ContentHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// NextChainHash links an event into its campaign's chain: the SHA-256, in hex,
-// of the previous event's chain hash (empty before seq 1), the seq and the
-// content hash.
+// NextChainHash links an event into its campaign's chain: it returns the SHA-256, in hex, of the
+// previous event's chain hash (empty before seq 1), the seq and the content hash.
 func NextChainHash(previous string, seq int64, eventHash string) string {
 	var buf [160]byte
 	b := append(buf[:0], previous...)
@@ -375,9 +365,9 @@ func NextChainHash(previous string, seq int64, eventHash string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SameContent reports whether two normalized events say the same, with the
-// order of JSON keys disregarded and numbers compared as written. It is the
-// slow judge for events whose content hashes differ.
+// SameContent reports whether two normalized events have the same content, ignoring the order of
+// JSON keys and comparing numbers as written. It is the slow comparison for events whose content
+// hashes differ.
 func SameContent(a, b Event) bool {
 	if a.ContentHash() == b.ContentHash() {
 		return true
@@ -404,13 +394,12 @@ func sortKeys(raw json.RawMessage) json.RawMessage {
 	return sorted
 }
 
-// CutOff begins the error of an event that ran into its deadline.
+// CutOff is the prefix of the error of an event that exceeded its deadline.
 const CutOff = "the event took longer than "
 
-// Inspect verifies that consecutive events of a campaign are the ones that were
-// appended: contents against their hashes, and each hash chained to the one before.
-// It returns how many are, and why the next one is not. The content of one that is
-// skipped does not matter.
+// Inspect verifies that consecutive events of a campaign are those that were appended: contents
+// against their hashes, and each hash chained to the one before. It returns how many are sound, and
+// why the next one is not. The content of a skipped event is not checked.
 func Inspect(events []Event) (sound int, reason string) {
 	for i := range events {
 		e := &events[i]
@@ -426,8 +415,8 @@ func Inspect(events []Event) (sound int, reason string) {
 	return len(events), ""
 }
 
-// WhyUnchained says that the event does not continue the chain of its campaign,
-// which before it ends with a hash; it is empty when it does.
+// WhyUnchained says why the event does not continue its campaign's chain, whose last hash is
+// before; empty if it does.
 func (e *Event) WhyUnchained(before string) string {
 	if NextChainHash(before, e.Seq, e.EventHash) == e.ChainHash {
 		return ""

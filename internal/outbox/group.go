@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// ErrorGroup is the failed and dead rows whose last error has one fingerprint.
+// ErrorGroup is the failed and dead rows whose last errors have the same fingerprint.
 type ErrorGroup struct {
 	Fingerprint string `json:"fingerprint" redact:"-"`
-	Example     string `json:"example"` // the error of one of them
+	Example     string `json:"example"` // the error of one row
 	Dead        int64  `json:"dead"`
 	Failed      int64  `json:"failed"`
-	Heads       int64  `json:"heads"`    // of the dead ones, heads of their campaign
-	Released    int64  `json:"released"` // rows that wait behind those heads
+	Heads       int64  `json:"heads"`    // dead rows that are heads of their campaign
+	Released    int64  `json:"released"` // rows waiting behind those heads
 
-	EventTypes []Tally    `json:"event_types"` // of the rows, the most frequent first
-	Builds     []Tally    `json:"builds"`      // of the attempts looked at, the most frequent first
-	Attempts   int64      `json:"attempts"`    // failed attempts of these rows that were looked at
-	Alike      int64      `json:"alike"`       // of them, those that ended in this very error
-	Permanent  int64      `json:"permanent"`   // of them, those that can never succeed with the version of the projection that they failed in
-	FirstAt    *time.Time `json:"first_at"`    // of these rows' attempts the first; nil when none was looked at
+	EventTypes []Tally    `json:"event_types"` // of the rows, most frequent first
+	Builds     []Tally    `json:"builds"`      // of the examined attempts, most frequent first
+	Attempts   int64      `json:"attempts"`    // failed attempts of these rows that were examined
+	Alike      int64      `json:"alike"`       // of those attempts, the ones that ended in this error
+	Permanent  int64      `json:"permanent"`   // of those attempts, the ones that can never succeed with the version of the projection that they failed in
+	FirstAt    *time.Time `json:"first_at"`    // the first of these attempts; nil if none was examined
 	LastAt     *time.Time `json:"last_at"`
-	Tried      []Tried    `json:"tried"` // with what these attempts were made, the latest first
-	Note       *GroupNote `json:"note"`  // nil when nobody pinned one
+	Tried      []Tried    `json:"tried"` // the builds and versions of these attempts, latest first
+	Note       *GroupNote `json:"note"`  // nil without a note
 }
 
-// Tried is a build of the program and a version of the projection at fault that
-// failed together. Projection and version are empty where they are not known.
+// Tried is a build of the program and a version of the failing projection that were used together.
+// Projection and version are empty if unknown.
 type Tried struct {
 	Build             string    `json:"build"`                 // the version of the program
-	Projection        string    `json:"projection" redact:"-"` // the projection that failed; empty when that is not known
+	Projection        string    `json:"projection" redact:"-"` // the projection that failed; empty if unknown
 	ProjectionVersion string    `json:"projection_version"`    // the hash of its definition
 	Attempts          int64     `json:"attempts"`
-	Permanent         int64     `json:"permanent"` // of them, those that can never succeed with that version
+	Permanent         int64     `json:"permanent"` // of those attempts, the ones that can never succeed with that version
 	LastAt            time.Time `json:"last_at"`
 }
 
-// Running is what a retry would be made with.
+// Running is the build and versions that a retry would use.
 type Running struct {
 	Build    string
-	Versions map[string]string `redact:"-"` // of the projections that are loaded, by name
+	Versions map[string]string `redact:"-"` // of the loaded projections, by name
 }
 
 // Tally counts something by its name.
@@ -49,23 +49,21 @@ type Tally struct {
 	Count int64  `json:"count"`
 }
 
-// GroupNote is what an operator pinned to an error that many rows share.
+// GroupNote is an operator's note on an error that many rows share.
 type GroupNote struct {
 	Note string    `json:"note"`
 	By   string    `json:"by"`
 	At   time.Time `json:"at"`
 }
 
-// ErrorGroups are all groups, those with the most dead rows first.
+// ErrorGroups holds all groups, those with the most dead rows first.
 type ErrorGroups struct {
 	Groups []ErrorGroup
-	// Capped is true when there are more failed or dead rows than were
-	// looked at, so that counts are lower bounds.
+	// Capped is true if not all failed or dead rows were examined, so that counts are lower bounds.
 	Capped bool
 }
 
-// AssessedGroup is an error group with what is to be thought of it, as the API and
-// the commands show it.
+// AssessedGroup is an error group with an assessment, as the API and the commands show it.
 type AssessedGroup struct {
 	ErrorGroup
 	Outlook RetryOutlook `json:"retry_outlook"` // whether retrying can help
@@ -85,15 +83,15 @@ func (all ErrorGroups) Assessed(now Running) []AssessedGroup {
 // RetryOutlook says whether retrying can help.
 type RetryOutlook string
 
-// What may be hoped for from a retry.
+// The chances of a retry.
 const (
-	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with what runs now; or it can never succeed with it
-	OutlookSome    RetryOutlook = "some"    // it failed in several ways, or never with what runs now
-	OutlookUnknown RetryOutlook = "unknown" // too little was tried to tell
+	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with the current versions; or it can never succeed with them
+	OutlookSome    RetryOutlook = "some"    // it failed in several ways, or never with the current versions
+	OutlookUnknown RetryOutlook = "unknown" // too few attempts to tell
 )
 
-// Verdict says in a sentence, without a final stop, whether retrying the rows
-// of the group can help.
+// Verdict says in a sentence, without a final period, whether retrying the rows of the group can
+// help.
 func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	tried := false
 	for _, t := range g.Tried {
@@ -119,8 +117,8 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	}
 }
 
-// never is the sentence about attempts that can never succeed with a version of
-// a projection that is still loaded.
+// never is the sentence about attempts that can never succeed with a version of a projection that
+// is still loaded.
 func (g ErrorGroup) never(now Running, t Tried) string {
 	says := fmt.Sprintf("It can never succeed with this version of the projection (%s %s)", t.Projection, shortVersion(t.ProjectionVersion))
 	if last := g.Tried[0]; last.Build != now.Build {
@@ -129,13 +127,13 @@ func (g ErrorGroup) never(now Running, t Tried) string {
 	return says + ": retrying will fail again until the projection is fixed"
 }
 
-// projects reports whether the version of the projection that failed is the one
-// that is loaded; true when it is not known which one failed.
+// projects reports whether the failing version of the projection is the loaded one; true if the
+// version is unknown.
 func (now Running) projects(t Tried) bool {
 	return t.Projection == "" || now.Versions[t.Projection] == t.ProjectionVersion
 }
 
-// changed says which of build and projection is another one than it was for t.
+// changed says whether build or projection changed since t.
 func (now Running) changed(t Tried) string {
 	builds := fmt.Sprintf("(%s, now %s)", cmp.Or(t.Build, "unknown"), now.Build)
 	version := cmp.Or(shortVersion(now.Versions[t.Projection]), "not loaded")
@@ -152,10 +150,10 @@ func (now Running) changed(t Tried) string {
 	}
 }
 
-// shortVersion is enough of a projection's version to tell it from another.
+// shortVersion abbreviates a projection's version.
 func shortVersion(hash string) string { return hash[:min(len(hash), 12)] }
 
-// distinctTries counts the builds, and the versions of projections, that were tried.
+// distinctTries states how many builds and versions of projections were tried.
 func (g ErrorGroup) distinctTries() string {
 	versions := map[[2]string]bool{}
 	for _, t := range g.Tried {

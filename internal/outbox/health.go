@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// Level is how well something is: what colour and what mark pages give it.
+// Level is the severity of a state: it decides the colour and icon on pages.
 type Level string
 
-// The levels, the best first.
+// The levels, best first.
 const (
 	LevelOK   Level = "ok"
-	LevelBusy Level = "busy" // it will be well by itself
+	LevelBusy Level = "busy" // it will recover without action
 	LevelWarn Level = "warn"
-	LevelBad  Level = "bad" // somebody has to do something
+	LevelBad  Level = "bad" // action is needed
 )
 
-// Health is the state of everything in a sentence, and what else is worth
-// knowing.
+// Health is the overall state in a sentence, with notes.
 type Health struct {
 	Level    Level
-	Sentence string // the worst thing there is, or that there is none
+	Sentence string // the worst problem, or that there is none
 	Notes    []string
 }
 
-// Health puts a summary into words. What keeps events from being applied comes
-// first; what is only slow comes last.
+// Health puts a summary into words. Problems that keep events from being applied come first,
+// slowness last.
 func (s Summary) Health(now time.Time) Health {
 	var found []Health
 	add := func(level Level, format string, args ...any) {
@@ -71,7 +70,7 @@ func (s Summary) Health(now time.Time) Health {
 	return worst
 }
 
-// assessRows tells of live rows that are not, or may not be, those of the journal.
+// assessRows reports live rows that differ, or may differ, from the journal.
 func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	if n := s.Campaigns.Unverifiable; n > 0 {
 		add(LevelBad, "%s not be verified, so the live rows may be wrong.", Count(n, "campaign could", "campaigns could"))
@@ -84,7 +83,7 @@ func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	}
 }
 
-// assessProjections tells of projections that are paused or behind.
+// assessProjections reports projections that are paused or behind.
 func assessProjections(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	paused := PausedAmong(held)
 	switch {
@@ -104,7 +103,7 @@ func assessProjections(held []HeldProjection, add func(level Level, format strin
 	}
 }
 
-// QuarantinedAmong are the projections that are quarantined somewhere.
+// QuarantinedAmong returns the projections that are quarantined in some campaign.
 func QuarantinedAmong(held []HeldProjection) (quarantined []HeldProjection) {
 	for _, h := range held {
 		if h.Quarantined > 0 {
@@ -114,7 +113,7 @@ func QuarantinedAmong(held []HeldProjection) (quarantined []HeldProjection) {
 	return quarantined
 }
 
-// PausedAmong are the projections that are paused somewhere.
+// PausedAmong returns the projections that are paused in some campaign.
 func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
 	for _, h := range held {
 		if h.PausedWhere() != "" {
@@ -124,7 +123,7 @@ func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
 	return paused
 }
 
-// assessDisks tells of databases that nothing can be written to.
+// assessDisks reports databases that cannot be written to.
 func assessDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, d := range s.DisksFull {
 		meanwhile := "nothing is applied, and appended events queue up"
@@ -136,7 +135,7 @@ func assessDisks(s Summary, now time.Time, add func(level Level, format string, 
 	}
 }
 
-// assessInstances tells of processes that are in trouble.
+// assessInstances reports processes in trouble.
 func assessInstances(all []InstanceState, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, i := range all {
 		switch {
@@ -155,7 +154,7 @@ func assessInstances(all []InstanceState, now time.Time, add func(level Level, f
 	}
 }
 
-// assessJournal tells of projections that have events that the journal does not.
+// assessJournal reports projections that have events the journal lacks.
 func assessJournal(s Summary, add func(level Level, format string, args ...any)) {
 	const first = "Check --journal-db and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
 	n := s.Campaigns.Diverged
@@ -172,7 +171,7 @@ func assessJournal(s Summary, add func(level Level, format string, args ...any))
 	}
 }
 
-// operationNotes tell of operations that somebody should look at.
+// operationNotes reports operations that need attention.
 func operationNotes(n OperationCounts) (notes []string) {
 	if n.Running > 0 {
 		notes = append(notes, fmt.Sprintf("%s running.", Count(n.Running, "operation is", "operations are")))
@@ -183,7 +182,7 @@ func operationNotes(n OperationCounts) (notes []string) {
 	return notes
 }
 
-// WorkerTrouble says what is wrong with who applies events; empty when nothing is.
+// WorkerTrouble says what is wrong with the workers; empty if nothing is.
 func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 	level := LevelWarn
 	if s.Lag.Events > 0 {
@@ -205,7 +204,7 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 	return LevelOK, ""
 }
 
-// skipNotes tells of skipped events, which are no trouble any more.
+// skipNotes reports skipped events, which are no problem any more.
 func skipNotes(s Summary) []string {
 	if s.Campaigns.Skips == 0 {
 		return nil
@@ -213,11 +212,11 @@ func skipNotes(s Summary) []string {
 	return []string{fmt.Sprintf("%s skipped and never applied.", Count(s.Campaigns.Skips, "event is", "events are"))}
 }
 
-// newsFor is how long the overview tells of an instance that fell silent; the
-// page of instances tells of it for a week.
+// newsFor is how long the overview reports an instance that fell silent; the page of instances
+// shows it for a week.
 const newsFor = time.Hour
 
-// silent counts the instances that lately broke their promise of a sign of life.
+// silent counts the instances that recently stopped sending promised heartbeats.
 func silent(instances []InstanceState, now time.Time) (n int64) {
 	for _, i := range instances {
 		if i.State(now) == InstanceSilent && now.Sub(i.LastSeen) < newsFor {

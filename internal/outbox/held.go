@@ -8,10 +8,10 @@ import (
 // heldNamed is how many projections an explanation names.
 const heldNamed = 3
 
-// everythingApplied is why a campaign stands still that has nothing to do.
+// everythingApplied is the reason why an idle campaign does not move.
 const everythingApplied = "Everything is applied"
 
-// HeldCursors are the cursors of projections that do not follow the campaign.
+// HeldCursors returns the cursors of projections that are not live in the campaign.
 func HeldCursors(all []Cursor) []Cursor {
 	held := []Cursor{}
 	for _, c := range all {
@@ -22,7 +22,7 @@ func HeldCursors(all []Cursor) []Cursor {
 	return held
 }
 
-// WithHeldProjections says as well which projections do not follow the campaign.
+// WithHeldProjections adds the projections that are not live in the campaign.
 func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	if len(held) == 0 {
 		return e
@@ -43,8 +43,7 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	return e
 }
 
-// Standing says where a projection is that does not follow its campaign: "is
-// paused, 4 events behind".
+// Standing describes a projection that is not live in its campaign: "is paused, 4 events behind".
 func (c Cursor) Standing() string {
 	lag := Count(c.LagEvents, "event behind", "events behind")
 	if c.State == CursorBehind {
@@ -60,8 +59,7 @@ func (c Cursor) Standing() string {
 	return text + ", " + lag
 }
 
-// PausedWhere says for which campaigns it is paused: "for 2 campaigns"; empty when
-// it is for none.
+// PausedWhere counts the campaigns in which it is paused: "for 2 campaigns"; empty if none.
 func (h HeldProjection) PausedWhere() string {
 	switch {
 	case h.Paused != nil:
@@ -72,7 +70,7 @@ func (h HeldProjection) PausedWhere() string {
 	return ""
 }
 
-// Campaigns writes one of the counts.
+// Campaigns formats one of the counts.
 func (h HeldProjection) Campaigns(n int64) string {
 	switch {
 	case h.CountsCapped:
@@ -81,8 +79,8 @@ func (h HeldProjection) Campaigns(n int64) string {
 	return campaigns(n)
 }
 
-// CatchUp says what catches the projection up where it is behind: " and waits
-// for the end of run 7". It goes on a sentence.
+// CatchUp says what will catch up the projection where it is behind: " and waits for the end of run
+// 7". It continues a sentence.
 func (h HeldProjection) CatchUp() string { return catchUp(h.RunID, h.BlockedByRun) }
 
 func catchUp(run, blockedBy int64) string {

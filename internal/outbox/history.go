@@ -2,18 +2,18 @@ package outbox
 
 import "time"
 
-// Sample is how things stood at a minute.
+// Sample is the state at a minute.
 type Sample struct {
 	At               time.Time
 	Counts           Counts
 	LagEvents        int64
 	Blocked          int64     // campaigns with a dead head
-	OldestEnqueuedAt time.Time // append time of the oldest waiting event; zero when none waits
-	Applied          int64     // events applied since ever
-	Failed           int64     // failed attempts since ever
+	OldestEnqueuedAt time.Time // append time of the oldest waiting event; zero if none waits
+	Applied          int64     // total of applied events
+	Failed           int64     // total of failed attempts
 }
 
-// Span is a stretch of the past that charts show.
+// Span is a time range of charts.
 type Span string
 
 // The spans. SpanHour is the default.
@@ -25,7 +25,7 @@ const (
 // Spans lists every span, the default first.
 var Spans = []Span{SpanHour, SpanDay}
 
-// Step is the time between two points of the span, and Points their number.
+// Step is the time between two points of the span.
 func (s Span) Step() time.Duration {
 	if s == SpanDay {
 		return 15 * time.Minute
@@ -41,8 +41,7 @@ func (s Span) Points() int {
 	return 60
 }
 
-// Point is how things stood at the end of a step, and how fast they went
-// during it.
+// Point is the state at the end of a step, and the rates during it.
 type Point struct {
 	At               time.Time `json:"at"`
 	Counts           Counts    `json:"counts"`
@@ -53,24 +52,23 @@ type Point struct {
 	FailedPerSecond  float64   `json:"failed_per_second"`
 }
 
-// History is a stretch of the past as charts show it.
+// History is the data of charts over a span.
 type History struct {
 	Span        Span    `json:"span"`
 	StepSeconds float64 `json:"step_seconds"`
-	// Points are in order of time and end now. Steps before the first sample
-	// have none.
+	// Points are in order of time and end now. There are none for steps before the first sample.
 	Points []Point `json:"points"`
 }
 
-// Series makes the points of a span that ends at end from samples in order of
-// time. Where a minute has no sample nothing had changed since the one before.
+// Series returns the points of a span that ends at end, from samples in order of time. A minute
+// without a sample means no change since the one before.
 func Series(samples []Sample, span Span, end time.Time) History {
 	points := series(samples, span, end, func(s Sample) time.Time { return s.At }, point)
 	return History{Span: span, StepSeconds: span.Step().Seconds(), Points: points}
 }
 
-// series makes a point of the last sample at the end of each step, and of that
-// at its begin, which is nil when there was none.
+// series makes a point of the last sample at the end of each step and of that at its start, which
+// is nil if there was none.
 func series[S, P any](samples []S, span Span, end time.Time, when func(S) time.Time, point func(s S, before *S, at time.Time, step time.Duration) P) []P {
 	step := span.Step()
 	points := []P{}
@@ -103,7 +101,7 @@ func point(s Sample, before *Sample, at time.Time, step time.Duration) Point {
 	return p
 }
 
-// CampaignPoint is how far behind a campaign was at a minute.
+// CampaignPoint is a campaign's lag at a minute.
 type CampaignPoint struct {
 	At         time.Time `json:"at"`
 	LagEvents  int64     `json:"lag_events"`

@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// Role is what somebody may do: a viewer looks, an operator repairs, an admin
-// also does what cannot be taken back. Each includes the ones before it. The
-// empty role is that of whoever may not even look.
+// Role is a level of access: a viewer reads, an operator repairs, an admin also performs
+// irreversible actions. Each role includes the ones before it. The empty role may not even read.
 type Role string
 
-// The roles, from the least to the most.
+// The roles, from least to most.
 const (
 	RoleNone     Role = ""
 	RoleViewer   Role = "viewer"
@@ -22,10 +21,10 @@ const (
 	RoleAdmin    Role = "admin"
 )
 
-// Roles are the roles that can be given, from the least to the most.
+// Roles are the roles that can be granted, from least to most.
 var Roles = []Role{RoleViewer, RoleOperator, RoleAdmin}
 
-// roleNames are the names of all roles after a prefix.
+// roleNames returns the names of all roles with a prefix.
 func roleNames(prefix string) []string {
 	names := make([]string, len(Roles))
 	for i, r := range Roles {
@@ -34,13 +33,13 @@ func roleNames(prefix string) []string {
 	return names
 }
 
-// AnyRole names the roles for a choice: "viewer, operator or admin".
+// AnyRole lists the roles as alternatives: "viewer, operator or admin".
 func AnyRole() string { return OrList(roleNames("")) }
 
-// RoleFlags names the flags that give roles: "--viewer, --operator and --admin".
+// RoleFlags lists the flags that grant roles: "--viewer, --operator and --admin".
 func RoleFlags() string { return list(roleNames("--"), " and ") }
 
-// ParseRole reads the name of a role.
+// ParseRole parses the name of a role.
 func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles, r) {
 		return r, nil
@@ -48,53 +47,52 @@ func ParseRole(text string) (Role, error) {
 	return RoleNone, Invalid("role", "unknown role %q; the roles are %s", text, list(roleNames(""), " and "))
 }
 
-// Includes reports whether who has the role may do what least is enough for.
+// Includes reports whether the role permits what least permits.
 func (r Role) Includes(least Role) bool {
 	return least == RoleNone || slices.Index(Roles, r) >= max(slices.Index(Roles, least), 0)
 }
 
-// Auth is how it is known who somebody is.
+// Auth is how an identity was authenticated.
 type Auth string
 
-// The ways of knowing who somebody is.
+// The methods of authentication.
 const (
-	AuthLocal       Auth = "local"        // nobody was asked: whoever reaches a server without an authenticator
+	AuthLocal       Auth = "local"        // not authenticated: any client of a server without an authenticator
 	AuthJWT         Auth = "jwt"          // a signed assertion of a proxy
 	AuthProxyHeader Auth = "proxy-header" // a header of a trusted proxy
-	AuthToken       Auth = "token"        // a bearer token of a machine
+	AuthToken       Auth = "token"        // an API token
 	AuthOS          Auth = "os"           // the operating system's user, on the command line
 	AuthSystem      Auth = "system"       // outboxweb itself
 )
 
-// Identity is who makes a request, and what that one may do.
+// Identity is who makes a request, with its role.
 type Identity struct {
 	Name   string   `json:"name"` // shown and recorded, such as "ana@example.org" or "token 3: deploy"
 	Auth   Auth     `json:"auth"`
 	Role   Role     `json:"role"`
-	Groups []string `json:"groups"` // as the proxy named them; empty for tokens
+	Groups []string `json:"groups"` // from the proxy; empty for tokens
 }
 
-// Operator is the identity as audit records have it. via is how the action came
-// in, from the address of the socket's other end.
+// Operator returns the identity for audit records. via is the channel of the action, from the
+// peer's address.
 func (i Identity) Operator(via, from string) Operator {
 	return Operator{Name: i.Name, Via: via, From: from, Auth: i.Auth, Role: i.Role}
 }
 
-// Local is whoever reaches a server that has no authenticator.
+// Local returns the identity of every client of a server without an authenticator.
 func Local() Identity { return Identity{Name: "local", Auth: AuthLocal, Role: RoleAdmin} }
 
-// Token is a bearer token of a machine. Its text is known to nobody but who
-// made it: the database has its SHA-256.
+// Token is an API token. Its text is known only to its creator: the database has its SHA-256.
 type Token struct {
 	ID         int64      `json:"id"`
 	Role       Role       `json:"role"`
-	Note       string     `json:"note"` // what it is for
+	Note       string     `json:"note"` // its purpose
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
 	ExpiresAt  time.Time  `json:"expires_at"`
-	RevokedAt  *time.Time `json:"revoked_at"` // nil unless it was
+	RevokedAt  *time.Time `json:"revoked_at"` // nil unless revoked
 	RevokedBy  string     `json:"revoked_by"`
-	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; nil when never
+	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; nil if never
 }
 
 // State is valid, expired or revoked.
@@ -108,7 +106,7 @@ func (t Token) State(now time.Time) string {
 	return "valid"
 }
 
-// Identity is who a machine is that shows the token.
+// Identity returns the identity of a client that sends the token.
 func (t Token) Identity() Identity {
 	name := "token " + strconv.FormatInt(t.ID, 10)
 	if t.Note != "" {
@@ -117,11 +115,11 @@ func (t Token) Identity() Identity {
 	return Identity{Name: name, Auth: AuthToken, Role: t.Role}
 }
 
-// Grants say which users and groups have which role, by exact match: an entry
-// is "user:NAME", "group:NAME", or "*" for everyone who could be identified.
+// Grants map roles to users and groups, by exact match: an entry is "user:NAME", "group:NAME", or
+// "*" for everyone who is authenticated.
 type Grants map[Role][]string
 
-// Check names an entry that is none, with the role it was given.
+// Check returns an error that names an invalid entry and its role.
 func (g Grants) Check() error {
 	for _, role := range Roles {
 		for _, entry := range g[role] {
@@ -134,7 +132,7 @@ func (g Grants) Check() error {
 	return nil
 }
 
-// RoleOf is the most that a user's name and groups are granted.
+// RoleOf returns the highest role granted to a user's name and groups.
 func (g Grants) RoleOf(name string, groups []string) Role {
 	for _, role := range slices.Backward(Roles) {
 		for _, entry := range g[role] {
@@ -147,7 +145,7 @@ func (g Grants) RoleOf(name string, groups []string) Role {
 	return RoleNone
 }
 
-// SortTokens orders tokens: the valid ones first, then the newest.
+// SortTokens orders tokens: valid ones first, then newest first.
 func SortTokens(tokens []Token, now time.Time) {
 	rank := func(t Token) int { return slices.Index([]string{"valid", "expired", "revoked"}, t.State(now)) }
 	slices.SortFunc(tokens, func(a, b Token) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(b.ID, a.ID)) })
@@ -155,14 +153,13 @@ func SortTokens(tokens []Token, now time.Time) {
 
 type requestKey struct{}
 
-// WithRequestID notes the id of the request that something is done for: what
-// its answer, the log and the audit record share.
+// WithRequestID stores the id of the request that the context belongs to, which its answer, the log
+// and the audit record share.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestKey{}, id)
 }
 
-// RequestID is the id of the request that something is done for; empty when it
-// is done for none.
+// RequestID returns the id of the context's request; empty if there is none.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestKey{}).(string)
 	return id

@@ -10,32 +10,30 @@ import (
 	"time"
 )
 
-// InstanceState is one process with a worker, as its last heartbeat told. One
-// that is known only by the leases it left behind has an ID, a Holding and
-// nothing else.
+// InstanceState is one process with a worker, as of its last heartbeat. An instance known only by
+// its leftover leases has an ID, a Holding and nothing else.
 type InstanceState struct {
 	ID      string `json:"id" redact:"-"`
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
 	Mode    Mode   `json:"mode" api:"empty"`
-	// the campaigns whose events it applies: ids, and beginnings of ids with *
-	// behind them; * alone is every campaign
+	// the campaigns whose events it applies: ids, and prefixes of ids followed by *; * alone is
+	// every campaign
 	Campaigns Scope         `json:"campaigns"`
 	StartedAt time.Time     `json:"started_at"`
-	LastSeen  time.Time     `json:"last_seen"`  // by the clock of the process that asks
-	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended by itself, or was seen to be gone
-	BeatEvery time.Duration `json:"-"`          // how often it promises a heartbeat; 0 means only while it works, as on SQLite. JSON has heartbeat_seconds
+	LastSeen  time.Time     `json:"last_seen"`  // by the reading process's clock
+	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended or was detected as gone
+	BeatEvery time.Duration `json:"-"`          // the heartbeat interval; 0 means only while it works, as on SQLite. JSON has heartbeat_seconds
 	Applied   int64         `json:"applied_total"`
 	Failed    int64         `json:"failed_total"`
 	Fenced    int64         `json:"fenced_total"`
 	Rates     Throughput    `json:"throughput"`
-	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty when nothing does
-	Stalled   bool          `json:"stalled"` // nothing at all can be applied
+	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty if nothing does
+	Stalled   bool          `json:"stalled"` // it can apply nothing at all
 	Leases    HeldLeases    `json:"-"`       // empty in a Summary
-	// ClockAhead is how far its clock is known to be ahead of that of the
-	// process that asks, negative when behind; 0 when by less than a second, or
-	// when that is not known. JSON has clock_ahead_seconds.
+	// ClockAhead is how far its clock is known to be ahead of the reading process's, negative when
+	// behind; 0 when less than a second, or unknown. JSON has clock_ahead_seconds.
 	ClockAhead time.Duration `json:"-"`
 }
 
@@ -50,29 +48,29 @@ func (i InstanceState) MarshalJSON() ([]byte, error) {
 	}{fields(i), i.BeatEvery.Seconds(), i.ClockAhead.Seconds()})
 }
 
-// HeldLeases is what an instance has leased. A lease that ended still counts
-// until another worker takes the campaign or the holder gives it back.
+// HeldLeases are an instance's leases. An expired lease counts until another worker claims the
+// campaign or the holder releases it.
 type HeldLeases struct {
 	Campaigns     int64       `json:"campaigns"`
-	Withheld      int64       `json:"withheld"`          // of campaigns, those that are paused or diverged, which nobody may take
+	Withheld      int64       `json:"withheld"`          // leased campaigns that are paused or diverged, which no worker may claim
 	Rows          int64       `json:"rows"`              // rows in processing
-	ClaimableFrom *time.Time  `json:"claimable_from"`    // when the first lease ends if the instance says nothing more; nil when it holds nothing
-	ClaimableBy   *time.Time  `json:"claimable_by"`      // when the last lease does
-	Held          []HeldLease `json:"held" api:"max=20"` // the leases that end first, at most 20
-	Publishers    []string    `json:"publishers"`        // TOPIC/PUBLISHER of those whose leases have not ended, in order
+	ClaimableFrom *time.Time  `json:"claimable_from"`    // when the first lease expires if the instance sends no further heartbeat; nil without leases
+	ClaimableBy   *time.Time  `json:"claimable_by"`      // when the last lease expires
+	Held          []HeldLease `json:"held" api:"max=20"` // the leases that expire first, at most 20
+	Publishers    []string    `json:"publishers"`        // TOPIC/PUBLISHER of unexpired publisher leases, in order
 }
 
-// MaxHeldLeases is how many of its campaigns a Holding names.
+// MaxHeldLeases is how many campaigns a Holding names.
 const MaxHeldLeases = 20
 
 // HeldLease is one leased campaign.
 type HeldLease struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
 	Epoch      int64     `json:"epoch"`    // the lease's fencing number
-	HeadSeq    int64     `json:"head_seq"` // 0 when it has no row, as in inline mode
+	HeadSeq    int64     `json:"head_seq"` // 0 without a row, as in inline mode
 	Rows       int64     `json:"rows"`     // rows in processing
 	ExpiresAt  time.Time `json:"expires_at"`
-	Withheld   bool      `json:"withheld"` // it is paused or diverged: nobody may take it even after that
+	Withheld   bool      `json:"withheld"` // it is paused or diverged: no worker may claim it even after that
 }
 
 // Condition is an instance's state in one word.
@@ -80,21 +78,20 @@ type Condition string
 
 // The conditions of an instance.
 const (
-	InstanceRunning Condition = "running" // keeps its promise of a heartbeat; on SQLite, has work
-	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has had nothing to say lately
-	InstanceSilent  Condition = "silent"  // broke its promise, or let its leases run out
-	InstanceStopped Condition = "stopped" // ended, and said so or was seen to be gone
+	InstanceRunning Condition = "running" // sends its promised heartbeats; on SQLite, has work
+	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has reported nothing lately
+	InstanceSilent  Condition = "silent"  // missed its heartbeats, or let its leases expire
+	InstanceStopped Condition = "stopped" // ended, and reported it or was detected as gone
 )
 
-// Recent is how long after its last sign of life an instance that promised
-// none counts as at work.
+// Recent is how long after its last sign of life an instance without heartbeats counts as running.
 const Recent = 15 * time.Second
 
 // missedBeats is how many heartbeats in a row an instance may miss.
 const missedBeats = 3
 
-// ClocksThatDiffer names the instances at work whose clocks differ from that of
-// the process that asks, in a sentence each.
+// ClocksThatDiffer returns a sentence for each running instance whose clock differs from the
+// reading process's.
 func ClocksThatDiffer(instances []InstanceState, now time.Time) (told []string) {
 	for _, i := range instances {
 		if state := i.State(now); i.ClockAhead == 0 || state != InstanceRunning && state != InstanceIdle {
@@ -113,8 +110,8 @@ func (i InstanceState) Clock() string {
 	return Age(i.ClockAhead) + " ahead of"
 }
 
-// State is the instance's condition. Until enough is known of its clock, one
-// that is behind may look silent.
+// State is the instance's condition. Until its clock's offset is known, an instance whose clock is
+// behind may look silent.
 func (i InstanceState) State(now time.Time) Condition {
 	quiet := now.Sub(i.LastSeen)
 	switch {
@@ -129,14 +126,13 @@ func (i InstanceState) State(now time.Time) Condition {
 	case i.Leases.Campaigns == 0:
 		return InstanceIdle
 	case i.Leases.ended(now):
-		return InstanceSilent // a worker that lives renews its leases or gives them back
+		return InstanceSilent // a running worker renews its leases or releases them
 	default:
 		return InstanceRunning
 	}
 }
 
-// Why says in one sentence how the instance is and what becomes of what it
-// holds.
+// Why says in one sentence how the instance is and what happens to its leases.
 func (i InstanceState) Why(now time.Time) string {
 	state := i.State(now)
 	h := i.Leases
@@ -168,9 +164,8 @@ func (i InstanceState) condition(now time.Time) string {
 
 func (h HeldLeases) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
 
-// fate says when others may take the campaigns of a Holding that is not empty
-// if its holder says nothing more. The campaigns are introduced by whose:
-// "its", or "their" for several holders.
+// fate says when others may claim the campaigns of a non-empty Holding if its holder sends no
+// further heartbeat. whose introduces the campaigns: "its", or "their" for several holders.
 func (h HeldLeases) fate(now time.Time, whose string) string {
 	its, becomes, are := whose+" "+campaigns(h.Campaigns), "become", "are"
 	if h.Campaigns == 1 {
@@ -200,7 +195,7 @@ func (h HeldLeases) fate(now time.Time, whose string) string {
 
 func campaigns(n int64) string { return Count(n, "campaign", "campaigns") }
 
-// publishers says how many it holds; empty when none.
+// publishers states how many publishers it has leased; empty if none.
 func (h HeldLeases) publishers() string {
 	if len(h.Publishers) == 0 {
 		return ""
@@ -208,7 +203,7 @@ func (h HeldLeases) publishers() string {
 	return Count(int64(len(h.Publishers)), "publisher", "publishers")
 }
 
-// Add counts a campaign in. Those whose lease ends first must be added first.
+// Add adds a campaign. Campaigns must be added in order of lease expiry.
 func (h *HeldLeases) Add(c HeldLease) {
 	h.Campaigns++
 	h.Rows += c.Rows
@@ -224,7 +219,7 @@ func (h *HeldLeases) Add(c HeldLease) {
 	}
 }
 
-// Plus is what two hold together. It names no campaigns and no publishers.
+// Plus returns the sum of two. It names no campaigns and no publishers.
 func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
 	sum := HeldLeases{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
 		ClaimableFrom: h.ClaimableFrom, ClaimableBy: h.ClaimableBy}
@@ -237,15 +232,14 @@ func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
 	return sum
 }
 
-// Left reports whether the instance holds campaigns that it will hardly come
-// back for.
+// Left reports whether the instance left leased campaigns behind and is unlikely to return.
 func (i InstanceState) Left(now time.Time) bool {
 	state := i.State(now)
 	return i.Leases.Campaigns > 0 && (state == InstanceSilent || state == InstanceStopped)
 }
 
-// SortInstances brings those first that left campaigns behind, then running
-// and idle ones, then those that are gone; among equals the youngest first.
+// SortInstances orders instances: those that left campaigns behind, then running and idle ones,
+// then stopped ones; among equals the youngest first.
 func SortInstances(all []InstanceState, now time.Time) {
 	order := []Condition{InstanceRunning, InstanceIdle, InstanceSilent, InstanceStopped}
 	rank := func(i InstanceState) int {
@@ -259,8 +253,8 @@ func SortInstances(all []InstanceState, now time.Time) {
 	})
 }
 
-// InstancesHealth puts all instances into a sentence: who is there, who is not,
-// and when others may take what those hold.
+// InstancesHealth summarizes all instances in a sentence: which are running, which are not, and
+// when others may claim the campaigns of those.
 func InstancesHealth(list []InstanceState, now time.Time) Health {
 	numbers := make(map[Condition]int64)
 	var left HeldLeases
@@ -316,8 +310,8 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 	return h
 }
 
-// disagreements says in what running instances differ although they should
-// not, or not for long. Idle ones may have been gone for days.
+// disagreements says in what running instances differ although they should not, or only briefly.
+// Idle ones may have been gone for days.
 func disagreements(list []InstanceState, now time.Time) []string {
 	versions, modes := make(map[string]int64), make(map[string]int64)
 	for _, i := range list {
@@ -336,7 +330,7 @@ func disagreements(list []InstanceState, now time.Time) []string {
 	return notes
 }
 
-// tally lists how many there are of each: "v1 (2), v2 (1)".
+// tally formats counts by name: "v1 (2), v2 (1)".
 func tally(numbers map[string]int64) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {

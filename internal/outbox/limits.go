@@ -2,40 +2,40 @@ package outbox
 
 import "time"
 
-// Limits that the store, pages, the API and commands hold to alike.
+// Limits shared by the store, pages, the API and commands.
 const (
-	DefaultPage = 50  // items in a page of a list of which no number was asked for
-	MaxPage     = 200 // items in a page of a list
+	DefaultPage = 50  // default items per page of a list
+	MaxPage     = 200 // maximum items per page of a list
 
-	MaxReason = 500  // bytes of the reason of an action
-	MaxPhrase = 300  // bytes of the phrase that confirms one
+	MaxReason = 500  // bytes of an action's reason
+	MaxPhrase = 300  // bytes of a confirmation phrase
 	MaxNote   = 2000 // bytes of a note on an error
-	// MaxFingerprint is the most bytes of a fingerprint, as a filter or a note names
-	// it: twice what Fingerprint makes of an error.
+	// MaxFingerprint is the maximum length of a fingerprint in a filter or a note, in bytes: twice
+	// what Fingerprint returns.
 	MaxFingerprint = 2 * fingerprintBytes
-	// fingerprintBytes is where Fingerprint cuts.
+	// fingerprintBytes is where Fingerprint truncates.
 	fingerprintBytes = 200
 
-	// MaxOperation is the most rows of one operation. They are frozen in one
+	// MaxOperation is the maximum number of rows of one operation. They are frozen in one
 	// transaction, for which appends wait on SQLite: about a second.
 	MaxOperation   = 20_000
 	MaxNamed       = 10_000 // rows of an operation that are named one by one
-	MaxRequeue     = 10_000 // rows of one requeue, or retry, of many
-	DefaultRequeue = 100    // rows of one for which no number was asked
+	MaxRequeue     = 10_000 // rows of one requeue or retry of many
+	DefaultRequeue = 100    // default rows of a requeue or retry of many
 
-	// MaxGrouped is how many dead, and how many failed, rows are grouped by their
-	// errors at the most: those that come first.
+	// MaxGrouped is the maximum number of dead rows, and of failed rows, that are grouped by error:
+	// the first ones.
 	MaxGrouped = 10_000
 
-	// MaxRunCampaigns is the most campaigns that a run names one by one.
+	// MaxRunCampaigns is the maximum number of campaigns that a run names one by one.
 	MaxRunCampaigns = 1000
 )
 
-// Defaults that flags, the store and its loops share.
+// Defaults shared by flags, the store and its loops.
 const (
-	DefaultPoll         = 2 * time.Second  // between two looks for work by one loop
-	DefaultLease        = 30 * time.Second // how long a right to work lasts without renewal
-	DefaultEventTimeout = 10 * time.Second // the most time one event may take to apply
-	DefaultConcurrency  = 2                // waves at a time: while one applies, the other settles
-	DefaultRunParallel  = 2                // campaigns that a run works on at a time
+	DefaultPoll         = 2 * time.Second  // poll interval of a loop
+	DefaultLease        = 30 * time.Second // duration of a lease without renewal
+	DefaultEventTimeout = 10 * time.Second // maximum time to apply one event
+	DefaultConcurrency  = 2                // concurrent waves: while one applies, the other settles
+	DefaultRunParallel  = 2                // campaigns that a run works on concurrently
 )

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Mode says what becomes of an appended event. Exactly one mode runs.
+// Mode says how appended events are applied. Exactly one mode is active.
 type Mode string
 
 // The modes. ModeOutbox is the default.
 const (
 	ModeOutbox Mode = "outbox_apply_only" // appends enqueue, the worker applies
-	ModeInline Mode = "inline_apply_only" // appends apply on the request path, and enqueue what they could not apply
+	ModeInline Mode = "inline_apply_only" // appends apply on the request path, and enqueue events they could not apply
 	ModeShadow Mode = "shadow_only"       // appends enqueue, the worker rehearses without changing anything
 )
 
 // Modes lists every mode, the default first.
 var Modes = []Mode{ModeOutbox, ModeInline, ModeShadow}
 
-// ParseMode reads a mode by its name; the empty name is the default.
+// ParseMode parses a mode's name; the empty name is the default.
 func ParseMode(name string) (Mode, error) {
 	if name == "" {
 		return ModeOutbox, nil
@@ -26,15 +26,15 @@ func ParseMode(name string) (Mode, error) {
 	return parseName("mode", name, Modes)
 }
 
-// Switches are those of older set-ups, which had no modes.
+// Switches are the settings of older versions, which had no modes.
 type Switches struct {
-	Outbox bool // the outbox is written
+	Outbox bool // rows are written to the outbox
 	Worker bool // a worker applies
 	Shadow bool // a worker rehearses
 }
 
-// Mode is what the switches come to. Applying goes before rehearsing; either
-// without the outbox is an error.
+// Mode returns the mode of the switches. Applying takes precedence over rehearsing; either without
+// the outbox is an error.
 func (s Switches) Mode() (Mode, error) {
 	switch {
 	case !s.Outbox && (s.Worker || s.Shadow):
@@ -48,8 +48,8 @@ func (s Switches) Mode() (Mode, error) {
 	}
 }
 
-// Enqueues reports whether every append in this mode writes an outbox row. In
-// inline mode only those do whose events are not to be applied at once.
+// Enqueues reports whether every append in this mode writes an outbox row. In inline mode only
+// events that must not be applied at once get one.
 func (m Mode) Enqueues() bool { return m != ModeInline }
 
 // Retry is the policy for events that fail. The zero value is the default.
@@ -67,8 +67,7 @@ func (r Retry) Attempts() int {
 	return r.MaxAttempts
 }
 
-// Delay is the wait after failure n, counted from 1: Base doubled n−1 times,
-// at most Max.
+// Delay is the wait after failure n, counted from 1: Base doubled n−1 times, at most Max.
 func (r Retry) Delay(n int) time.Duration {
 	base, limit := r.Base, r.Max
 	if base <= 0 {
@@ -79,7 +78,7 @@ func (r Retry) Delay(n int) time.Duration {
 	}
 	d := base
 	for i := 1; i < n; i++ {
-		if d > limit/2 { // doubling would pass the limit, or overflow
+		if d > limit/2 { // doubling would exceed the limit, or overflow
 			return limit
 		}
 		d *= 2
@@ -90,9 +89,8 @@ func (r Retry) Delay(n int) time.Duration {
 // Longest is the longest wait after any failure.
 func (r Retry) Longest() time.Duration { return r.Delay(r.Attempts()) }
 
-// Fingerprint folds an error's text into the form that groups like failures:
-// numbers, quoted text and long hexadecimal or identifier-like words become
-// placeholders. At most fingerprintBytes long.
+// Fingerprint normalizes an error's text for grouping like failures: numbers, quoted text and long
+// hexadecimal or identifier-like words become placeholders. It is at most fingerprintBytes long.
 func Fingerprint(message string) string {
 	line, _, _ := strings.Cut(message, "\n")
 	var b strings.Builder
@@ -126,8 +124,8 @@ func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// foldWord replaces numbers by # and words that look like generated ids
-// (letters and digits mixed, 8 or more) by …; names such as sha256 stay.
+// foldWord replaces numbers by # and words that look like generated ids (letters and digits mixed,
+// 8 or more) by …; names such as sha256 stay.
 func foldWord(w string) string {
 	digits := 0
 	for i := range len(w) {

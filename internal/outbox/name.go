@@ -2,8 +2,8 @@ package outbox
 
 import "slices"
 
-// parseName reads one of some names, such as that of a status; the empty name
-// stands for any. field is that of the refusal.
+// parseName parses one of some names, such as a status; the empty name means any. field is the
+// Refusal's.
 func parseName[T ~string](field, name string, names []T) (T, error) {
 	if name == "" || slices.Contains(names, T(name)) {
 		return T(name), nil

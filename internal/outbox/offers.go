@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-// What may be done about a row, a campaign and so on as they are, by whoever has
-// the role. Pages offer by these rules and the store refuses by them, on what its
-// transaction reads.
+// The actions that the current state of a row, a campaign and so on permits, regardless of role.
+// Pages offer actions by these rules and the store refuses by them, on what its transaction reads.
 
-// HeadActions are what may be done about a head of the status, which holds its
-// campaign up.
+// HeadActions returns the actions on a head of the status that blocks its campaign.
 func (s Status) HeadActions() []Action {
 	switch s {
 	case Dead:
@@ -21,7 +19,7 @@ func (s Status) HeadActions() []Action {
 	return nil
 }
 
-// Actions are what may be done about the row.
+// Actions returns the actions on the row.
 func (d RowDetail) Actions() []Action {
 	var all []Action
 	if d.Row.Requeueable() || d.Row.Retryable() {
@@ -36,22 +34,22 @@ func (d RowDetail) Actions() []Action {
 	return all
 }
 
-// DeadLetterable and Skippable tell of the row as it is read with its event.
+// DeadLetterable and Skippable are about the row as read with its event.
 func (d RowDetail) DeadLetterable() bool { return d.Row.WhyNotDeadLettered() == "" }
 func (d RowDetail) Skippable() bool      { return d.Row.Skippable(d.Event.Skipped) }
 
 // Requeueable reports whether the row may be requeued.
 func (r Row) Requeueable() bool { return r.Status == Dead }
 
-// Retryable reports whether the row is a failed head, which may be tried at once.
+// Retryable reports whether the row is a failed head, which may be retried at once.
 func (r Row) Retryable() bool { return r.IsHead && r.Status == Failed }
 
-// Skippable reports whether the row holds its campaign up, so that its event may
-// be skipped. A skip of the event that stands is nil where there is none.
+// Skippable reports whether the row blocks its campaign, so that its event may be skipped. standing
+// is the event's active skip; nil without one.
 func (r Row) Skippable(standing *Skip) bool { return r.IsHead && r.Status.Stuck() && standing == nil }
 
-// WhyNotDeadLettered goes on a sentence about the row; it is empty for a failing
-// head that nobody holds, which may be declared dead.
+// WhyNotDeadLettered continues a sentence about the row; it is empty for a failing head that no
+// worker has leased, which may be dead-lettered.
 func (r Row) WhyNotDeadLettered() string {
 	switch {
 	case r.Status == Dead:
@@ -66,7 +64,7 @@ func (r Row) WhyNotDeadLettered() string {
 	return ""
 }
 
-// WhyNoAction says why a row that is neither dead nor a failed head is left alone.
+// WhyNoAction says why a row that is neither dead nor a failed head has no actions.
 func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 	r, c := d.Row, d.Campaign
 	switch {
@@ -86,7 +84,7 @@ func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 	return "Nothing to do."
 }
 
-// Actions are what may be done about the campaign, and about its head first.
+// Actions returns the actions on the campaign, those on its head first.
 func (c Campaign) Actions() []Action {
 	all := c.HeadStatus.HeadActions()
 	for _, a := range c.Offered() {
@@ -95,14 +93,14 @@ func (c Campaign) Actions() []Action {
 	return all
 }
 
-// MayUnskip reports whether a skip of the campaign may be taken back.
+// MayUnskip reports whether a skip of the campaign may be undone.
 func (c Campaign) MayUnskip(k Skip) bool { return k.Undoable(c.AppliedSeq) }
 
-// Undoable reports whether the skip may be taken back where the watermark is at
-// applied: no later event has been applied, or passed over.
+// Undoable reports whether the skip may be undone with the watermark at applied: no later event has
+// been applied or skipped.
 func (k Skip) Undoable(applied int64) bool { return k.Active() && applied <= k.Seq }
 
-// PauseAction is what may be done about a projection, for all campaigns or for one.
+// PauseAction is the pause or resume that a projection takes, for all campaigns or for one.
 func PauseAction(paused bool) Action {
 	if paused {
 		return ActionProjectionResume
@@ -110,11 +108,10 @@ func PauseAction(paused bool) Action {
 	return ActionProjectionPause
 }
 
-// Action is what may be done about the projection for all campaigns.
+// Action is the action on the projection for all campaigns.
 func (i ProjectionInfo) Action() Action { return PauseAction(i.Paused != nil) }
 
-// Action is what may be done about the projection in its campaign; empty when
-// nothing may.
+// Action is the action on the projection in its campaign; empty if there is none.
 func (c Cursor) Action() Action {
 	if c.State == CursorQuarantined || c.PausedForAll {
 		return ""
@@ -122,8 +119,8 @@ func (c Cursor) Action() Action {
 	return PauseAction(c.State == CursorPaused)
 }
 
-// Actions are what may be done about the publisher; tests says whether it can be
-// sent a test event from here.
+// Actions returns the actions on the publisher; tests says whether this process can send it a test
+// event.
 func (p Publisher) Actions(tests bool) []Action {
 	var all []Action
 	add := func(possible bool, a Action) {
@@ -140,15 +137,14 @@ func (p Publisher) Actions(tests bool) []Action {
 	return all
 }
 
-// Pausable, Resumable and Resettable tell which actions a publisher takes.
+// Pausable, Resumable and Resettable report which actions a publisher takes.
 func (p Publisher) Pausable() bool  { return p.Status != PublisherPaused }
 func (p Publisher) Resumable() bool { return p.Status != PublisherActive || p.ErrorCount > 0 }
 func (p Publisher) Resettable() bool {
 	return p.ErrorCount > 0 || p.LastError != "" || p.Status == PublisherFailed
 }
 
-// PauseOrResume is the one of the two that the publisher takes, a resume where it
-// takes both.
+// PauseOrResume is the one that the publisher takes, or resume if it takes both.
 func (p Publisher) PauseOrResume() Action {
 	if p.Resumable() {
 		return ActionPublisherResume
@@ -156,7 +152,7 @@ func (p Publisher) PauseOrResume() Action {
 	return ActionPublisherPause
 }
 
-// Actions are what may be done about errors that rows have in common.
+// Actions returns the actions on the rows of an error group.
 func (g ErrorGroup) Actions() []Action {
 	var all []Action
 	if g.Dead > 0 {
@@ -168,7 +164,7 @@ func (g ErrorGroup) Actions() []Action {
 	return append(all, ActionNoteErrors)
 }
 
-// Action is what may be done about the operation; empty when nothing may.
+// Action is the action on the operation; empty if there is none.
 func (o Operation) Action() Action {
 	switch {
 	case o.Cancellable():
@@ -179,12 +175,12 @@ func (o Operation) Action() Action {
 	return ""
 }
 
-// Leased reports whether a process works on the run, as far as leases tell.
+// Leased reports whether a process has leased the run.
 func (r Run) Leased(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
 
-// Cancellable reports whether the run may be cancelled. One that is being cancelled
-// is ended by its holder. When that is gone it can be cancelled once more, which
-// ends it at once: no other process may be there to do it.
+// Cancellable reports whether the run may be cancelled. Its holder ends a cancelling run. If the
+// holder is gone the run can be cancelled again, which ends it at once: no other process may be
+// there to do so.
 func (r Run) Cancellable(now time.Time) bool {
 	return r.Status.Active() && (r.Status != RunCancelling || !r.Leased(now))
 }
@@ -192,7 +188,7 @@ func (r Run) Cancellable(now time.Time) bool {
 // Resumable reports whether the run stopped before its end, or failed.
 func (r Run) Resumable() bool { return r.Status == RunInterrupted || r.Status == RunFailed }
 
-// Action is what may be done about the run; empty when nothing may.
+// Action is the action on the run; empty if there is none.
 func (r Run) Action(now time.Time) Action {
 	switch {
 	case r.Cancellable(now):
@@ -203,7 +199,7 @@ func (r Run) Action(now time.Time) Action {
 	return ""
 }
 
-// Actions are what may be done about the run, and by another like it.
+// Actions returns the actions on the run, including starting another like it.
 func (r Run) Actions(now time.Time) []Action {
 	var all []Action
 	if a := r.Action(now); a != "" {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// OperationStatus is where an operation stands.
+// OperationStatus is the state of an operation.
 type OperationStatus string
 
-// The statuses of an operation. One that is not running has ended, and waits
-// until somebody acknowledges the outcome.
+// The statuses of an operation. One that is not running has ended, and waits for an operator to
+// acknowledge the outcome.
 const (
 	OperationRunning   OperationStatus = "running"
-	OperationStopped   OperationStatus = "stopped"   // by itself: rows of a group failed again
+	OperationStopped   OperationStatus = "stopped"   // automatically: rows of a group failed again
 	OperationCancelled OperationStatus = "cancelled" // by an operator
 	OperationDone      OperationStatus = "done"      // every row has its result
 )
@@ -28,18 +28,18 @@ func ParseOperationStatus(name string) (OperationStatus, error) {
 	return parseName("status", name, OperationStatuses)
 }
 
-// RowResult is what became of one row of an operation.
+// RowResult is the outcome of one row of an operation.
 type RowResult string
 
-// The results. Waiting and requeued rows have none yet.
+// The results. Waiting and requeued rows have no outcome yet.
 const (
 	ResultWaiting     RowResult = "waiting"      // not touched yet
 	ResultRequeued    RowResult = "requeued"     // pending again, and watched until it and the next events are applied
 	ResultDone        RowResult = "done"         // applied
-	ResultSkipped     RowResult = "skipped"      // not as it was when the operation began, or not able to move; left as it was
+	ResultSkipped     RowResult = "skipped"      // changed since the operation began, or unable to move; left unchanged
 	ResultFailedAgain RowResult = "failed_again" // dead again after one attempt
-	ResultLeft        RowResult = "left"         // not touched, because its group stopped or the operation was cancelled
-	ResultUnwatched   RowResult = "unwatched"    // requeued, and not watched to its outcome
+	ResultLeft        RowResult = "left"         // not attempted: its group stopped or the operation was cancelled
+	ResultUnwatched   RowResult = "unwatched"    // requeued, but not watched to its outcome
 )
 
 // RowResults lists every result in the order in which a row may reach them.
@@ -65,7 +65,7 @@ func (t OperationTotals) Of(r RowResult) int64 {
 	return 0
 }
 
-// Field is the counter of a result, to be changed; nil for an unknown one.
+// Field returns the counter of a result, to be changed; nil for an unknown one.
 func (t *OperationTotals) Field(r RowResult) *int64 {
 	switch r {
 	case ResultWaiting:
@@ -86,11 +86,11 @@ func (t *OperationTotals) Field(r RowResult) *int64 {
 	return nil
 }
 
-// Ended is the number of rows that have their result.
+// Ended is the number of rows that have an outcome.
 func (t OperationTotals) Ended() int64 { return t.Chosen - t.Waiting - t.Requeued }
 
-// Operation is a requeue of many rows that is driven to its end by workers: a
-// frozen selection of dead rows, requeued in waves and watched.
+// Operation is a requeue of many rows that workers carry out: a frozen selection of dead rows,
+// requeued in waves and watched.
 type Operation struct {
 	ID             int64           `json:"id"`
 	Kind           string          `json:"kind" api:"enum=requeue"` // requeue
@@ -104,32 +104,31 @@ type Operation struct {
 	StartedAt      time.Time       `json:"started_at"`
 	UpdatedAt      time.Time       `json:"updated_at"`
 	FinishedAt     *time.Time      `json:"finished_at"` // nil while it runs
-	Heads          int64           `json:"heads"`       // of the chosen rows, heads of their campaign at the start
-	Released       int64           `json:"released"`    // rows that waited behind those heads at the start
+	Heads          int64           `json:"heads"`       // chosen rows that were heads of their campaign at the start
+	Released       int64           `json:"released"`    // rows waiting behind those heads at the start
 	Refused        int64           `json:"refused"`     // named rows that were not chosen: not dead, or part of another running operation
 	Totals         OperationTotals `json:"totals"`
 	StopReason     string          `json:"stop_reason"`
 	CancelledBy    string          `json:"cancelled_by"`
 	AcknowledgedBy string          `json:"acknowledged_by"`
-	AcknowledgedAt *time.Time      `json:"acknowledged_at"` // nil until somebody has
+	AcknowledgedAt *time.Time      `json:"acknowledged_at"` // nil until acknowledged
 }
 
 // Cancellable reports whether the operation still requeues or watches rows.
 func (o Operation) Cancellable() bool { return o.Status == OperationRunning }
 
-// Acknowledgeable reports whether the operation has ended and nobody has
-// acknowledged it yet.
+// Acknowledgeable reports whether the operation has ended and is not acknowledged yet.
 func (o Operation) Acknowledgeable() bool {
 	return o.Status != OperationRunning && o.AcknowledgedAt == nil
 }
 
-// GroupStatus is where one error group of an operation stands.
+// GroupStatus is the state of one error group of an operation.
 type GroupStatus string
 
 // The statuses of a group.
 const (
 	GroupRunning GroupStatus = "running"
-	GroupStopped GroupStatus = "stopped" // something failed; nothing more of it is requeued
+	GroupStopped GroupStatus = "stopped" // something failed; no more of its rows are requeued
 	GroupDone    GroupStatus = "done"
 )
 
@@ -139,7 +138,7 @@ type OperationGroup struct {
 	Fingerprint string          `json:"fingerprint" redact:"-"`
 	Example     string          `json:"example"` // the error of one of its rows
 	Status      GroupStatus     `json:"status"`
-	Wave        int64           `json:"wave"`      // −1 before anything of it was requeued; 0 is the canary
+	Wave        int64           `json:"wave"`      // −1 before any of its rows was requeued; 0 is the canary
 	WaveSize    int64           `json:"wave_size"` // rows requeued in that wave
 	Reason      string          `json:"reason"`    // why it stopped
 	Totals      OperationTotals `json:"totals"`
@@ -153,7 +152,7 @@ type OperationRow struct {
 	Group             int64      `json:"group"`
 	Fingerprint       string     `json:"fingerprint" redact:"-"` // of the error it died of before the operation
 	Status            RowResult  `json:"status"`
-	Wave              int64      `json:"wave"`                          // −1 when it was not requeued
+	Wave              int64      `json:"wave"`                          // −1 if not requeued
 	Detail            string     `json:"detail"`                        // what happened to it, as a sentence; may be empty
 	FailedFingerprint string     `json:"failed_fingerprint" redact:"-"` // of the error it failed with again
 	RequeuedAt        *time.Time `json:"requeued_at"`
@@ -161,27 +160,27 @@ type OperationRow struct {
 	Ordinal           int64      `json:"-"` // its place in the operation
 }
 
-// WatchedRow is a row that was requeued, and why it is not through yet.
+// WatchedRow is a requeued row without an outcome yet, and why.
 type WatchedRow struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
 	Seq        int64  `json:"seq"`
-	WatchSeq   int64  `json:"watch_seq"` // the row counts as done once events up to here are applied
+	WatchSeq   int64  `json:"watch_seq"` // the row is done once events up to here are applied
 	AppliedSeq int64  `json:"applied_seq"`
 	Why        string `json:"why"`
 }
 
-// OperationDetail is an operation with everything its page shows.
+// OperationDetail is an operation with everything that its page shows.
 type OperationDetail struct {
 	Operation
 	Groups  []OperationGroup `json:"groups" api:"max=200"` // at most 200
 	Watched []WatchedRow     `json:"watched" api:"max=20"` // at most 20
-	// failed and dead rows that are not part of the operation and arose since its
-	// start, in its campaigns or with its errors; at most 50
+	// failed and dead rows that are not part of the operation and arose since its start, in its
+	// campaigns or with its errors; at most 50
 	NewFailures []Row  `json:"new_failures" api:"max=50"`
-	Why         string `json:"why"` // one sentence on what it is doing, or how it ended
+	Why         string `json:"why"` // one sentence on its progress or its end
 }
 
-// Phase says how far a running operation is: "canary", or "wave 3".
+// Phase is the progress of a running operation: "canary", or "wave 3".
 func (d OperationDetail) Phase() string {
 	most, canary := int64(0), false
 	for _, g := range d.Groups {
@@ -220,21 +219,18 @@ type RowKey struct {
 	Seq        int64  `json:"seq"`
 }
 
-// Selection says which dead rows an operation shall requeue: those named in
-// Rows, or when there are none those that match Filter, whose limit counts as
-// "all" when it is 0.
+// Selection selects the dead rows to requeue: those in Rows or, without any, those that match
+// Filter, where a limit of 0 means all.
 type Selection struct {
 	Rows   []RowKey // at most 10,000
 	Filter RequeueFilter
 }
 
-// OperationRequest says how an operation shall go about it, and what the
-// operator was shown before starting it.
+// OperationRequest configures an operation, with the preview that the operator was shown.
 type OperationRequest struct {
 	Selection
 	Canary bool
-	// ExpectedRows and ExpectedReleased are what the preview said; nil skips
-	// the comparison.
+	// ExpectedRows and ExpectedReleased are the preview's numbers; nil skips the comparison.
 	ExpectedRows, ExpectedReleased *int64
 }
 
@@ -242,22 +238,22 @@ type OperationRequest struct {
 type OperationPreview struct {
 	Rows      int64            `json:"rows"`
 	Heads     int64            `json:"heads"`
-	Released  int64            `json:"released"` // rows that wait behind those heads
+	Released  int64            `json:"released"` // rows waiting behind those heads
 	Refused   int64            `json:"refused"`  // named rows that are not dead, or part of a running operation
 	Campaigns PreviewCampaigns `json:"campaigns"`
 	Groups    []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.
 	GroupsTotal int64 `json:"groups_total"`
-	// EstimatedSeconds is how long workers would take at the pace of the last day;
-	// nil when they have applied nothing recently, so that nobody knows.
+	// EstimatedSeconds is how long workers would take at the pace of the last day; nil if nothing
+	// was applied recently.
 	EstimatedSeconds *float64 `json:"estimated_seconds"`
-	Confirm          string   `json:"confirm"` // the phrase that starting it wants; empty when it wants none
+	Confirm          string   `json:"confirm"` // the phrase required to start it; empty if none is
 }
 
-// PreviewCampaigns names the campaigns an operation would touch.
+// PreviewCampaigns names the campaigns that an operation would touch.
 type PreviewCampaigns struct {
 	Total int64    `json:"total"`
-	Named []string `json:"named" api:"max=20"` // with the most rows released first, at most 20
+	Named []string `json:"named" api:"max=20"` // most rows released first, at most 20
 }
 
 // PreviewGroup is the rows of a preview that died of the same error.
@@ -282,8 +278,8 @@ type OperationRowFilter struct {
 	Limit  int // 0 means 50; at most 200
 }
 
-// OperationCounts is how many operations want attention.
+// OperationCounts is how many operations need attention.
 type OperationCounts struct {
 	Running        int64 `json:"running"`
-	Unacknowledged int64 `json:"unacknowledged"` // ended, and nobody has acknowledged it
+	Unacknowledged int64 `json:"unacknowledged"` // ended, and not acknowledged
 }

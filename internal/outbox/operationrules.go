@@ -5,39 +5,37 @@ import (
 	"time"
 )
 
-// How a requeue of many rows goes on: what became of the rows that are watched,
-// when a group of them stops, and how many go next. Nothing here reads or writes.
+// The rules of requeuing many rows: the outcome of watched rows, when a group of them stops, and
+// how many go next. Nothing here does I/O.
 
 const (
-	// MaxWave is the most rows of one group in one wave, and of all groups in one
+	// MaxWave is the maximum number of rows of one group in one wave, and of all groups in one
 	// step.
 	MaxWave = 1000
-	// MaxWatched is the most rows that are watched at once where waves do not wait
-	// for each other.
+	// MaxWatched is the maximum number of rows watched at once if waves do not wait for each other.
 	MaxWatched = 2000
 )
 
-// Watched is a row that an operation has requeued, and how far its campaign is
-// now.
+// Watched is a row that an operation has requeued, with the current state of its campaign.
 type Watched struct {
 	RowKey
 	Fingerprint string // of the error that it died of before
 	WatchTo     int64  // the last event that waited behind it, or its own
-	Applied     int64  // by its campaign
-	HeadSeq     int64  // 0 when its campaign has no row
+	Applied     int64  // the campaign's applied seq
+	HeadSeq     int64  // 0 if its campaign has no row
 	HeadStatus  Status
-	Diverged    string // why its campaign contradicts the journal; empty when it does not
+	Diverged    string // why its campaign contradicts the journal; empty if it does not
 }
 
-// WatchEnd is what became of a watched row.
+// WatchEnd is the outcome of a watched row.
 type WatchEnd struct {
 	Result      RowResult
 	Detail      string
 	Fingerprint string // of the error that it died of again
-	Stops       string // why nothing more of its group is requeued; empty when that goes on
+	Stops       string // why no more rows of its group are requeued; empty if the group continues
 }
 
-// Blames is the event whose error says what became of the row; 0 when none does.
+// Blames is the event whose error decides the row's outcome; 0 if none does.
 func (w Watched) Blames() int64 {
 	switch w.verdict() {
 	case diedAgain, failedBehind:
@@ -46,8 +44,8 @@ func (w Watched) Blames() int64 {
 	return 0
 }
 
-// End says what became of the row; false while it is watched on. Blamed is the row
-// of the event that Blames names.
+// End returns the outcome of the row; false while it is still watched. blamed is the row of the
+// event that Blames returns.
 func (w Watched) End(blamed Row) (WatchEnd, bool) {
 	switch w.verdict() {
 	case allApplied:
@@ -69,16 +67,16 @@ func (w Watched) End(blamed Row) (WatchEnd, bool) {
 	return WatchEnd{}, false
 }
 
-// watchVerdict is how a watched row stands.
+// watchVerdict is the state of a watched row.
 type watchVerdict int
 
 const (
 	underWay watchVerdict = iota
 	allApplied
 	campaignDiverged
-	diedAgain    // of all its attempts, as one does that is settled by a program which knows no operations
-	failedBehind // the row was applied, and an event after it was not
-	diedBefore   // an event before the row
+	diedAgain    // after all its attempts, as when settled by a version of the program without operations
+	failedBehind // the row was applied, but an event after it failed
+	diedBefore   // an event before the row died
 )
 
 func (w Watched) verdict() watchVerdict {
@@ -97,7 +95,7 @@ func (w Watched) verdict() watchVerdict {
 	return underWay
 }
 
-// sameOrOther goes on after "failed", of an error that was another before.
+// sameOrOther continues a sentence after "failed", comparing the error with the one before.
 func sameOrOther(before, after string) string {
 	if before == after {
 		return " with the same error"
@@ -105,8 +103,8 @@ func sameOrOther(before, after string) string {
 	return " differently"
 }
 
-// FailedAgain is why a group stops of which a row failed again: its fingerprint
-// before, the one after, and what it says now.
+// FailedAgain is the reason why a group stops whose row failed again: its fingerprint before and
+// after, and its current error.
 func FailedAgain(row RowKey, before, after, detail string) string {
 	reason := fmt.Sprintf("event %d of campaign %s failed again%s", row.Seq, row.CampaignID, sameOrOther(before, after))
 	if before != after {
@@ -115,19 +113,19 @@ func FailedAgain(row RowKey, before, after, detail string) string {
 	return reason
 }
 
-// GroupProgress is how far a group is that runs.
+// GroupProgress is the progress of a running group.
 type GroupProgress struct {
 	Canary   bool  // one row goes first, and waves wait for each other
-	Wave     int64 // the last one; with a canary, which is wave 0, -1 before it
-	Watched  int64 // rows requeued and not through
+	Wave     int64 // the last wave; with a canary, which is wave 0, -1 before it
+	Watched  int64 // rows requeued and without an outcome
 	Failures int64 // rows that failed again
 }
 
-// Stops reports whether nothing more of the group may be requeued.
+// Stops reports whether no more rows of the group may be requeued.
 func (g GroupProgress) Stops() bool { return g.Failures > 0 }
 
-// NextSize is how many rows of the group may be requeued next. With a canary a
-// wave waits for the one before, and is twice as large.
+// NextSize is how many rows of the group may be requeued next. With a canary, each wave waits for
+// the one before and is twice as large.
 func (g GroupProgress) NextSize() int {
 	switch {
 	case !g.Canary:
@@ -141,7 +139,7 @@ func (g GroupProgress) NextSize() int {
 	}
 }
 
-// NextWave is the number of the wave that those rows are.
+// NextWave is the number of the wave of those rows.
 func (g GroupProgress) NextWave() int64 {
 	if !g.Canary {
 		return max(1, g.Wave+1)
@@ -149,12 +147,11 @@ func (g GroupProgress) NextWave() int64 {
 	return g.Wave + 1
 }
 
-// Through reports whether a group has ended of which so many rows wait.
+// Through reports whether a group with so many waiting rows has ended.
 func (g GroupProgress) Through(waiting int) bool { return waiting == 0 && g.Watched == 0 }
 
-// Immovable says why requeuing the row would not get it applied; empty when it may.
-// Campaign is nil when it is gone; moving is true when rows before it are requeued
-// with it.
+// Immovable says why requeuing the row would not get it applied; empty if it may. campaign is nil
+// if it no longer exists; moving is true if rows before it are requeued with it.
 func (r RowKey) Immovable(campaign *Campaign, moving bool, now time.Time) string {
 	switch c := campaign; {
 	case c == nil:
@@ -169,8 +166,8 @@ func (r RowKey) Immovable(campaign *Campaign, moving bool, now time.Time) string
 	return ""
 }
 
-// EndOfGroups is how an operation ends all of whose groups have, by how many of them
-// stopped and the reason of the first that did.
+// EndOfGroups returns how an operation ends when all its groups have ended, from how many of them
+// stopped and the reason of the first.
 func EndOfGroups(stopped, all int64, first string) (status OperationStatus, reason string) {
 	switch {
 	case stopped == 0:

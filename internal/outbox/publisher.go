@@ -15,13 +15,13 @@ type SubscriptionName struct {
 	Publisher string `json:"publisher" redact:"-"`
 }
 
-// String is TOPIC/PUBLISHER, as commands and sentences spell a subscription.
+// String is TOPIC/PUBLISHER, as commands and sentences write a subscription.
 func (n SubscriptionName) String() string { return n.Topic + "/" + n.Publisher }
 
 var subscriptionPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
-// CheckSubscriptionPart judges the name of a topic or of a publisher, which pages,
-// addresses and file names have to bear. field is topic or publisher.
+// CheckSubscriptionPart validates the name of a topic or of a publisher, which appears in pages,
+// addresses and file names. field is topic or publisher.
 func CheckSubscriptionPart(field, name string) error {
 	if !subscriptionPart.MatchString(name) {
 		return Invalid(field, "%s %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", field, name)
@@ -29,7 +29,7 @@ func CheckSubscriptionPart(field, name string) error {
 	return nil
 }
 
-// ParseSubscriptionName reads TOPIC/PUBLISHER.
+// ParseSubscriptionName parses TOPIC/PUBLISHER.
 func ParseSubscriptionName(text string) (SubscriptionName, error) {
 	topic, publisher, found := strings.Cut(text, "/")
 	if !found {
@@ -42,42 +42,41 @@ func ParseSubscriptionName(text string) (SubscriptionName, error) {
 	return n, CheckSubscriptionPart("publisher", publisher)
 }
 
-// PublisherDefinition is a subscription as the configuration describes it and the
-// store keeps it, without secrets.
+// PublisherDefinition is a subscription as configured and as stored, without secrets.
 type PublisherDefinition struct {
 	SubscriptionName
 	Destination string // a URL without secrets
 	Match       Match
-	StartAtHead bool // a subscription that is new begins behind the last event instead of at the first
-	MaxErrors   int  // errors in a row after which the subscription has failed
+	StartAtHead bool // a new subscription begins after the last event instead of at the first
+	MaxErrors   int  // errors in a row after which the subscription is failed
 }
 
-// PublisherStatus is where a subscription stands.
+// PublisherStatus is the state of a subscription.
 type PublisherStatus string
 
 // The statuses of a subscription. All of them keep its position.
 const (
 	PublisherActive PublisherStatus = "active"
 	PublisherPaused PublisherStatus = "paused" // by an operator
-	PublisherFailed PublisherStatus = "failed" // too many errors in a row; tried again seldom, or not at all when stopped
+	PublisherFailed PublisherStatus = "failed" // too many errors in a row; retried rarely, or not at all when stopped
 )
 
 // PublisherStatuses lists every status.
 var PublisherStatuses = []PublisherStatus{PublisherActive, PublisherPaused, PublisherFailed}
 
-// DeliveryErrorKind says whom an error of a delivery blames.
+// DeliveryErrorKind is the cause of a delivery error.
 type DeliveryErrorKind string
 
 // The kinds of errors of deliveries.
 const (
-	// DestinationError is a destination that is away, overloaded or set up
-	// wrongly: the event is not at fault, and no other one would get through.
+	// DestinationError means that the destination is down, overloaded or misconfigured: the event
+	// is not at fault, and no other event would get through.
 	DestinationError DeliveryErrorKind = "destination"
-	// EventError is a destination that answers and refuses this event.
+	// EventError means that the destination responds but refuses this event.
 	EventError DeliveryErrorKind = "event"
 )
 
-// EventRef says which event of the journal is meant.
+// EventRef identifies an event of the journal.
 type EventRef struct {
 	Position   int64  `json:"position"`
 	CampaignID string `json:"campaign_id" redact:"-"`
@@ -85,53 +84,52 @@ type EventRef struct {
 	EventType  string `json:"event_type" redact:"-"`
 }
 
-// Ref is which event it is.
+// Ref returns the event's identification.
 func (e *Event) Ref() EventRef {
 	return EventRef{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventType: e.EventType}
 }
 
-// Publisher is a subscription and how far it is.
+// Publisher is a subscription and its progress.
 type Publisher struct {
 	SubscriptionName
-	Destination string          `json:"destination"` // as the last process that held it was told; without secrets
+	Destination string          `json:"destination"` // from the configuration of its last holder; without secrets
 	Match       Match           `json:"match"`
 	Status      PublisherStatus `json:"status"`
-	// Position is how far the journal was scanned: every event of the topic
-	// up to here was delivered, or skipped by an operator.
+	// Position is the last scanned position of the journal: every event of the topic up to here was
+	// delivered, or skipped by an operator.
 	Position          int64 `json:"position"`
-	DeliveredPosition int64 `json:"delivered_position"` // of the last event that was delivered; 0 before the first
-	Delivered         int64 `json:"delivered"`          // deliveries since ever, repeats included
-	HeadPosition      int64 `json:"head_position"`      // the journal's last
+	DeliveredPosition int64 `json:"delivered_position"` // of the last delivered event; 0 before the first
+	Delivered         int64 `json:"delivered"`          // total deliveries, including repeats
+	HeadPosition      int64 `json:"head_position"`      // the journal's last position
 
 	LagEvents int64 `json:"lag_events"` // events of the topic after position
-	// only the first stretch of the journal after position was looked through:
-	// there are at least lag_events. With lag_events 0 none of that stretch is of
-	// the topic, and the lag is not known
+	// only part of the journal after position was counted: there are at least lag_events. With
+	// lag_events 0 that part has no event of the topic, and the lag is unknown
 	LagCapped  bool    `json:"lag_capped"`
-	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 when there is none, or when the lag is not known
+	LagSeconds float64 `json:"lag_seconds"` // age of the first of them; 0 if there is none, or if the lag is unknown
 
 	ErrorCount    int               `json:"error_count"`            // in a row
-	ErrorKind     DeliveryErrorKind `json:"error_kind" api:"empty"` // whom the last error blames; empty when there is none
-	LastError     string            `json:"last_error"`             // in full; kept after it was overcome, until resume or reset
+	ErrorKind     DeliveryErrorKind `json:"error_kind" api:"empty"` // cause of the last error; empty without one
+	LastError     string            `json:"last_error"`             // in full; kept after recovery, until resume or reset
 	LastErrorAt   *time.Time        `json:"last_error_at"`
 	ErrorPosition int64             `json:"error_position"` // of the event that could not be delivered; 0 without one
 	ErrorEvent    *EventRef         `json:"error_event"`    // the same event; nil without one
-	RetryAt       *time.Time        `json:"retry_at"`       // not before this; nil while nothing is wrong
-	Stopped       bool              `json:"stopped"`        // it has failed and is not tried again by itself: the destination said it is gone
+	RetryAt       *time.Time        `json:"retry_at"`       // not retried before this; nil without an error
+	Stopped       bool              `json:"stopped"`        // it has failed and is not retried automatically: the destination said it is gone
 
 	LastPublishedAt *time.Time `json:"last_published_at"`
-	EventsPerSecond float64    `json:"events_per_second"` // lately; 0 when idle
-	NextPollAt      *time.Time `json:"next_poll_at"`      // as its holder said last; nil when no process holds it
+	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle
+	NextPollAt      *time.Time `json:"next_poll_at"`      // as last reported by its holder; nil when no process holds it
 	Paused          *Pause     `json:"paused"`
 	Lease           *Lease     `json:"lease"` // nil when no process holds it
 	CreatedAt       time.Time  `json:"created_at"`
 	UpdatedAt       time.Time  `json:"updated_at"`
 }
 
-// LagUnknown reports whether the subscription may lag or not: see LagEvents.
+// LagUnknown reports whether the subscription's lag is unknown: see LagEvents.
 func (p Publisher) LagUnknown() bool { return p.LagCapped && p.LagEvents == 0 }
 
-// Lag says how far the subscription is behind, for people: "3 events, 12 s".
+// Lag describes the lag for people: "3 events, 12 s".
 func (p Publisher) Lag() string {
 	events := Count(p.LagEvents, "event", "events")
 	switch {
@@ -145,29 +143,29 @@ func (p Publisher) Lag() string {
 	return events + ", " + Age(time.Duration(p.LagSeconds*float64(time.Second)))
 }
 
-// PublisherSample is how a subscription stood at a minute. Lag is of the events that
-// LagEvents of a Publisher counts.
+// PublisherSample is the state of a subscription at a minute. Its lag counts the same events as
+// Publisher.LagEvents.
 type PublisherSample struct {
 	At         time.Time
-	Delivered  int64 // since ever
+	Delivered  int64 // total
 	LagEvents  int64
 	LagCapped  bool
-	RecordedAt time.Time // of the first event that waits; zero when none is known
+	RecordedAt time.Time // of the first waiting event; zero if unknown
 	Errors     int       // in a row
 }
 
-// PublisherPoint is how a subscription stood at the end of a step.
+// PublisherPoint is the state of a subscription at the end of a step.
 type PublisherPoint struct {
 	At           time.Time `json:"at"`
-	Delivered    int64     `json:"delivered"`         // since ever
+	Delivered    int64     `json:"delivered"`         // total
 	PerSecond    float64   `json:"events_per_second"` // delivered during the step
 	LagEvents    int64     `json:"lag_events"`
-	LagCapped    bool      `json:"lag_capped"` // at least so many; with 0 it is not known whether there were any
+	LagCapped    bool      `json:"lag_capped"` // a lower bound; with 0 it is unknown whether any wait
 	LagSeconds   float64   `json:"lag_seconds"`
 	ErrorsInARow int       `json:"error_count"` // in a row
 }
 
-// PublisherHistory is a stretch of the past of a subscription as charts show it.
+// PublisherHistory is the data of a subscription's charts over a span.
 type PublisherHistory struct {
 	SubscriptionName
 	Span        Span             `json:"span"`
@@ -175,8 +173,8 @@ type PublisherHistory struct {
 	Points      []PublisherPoint `json:"points"` // as in a History
 }
 
-// PublisherSeries makes the points of a span that ends at end from samples in
-// order of time, as Series does.
+// PublisherSeries returns the points of a span that ends at end, from samples in order of time, as
+// Series does.
 func PublisherSeries(samples []PublisherSample, span Span, end time.Time) []PublisherPoint {
 	return series(samples, span, end, func(s PublisherSample) time.Time { return s.At }, publisherPoint)
 }
@@ -192,43 +190,42 @@ func publisherPoint(s PublisherSample, before *PublisherSample, at time.Time, st
 	return p
 }
 
-// SeekTarget says where a subscription shall go on. Exactly one of the fields is given.
+// SeekTarget is the new position of a subscription. Exactly one field must be set.
 type SeekTarget struct {
-	Position  *int64    // go on with the first event after it
-	Time      time.Time // go on with the first event recorded at or after it
-	Head      bool      // go on with the next event that is appended
-	Beginning bool      // go on with the first event of the journal
+	Position  *int64    // continue with the first event after it
+	Time      time.Time // continue with the first event recorded at or after it
+	Head      bool      // continue with the next appended event
+	Beginning bool      // continue with the first event of the journal
 }
 
-// Seek is what a seek does, or would do.
+// Seek is the effect of moving a publisher's position.
 type Seek struct {
 	SubscriptionName
 	From    int64 `json:"from"`    // the position before
 	To      int64 `json:"to"`      // the position after
-	Repeats int64 `json:"repeats"` // events of the topic that are delivered once more
-	Skips   int64 `json:"skips"`   // events of the topic that never are
-	Capped  bool  `json:"capped"`  // not all of them were looked through: there are at least so many
+	Repeats int64 `json:"repeats"` // events of the topic that are delivered again
+	Skips   int64 `json:"skips"`   // events of the topic that are never delivered
+	Capped  bool  `json:"capped"`  // counting stopped early: the numbers are lower bounds
 }
 
-// TestDelivery is what came of sending a made-up event to a destination.
+// TestDelivery is the result of sending a made-up event to a destination.
 type TestDelivery struct {
 	SubscriptionName
-	ID      string  `json:"id" redact:"-"` // of the event that was sent
+	ID      string  `json:"id" redact:"-"` // of the sent event
 	OK      bool    `json:"ok"`
 	Seconds float64 `json:"seconds"`
 	Error   string  `json:"error"` // in full; empty when it was delivered
 }
 
-// Match selects events: those for which all conditions that are given hold.
-// The fields of the envelope (campaign_id, event_id, event_type, actor_type and
-// so on) count as tags of their names where they are not empty; a tag of such a
-// name is not looked at.
+// Match selects events that satisfy all given conditions. The fields of the envelope (campaign_id,
+// event_id, event_type, actor_type and so on) count as tags of their names if not empty; a tag of
+// such a name is ignored.
 type Match struct {
-	RequiredTags []string          `json:"required_tags,omitempty"` // tags that must all be there
-	AnyOfTags    []string          `json:"any_of_tags,omitempty"`   // tags of which one must be there
+	RequiredTags []string          `json:"required_tags,omitempty"` // tags that must all be present
+	AnyOfTags    []string          `json:"any_of_tags,omitempty"`   // tags of which one must be present
 	ExactTags    map[string]string `json:"exact_tags,omitempty"`    // tags that must have these values
-	EventTypes   []string          `json:"event_types,omitempty"`   // of which it must be one; * stands for any run of characters
-	Campaigns    []string          `json:"campaigns,omitempty"`     // ids of which it must be one
+	EventTypes   []string          `json:"event_types,omitempty"`   // allowed types; * matches any run of characters
+	Campaigns    []string          `json:"campaigns,omitempty"`     // allowed campaign ids
 }
 
 // Empty reports whether no condition is given.
@@ -269,7 +266,7 @@ func (m Match) Matches(e *Event) bool {
 	})
 }
 
-// Words says what the match selects, for people.
+// Words describes the match for people.
 func (m Match) Words() string {
 	var parts []string
 	add := func(what string, items []string) {
@@ -289,14 +286,13 @@ func (m Match) Words() string {
 	return strings.Join(parts, "; ")
 }
 
-// EnvelopeTag reports whether a tag of this name stands for a field of the
-// envelope.
+// EnvelopeTag reports whether a tag name denotes a field of the envelope.
 func EnvelopeTag(name string) bool {
 	_, is := (&Event{}).envelopeText(name)
 	return is
 }
 
-// envelopeText is the text of the envelope that a name stands for.
+// envelopeText returns the text of the envelope that a name denotes.
 func (e *Event) envelopeText(name string) (value string, is bool) {
 	for _, f := range e.Envelope() {
 		if f.Name == name {
@@ -306,7 +302,7 @@ func (e *Event) envelopeText(name string) (value string, is bool) {
 	return "", false
 }
 
-// tagReader reads tags of one event, decoding them once at most.
+// tagReader reads tags of one event, decoding them at most once.
 type tagReader struct {
 	event   *Event
 	decoded map[string]string
@@ -328,8 +324,8 @@ func (r *tagReader) value(name string) (string, bool) {
 	return value, ok
 }
 
-// MatchWildcard reports whether text is as the pattern says, in which *
-// stands for any run of characters, an empty one too.
+// MatchWildcard reports whether text matches the pattern, in which * matches any run of characters,
+// including an empty one.
 func MatchWildcard(pattern, text string) bool {
 	before, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
@@ -350,17 +346,16 @@ func MatchWildcard(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
-// PollPace is how long a subscription waits between polls that find nothing: the
-// interval a few times, then twice as long each time up to a bound. The zero
-// value has found nothing yet.
+// PollPace is how long a subscription waits between empty polls: the interval a few times, then
+// twice as long each time up to a bound. The zero value has had no empty poll.
 type PollPace struct{ empty int }
 
 const (
-	patience    = 3 // polls that find nothing before the waits grow
+	patience    = 3 // empty polls before the waits grow
 	longestPoll = time.Minute
 )
 
-// Empty is the wait after another poll that found nothing.
+// Empty returns the wait after another empty poll.
 func (p *PollPace) Empty(interval time.Duration) time.Duration {
 	p.empty++
 	wait, bound := interval, max(interval, longestPoll)
@@ -372,5 +367,5 @@ func (p *PollPace) Empty(interval time.Duration) time.Duration {
 	return wait
 }
 
-// Reset begins anew, after an event or a wake-up.
+// Reset restarts at the interval, after an event or a wake-up.
 func (p *PollPace) Reset() { p.empty = 0 }

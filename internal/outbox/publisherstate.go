@@ -7,29 +7,27 @@ import (
 	"time"
 )
 
-// PublisherState is how a subscription is in a word: its status, and what that does
-// not tell.
+// PublisherState is a subscription's state in a word: its status, refined.
 type PublisherState string
 
 // The states of a subscription.
 const (
-	PublisherIsStopped  PublisherState = "stopped"  // failed, and not tried again by itself
-	PublisherIsFailed   PublisherState = "failed"   // tried again seldom
+	PublisherIsStopped  PublisherState = "stopped"  // failed, and not retried automatically
+	PublisherIsFailed   PublisherState = "failed"   // retried rarely
 	PublisherIsRetrying PublisherState = "retrying" // after errors, but fewer than make it fail
-	PublisherIsNotHeld  PublisherState = "not held" // by any process, so nothing moves
+	PublisherIsNotHeld  PublisherState = "not held" // by any process, so it makes no progress
 	PublisherIsPaused   PublisherState = "paused"   // by an operator
 	PublisherIsActive   PublisherState = "active"
 )
 
-// publisherStates lists every state, the one that needs somebody most first.
+// publisherStates lists every state, the most urgent first.
 var publisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
 
-// takenWithin is how long after an action that takes a subscription from its holder, or
-// its first registration, nobody may hold it without that being news.
+// takenWithin is how long a subscription may be without a holder, after an action that takes it
+// from its holder or after its first registration, before that is reported.
 const takenWithin = 15 * time.Second
 
-// State is the subscription's state. The clocks of its holder and of who asks are
-// compared.
+// State is the subscription's state. It compares the clocks of its holder and the reader.
 func (p Publisher) State(now time.Time) PublisherState {
 	switch {
 	case p.Status == PublisherPaused:
@@ -47,14 +45,14 @@ func (p Publisher) State(now time.Time) PublisherState {
 	}
 }
 
-// Leased reports whether a process holds the subscription, so that it may move.
+// Leased reports whether a process holds the subscription, so that it can make progress.
 func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
 
-// Hindered reports whether the subscription waits for an event that it could not deliver.
+// Hindered reports whether the subscription is blocked by an event that it could not deliver.
 func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }
 
-// BlockingEvent is the event that the subscription could not deliver and waits for; nil
-// when there is none.
+// BlockingEvent is the event that the subscription could not deliver and is waiting for; nil if
+// there is none.
 func (p Publisher) BlockingEvent() *EventRef {
 	if !p.Hindered() {
 		return nil
@@ -62,7 +60,7 @@ func (p Publisher) BlockingEvent() *EventRef {
 	return p.ErrorEvent
 }
 
-// Why says in one sentence why the subscription moves or does not.
+// Why says in one sentence why the subscription does or does not make progress.
 func (p Publisher) Why(now time.Time) string {
 	switch p.State(now) {
 	case PublisherIsPaused:
@@ -106,8 +104,7 @@ func (p Publisher) whyNotHeld(now time.Time) string {
 	return fmt.Sprintf("The lease of %s expired %s ago, and no running server has this publisher in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
 }
 
-// unlessHeld adds to a sentence that speaks of a next try that there is nobody
-// to make it.
+// unlessHeld adds to a sentence about the next try that no process is there to make it.
 func (p Publisher) unlessHeld(now time.Time, sentence string) string {
 	if p.Leased(now) {
 		return sentence
@@ -129,8 +126,7 @@ func deliveries(n int) string {
 	return Number(int64(n)) + " attempts"
 }
 
-// SortPublishers brings those first that need somebody, among equals in the
-// order of their names.
+// SortPublishers sorts subscriptions that need attention first, then by name.
 func SortPublishers(all []Publisher, now time.Time) {
 	slices.SortFunc(all, func(a, b Publisher) int {
 		return cmp.Or(
@@ -139,9 +135,9 @@ func SortPublishers(all []Publisher, now time.Time) {
 	})
 }
 
-// PublishersHealth puts all subscriptions into a sentence, and the lesser things into
-// notes. What a subscription that an operator has paused does not deliver is no
-// trouble, nor is a subscription that nobody holds and for which nothing waits.
+// PublishersHealth summarizes all subscriptions in a sentence, with lesser problems as notes. The
+// backlog of a paused subscription is no problem, nor is a subscription without a holder and
+// without a backlog.
 func PublishersHealth(list []Publisher, now time.Time) Health {
 	total := int64(len(list))
 	n := countPublishers(list, now)
@@ -170,8 +166,8 @@ func PublishersHealth(list []Publisher, now time.Time) Health {
 	return h
 }
 
-// publisherCounts are how many subscriptions are in each state. left and unused are
-// those that nobody holds, with events that wait and without.
+// publisherCounts is how many subscriptions are in each state. left and unused have no holder, with
+// and without a backlog.
 type publisherCounts struct{ stopped, failed, retrying, left, unused, paused, active, behind int64 }
 
 func countPublishers(list []Publisher, now time.Time) (n publisherCounts) {
@@ -199,8 +195,8 @@ func countPublishers(list []Publisher, now time.Time) (n publisherCounts) {
 	return n
 }
 
-// publishersAreWell says of subscriptions without trouble how far they are. Those that
-// are paused deliver nothing.
+// publishersAreWell describes the progress of subscriptions without problems. Paused ones deliver
+// nothing.
 func publishersAreWell(total int64, numbers publisherCounts) string {
 	n, behind := numbers.active, numbers.behind
 	switch {
@@ -235,10 +231,10 @@ func ofPublishers(n, total int64, one, many string) string {
 	}
 }
 
-// delivered reports whether nothing is known to wait for the subscription.
+// delivered reports whether the subscription has no known backlog.
 func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
 
-// PublishersNeedingAttention are those of a list that need somebody, in the order of
+// PublishersNeedingAttention returns the subscriptions that need attention, in the order of
 // SortPublishers.
 func PublishersNeedingAttention(list []Publisher, now time.Time) []Publisher {
 	var all []Publisher

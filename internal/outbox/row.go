@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Status is where an outbox row stands.
+// Status is the state of an outbox row.
 type Status string
 
-// The statuses. A row that was applied is deleted, so there is none for it.
+// The statuses. An applied row is deleted, so it has none.
 const (
 	Pending    Status = "pending"    // waits for its turn
-	Processing Status = "processing" // a worker holds it right now
+	Processing Status = "processing" // a worker is applying it
 	Failed     Status = "failed"     // will be retried at next_attempt_at
 	Dead       Status = "dead"       // needs an operator
 )
@@ -19,7 +19,7 @@ const (
 // Statuses lists every status in the order in which a row passes through them.
 var Statuses = []Status{Pending, Processing, Failed, Dead}
 
-// Stuck reports whether a head of the status holds its campaign up.
+// Stuck reports whether a head of the status blocks its campaign.
 func (s Status) Stuck() bool { return s == Failed || s == Dead }
 
 // ParseStatus reads a status by its name; the empty name stands for any.
@@ -27,7 +27,7 @@ func ParseStatus(name string) (Status, error) {
 	return parseName("status", name, Statuses)
 }
 
-// Counts is a number of rows by status.
+// Counts is the number of rows by status.
 type Counts struct {
 	Pending    int64 `json:"pending"`
 	Processing int64 `json:"processing"`
@@ -53,7 +53,7 @@ func (c Counts) Of(s Status) int64 {
 	return 0
 }
 
-// Row is one outbox entry: an event still owed to the projections.
+// Row is one outbox entry: an event not yet applied to the projections.
 type Row struct {
 	CampaignID    string    `json:"campaign_id" redact:"-"`
 	Seq           int64     `json:"seq"`
@@ -69,7 +69,7 @@ type Row struct {
 	BlockedBehind int64     `json:"blocked_behind"` // rows of the campaign that wait for this one; 0 unless it is the head
 }
 
-// Attempt is one failed try to apply a row.
+// Attempt is one failed attempt to apply a row.
 type Attempt struct {
 	Attempt     int       `json:"attempt"` // counted from 1 since the row was written or requeued
 	Worker      string    `json:"worker"`  // the instance's id
@@ -77,29 +77,29 @@ type Attempt struct {
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"` // in full, with a stack where there is one
 	Fingerprint string    `json:"fingerprint" redact:"-"`
-	Died        bool      `json:"died"` // the event died of it; false in records of older versions
+	Died        bool      `json:"died"` // the row died of it; false in records of older versions
 
-	Projection        string `json:"projection" redact:"-"` // the one that it failed in; empty when that is not known
+	Projection        string `json:"projection" redact:"-"` // the projection that failed; empty if unknown
 	ProjectionVersion string `json:"projection_version"`    // the hash of its definition
 	Permanent         bool   `json:"permanent"`             // it can never succeed with that version of the projection: the row is dead at once
 }
 
-// Rehearsal is what a worker in shadow mode found that applying an event would do.
+// Rehearsal is what applying an event would do, as a worker in shadow mode found.
 type Rehearsal struct {
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"`       // why the event would fail; empty when it would be applied
 	Fingerprint string    `json:"fingerprint"` // of the error
 }
 
-// RowDetail is a row with everything its page shows.
+// RowDetail is a row with everything that its page shows.
 type RowDetail struct {
 	Row      Row          `json:"row"`
-	Event    Event        `json:"event"` // its documents as far as they were asked for; Sizes tells of all
+	Event    Event        `json:"event"` // its documents as far as requested; Sizes covers all
 	Sizes    Sizes        `json:"-"`
 	Attempts []Attempt    `json:"attempts"` // newest first, at most 50
 	Campaign Campaign     `json:"campaign"`
 	Activity []AuditEntry `json:"activity"` // newest first, at most 20
-	// Rehearsal is the last that came to the event; nil where none did.
+	// Rehearsal is the last one of the event; nil without one.
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
 	// Previous and Next are the seqs of the campaign's rows before and after
 	// this one; 0 when there is none.
@@ -108,9 +108,8 @@ type RowDetail struct {
 	Queue    []Row `json:"queue"` // the head of the campaign and the rows behind it, at most six
 }
 
-// Hopeless says why a dead row was not tried again, and what to do: it can never
-// succeed with the version of the projection that it failed in last. It is empty
-// for all other rows.
+// Hopeless says why a dead row was not retried, and what to do: it can never succeed with the
+// version of the projection that it failed in last. It is empty for all other rows.
 func (d RowDetail) Hopeless(now Running) string {
 	if d.Row.Status != Dead || len(d.Attempts) == 0 || !d.Attempts[0].Permanent {
 		return ""
@@ -129,14 +128,14 @@ type RowFilter struct {
 	Fingerprint string
 	Q           string // part of the campaign id or of the last error
 	Shown       Wording
-	Reverse     bool   // the last rows of the order first
+	Reverse     bool   // last rows first
 	Cursor      string // from another page, with the same filter and order
 	Limit       int    // 0 means 50; at most 200
 }
 
-// Wording writes a text as readers are shown it, which is where RowFilter.Q is
-// looked for: whoever may not read a secret may not guess it piece by piece
-// either. nil shows texts as they are stored. It is safe for concurrent use.
+// Wording converts stored texts to what readers are shown, in which RowFilter.Q is searched: a
+// reader who may not read a secret must not be able to guess it piece by piece. nil shows texts as
+// stored. It is safe for concurrent use.
 type Wording interface{ Text(stored string) string }
 
 // Page is one page of a keyset-paged list.
@@ -144,15 +143,14 @@ type Page[T any] struct {
 	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor" redact:"-"` // nil on the last page
 	PrevCursor *string `json:"prev_cursor" redact:"-"` // nil on the first page
-	// how many match, on all pages together; nil when that is not known. It may be
-	// a second older than the items
+	// number of matches on all pages; nil if unknown. It may be a second older than the items
 	Total       *int64 `json:"total"`
-	TotalCapped bool   `json:"total_capped"`      // total is where counting ended; at least so many match
-	Partial     bool   `json:"partial,omitempty"` // enough was looked through for one page; more may match further on
+	TotalCapped bool   `json:"total_capped"`      // total is where counting stopped; at least so many match
+	Partial     bool   `json:"partial,omitempty"` // the search for one page stopped early; more may match further on
 }
 
-// Filtered reports whether rows must be looked at one by one to know whether
-// they match, beyond what the order of the list already selects.
+// Filtered reports whether rows must be examined one by one, beyond what the order of the list
+// already selects.
 func (f RowFilter) Filtered() bool {
 	return f.EventType != "" || f.Fingerprint != "" || f.Q != "" ||
 		f.Status == Pending || (f.Status != "" && f.CampaignID != "")
@@ -163,8 +161,8 @@ func (f RowFilter) OnlyStatus() bool {
 	return f.CampaignID == "" && f.EventType == "" && f.Fingerprint == "" && f.Q == ""
 }
 
-// ByNextAttempt reports whether the rows come in the order of their next
-// attempt; all others come by campaign and seq.
+// ByNextAttempt reports whether the rows are ordered by their next attempt; all others are ordered
+// by campaign and seq.
 func (f RowFilter) ByNextAttempt() bool {
 	return f.CampaignID == "" && (f.Status == Dead || f.Status == Failed)
 }

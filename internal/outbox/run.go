@@ -9,36 +9,35 @@ import (
 	"time"
 )
 
-// RunKind is what a run does to its scope.
+// RunKind is what a run does.
 type RunKind string
 
 // The kinds of runs.
 const (
-	RunReplay  RunKind = "replay"  // unapplied events get their rows back; projections that are set aside catch up
-	RunVerify  RunKind = "verify"  // the journal is replayed and compared with the live rows, which stay as they are
+	RunReplay  RunKind = "replay"  // unapplied events get their rows back; projections that are behind or quarantined catch up
+	RunVerify  RunKind = "verify"  // the journal is replayed and compared with the live rows, which do not change
 	RunRebuild RunKind = "rebuild" // the journal is replayed and the live rows are replaced
 )
 
 // RunKinds lists every kind.
 var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
 
-// CatchesUp reports whether such a run brings projections level.
+// CatchesUp reports whether a run of this kind catches up projections.
 func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
 
 // ParseRunKind reads a kind by its name; the empty name stands for any.
 func ParseRunKind(name string) (RunKind, error) { return parseName("kind", name, RunKinds) }
 
-// RunStatus is where a run stands.
+// RunStatus is the state of a run.
 type RunStatus string
 
-// The statuses of a run. The last four are ends; of them an interrupted one
-// and a failed one can be resumed.
+// The statuses of a run. The last four are final; interrupted and failed runs can be resumed.
 const (
 	RunQueued      RunStatus = "queued"
 	RunRunning     RunStatus = "running"
 	RunCancelling  RunStatus = "cancelling" // an operator has cancelled it, and it has not stopped yet
 	RunCompleted   RunStatus = "completed"
-	RunFailed      RunStatus = "failed" // at its end some campaign could not be done
+	RunFailed      RunStatus = "failed" // some campaign failed
 	RunCancelled   RunStatus = "cancelled"
 	RunInterrupted RunStatus = "interrupted" // its processes died, or none has its projections any more
 )
@@ -46,7 +45,7 @@ const (
 // RunStatuses lists every status in the order of a run's life.
 var RunStatuses = []RunStatus{RunQueued, RunRunning, RunCancelling, RunCompleted, RunFailed, RunCancelled, RunInterrupted}
 
-// Active reports whether the run keeps others out of its scope.
+// Active reports whether the run blocks other runs in its scope.
 func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunCancelling }
 
 // ParseRunStatus reads a status by its name; the empty name stands for any.
@@ -54,39 +53,38 @@ func ParseRunStatus(name string) (RunStatus, error) {
 	return parseName("status", name, RunStatuses)
 }
 
-// RunRequest says what a run shall do, and to what.
+// RunRequest is the kind and scope of a requested run.
 type RunRequest struct {
 	Kind RunKind
-	// Campaigns are the ids of the campaigns of the scope, at most
-	// MaxRunCampaigns; All stands for every campaign there is. Exactly one of
-	// the two is given.
+	// Campaigns are the ids of the campaigns of the scope, at most MaxRunCampaigns; All means every
+	// campaign. Exactly one of the two must be given.
 	Campaigns []string
 	All       bool
-	// Projections are names of loaded projections; none stands for all.
+	// Projections are names of loaded projections; none means all.
 	Projections []string
-	// UntilSeq is the last seq to replay, of a verify run over one campaign; 0
-	// means as far as the live rows are.
+	// UntilSeq is the last seq to replay, for a verify of one campaign; 0 means as far as the live
+	// rows are.
 	UntilSeq int64
-	Rate     int64 // events per second at the most; 0 means no limit
+	Rate     int64 // maximum events per second; 0 means no limit
 }
 
-// Verdict tells whether live rows are those that a replay of the journal makes.
+// Verdict says whether live rows match a replay of the journal.
 type Verdict string
 
-// The verdicts. A run has none until it ends; a replay has none at all.
+// The verdicts. A run has none until it ends; a replay never has one.
 const (
 	VerdictMatch  Verdict = "match"
-	VerdictDrift  Verdict = "drift"  // of a rebuild: the rows were others before it
-	VerdictFailed Verdict = "failed" // of a verification alone: the journal could not be replayed
+	VerdictDrift  Verdict = "drift"  // for a rebuild: the rows differed before it
+	VerdictFailed Verdict = "failed" // only for a verification: the journal could not be replayed
 )
 
-// Progress is how much of something is done.
+// Progress is how much of a run is done.
 type Progress struct {
 	Done  int64 `json:"done"`
-	Total int64 `json:"total"` // as it was when the run began, or more where more is done; 0 before that
+	Total int64 `json:"total"` // as of the start of the run, or more if more is done; 0 before that
 }
 
-// Share is the part that is done, from 0 to 1.
+// Share is the fraction done, from 0 to 1.
 func (p Progress) Share() float64 {
 	if p.Total <= 0 {
 		return 0
@@ -94,13 +92,13 @@ func (p Progress) Share() float64 {
 	return min(1, float64(p.Done)/float64(p.Total))
 }
 
-// RunCounts counts the campaigns of a run by what became of them.
+// RunCounts counts the campaigns of a run by outcome.
 type RunCounts struct {
 	Matched     int64 `json:"matched"`  // live rows and replay agree
-	Drifted     int64 `json:"drifted"`  // they do not, or did not before the rebuild
-	Replayed    int64 `json:"replayed"` // brought level, or nothing was to be done
+	Drifted     int64 `json:"drifted"`  // they differ, or differed before the rebuild
+	Replayed    int64 `json:"replayed"` // caught up, or nothing to do
 	Failed      int64 `json:"failed"`
-	NotCompared int64 `json:"not_compared"` // campaigns in which nothing differs, but not all events were compared
+	NotCompared int64 `json:"not_compared"` // campaigns without differences in which not all events were compared
 }
 
 // Run is a replay, verify or rebuild over a scope of campaigns × projections.
@@ -109,12 +107,12 @@ type Run struct {
 	Kind        RunKind           `json:"kind"`
 	Status      RunStatus         `json:"status"`
 	CampaignID  string            `json:"campaign_id" redact:"-"`  // of a run over one campaign; empty otherwise
-	CampaignIDs []string          `json:"campaign_ids" redact:"-"` // those named one by one; empty for all
+	CampaignIDs []string          `json:"campaign_ids" redact:"-"` // the campaigns named one by one; empty for all
 	All         bool              `json:"all_campaigns"`
 	Projections []string          `json:"projections" redact:"-"` // in load order
-	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, when the run was started
+	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, at the start of the run
 	UntilSeq    int64             `json:"until_seq"`              // the last event replayed; 0 means as far as the live rows are
-	Rate        int64             `json:"rate"`                   // events per second at the most; 0 is no limit
+	Rate        int64             `json:"rate"`                   // maximum events per second; 0 is no limit
 	Reason      string            `json:"reason"`
 	RequestedBy string            `json:"requested_by"`
 	Via         string            `json:"via"`
@@ -126,31 +124,31 @@ type Run struct {
 	Campaigns   Progress          `json:"campaigns"`
 	Events      Progress          `json:"events"`
 	Counts      RunCounts         `json:"counts"`
-	// EventsPerSecond is the recent rate; 0 while it does not run.
+	// EventsPerSecond is the recent rate; 0 while it is not running.
 	EventsPerSecond float64           `json:"events_per_second"`
-	SecondsLeft     *float64          `json:"seconds_left"`              // nil while that cannot be told
-	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: those of the replay by projection, and full
-	Before          map[string]string `json:"digests_before" redact:"-"` // those of the live rows before
-	// Seq is what Digests cover; 0 without them.
+	SecondsLeft     *float64          `json:"seconds_left"`              // nil while unknown
+	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: the replay's digests by projection, and full
+	Before          map[string]string `json:"digests_before" redact:"-"` // the live rows' digests before the run
+	// Seq is the seq that Digests belong to; 0 without them.
 	Seq         int64   `json:"seq"`
 	Verdict     Verdict `json:"verdict" api:"enum=match drift,empty"` // empty until the end, and for a replay
 	Error       string  `json:"error"`                                // why it failed or was interrupted
 	CancelledBy string  `json:"cancelled_by"`
-	Attempts    int64   `json:"attempts"` // how often a process has taken it up
-	Lease       *Lease  `json:"lease"`    // nil when no process holds it
+	Attempts    int64   `json:"attempts"` // how many times a process has claimed it
+	Lease       *Lease  `json:"lease"`    // nil when no process has leased it
 }
 
-// RunPreview is what a run would be about, were it started now.
+// RunPreview is what a run would cover if it were started now.
 type RunPreview struct {
 	Kind        RunKind
 	Projections []string `redact:"-"` // in load order
 	Campaigns   int64
-	Diverged    int64 // of Campaigns, those that have
+	Diverged    int64 // of Campaigns, the diverged ones
 	Events      int64
-	InTheWay    *Run // the active run that keeps it from starting, or nil
+	InTheWay    *Run // the active run that blocks it, or nil
 }
 
-// RunTally is how many runs of a kind have a status.
+// RunTally is the number of runs of a kind with a status.
 type RunTally struct {
 	Kind   RunKind
 	Status RunStatus
@@ -160,22 +158,21 @@ type RunTally struct {
 // FullDigest is the key of the digest over all projections in Run.Digests.
 const FullDigest = "full"
 
-// DigestPrefix is what every digest begins with.
+// DigestPrefix is the prefix of every digest.
 const DigestPrefix = "sha256:"
 
-// FullDigestOf is the digest over those of single projections, in load order.
+// FullDigestOf returns the digest over those of single projections, in load order.
 func FullDigestOf(digests []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(digests, ":")))
 	return DigestPrefix + hex.EncodeToString(sum[:])
 }
 
-// Succeeded reports whether a run that has ended did what it was for: a verify
-// that found a drift did not.
+// Succeeded reports whether a run that has ended was successful: a verify that found drift was not.
 func (r Run) Succeeded() bool {
 	return r.Status == RunCompleted && (r.Kind != RunVerify || r.Verdict != VerdictDrift)
 }
 
-// Scope says in words what the run is about.
+// Scope describes the run's scope in words.
 func (r Run) Scope() string {
 	what := "projection " + strings.Join(r.Projections, ", ")
 	if len(r.Projections) > 1 {
@@ -195,7 +192,7 @@ func (r Run) Scope() string {
 type RunFilter struct {
 	Kind       RunKind
 	Status     RunStatus
-	CampaignID string // runs whose scope has this campaign, also as one of all
+	CampaignID string // runs whose scope includes this campaign, also runs over all campaigns
 	Cursor     string
 	Limit      int // 0 means 50; at most 200
 }
@@ -206,11 +203,11 @@ const (
 	OutcomeDrift       = "drift"
 	OutcomeReplayed    = "replayed"
 	OutcomeFailed      = "failed"
-	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind has not all events; of a rebuild too, which leaves a paused one where it is
+	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind lacks events; also for a rebuild, which does not advance a paused one
 )
 
-// OutcomeName is an outcome in the words of what a run of this kind did: rows
-// that a rebuild found to be others are right after it.
+// OutcomeName is an outcome in words for a run of this kind: rows that differed before a rebuild
+// are correct after it.
 func (k RunKind) OutcomeName(outcome string) string {
 	if k == RunRebuild && outcome == OutcomeDrift {
 		return "differed before"
@@ -221,8 +218,8 @@ func (k RunKind) OutcomeName(outcome string) string {
 	return outcome
 }
 
-// LeftOut finds among results where a projection stands of which a run over one
-// campaign left events out; nil for any other.
+// LeftOut returns the result of a projection of which a run over one campaign left out events; nil
+// for any other.
 func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
 	for _, one := range results {
 		for i, p := range one.Projections {
@@ -234,45 +231,43 @@ func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
 	return nil
 }
 
-// RunResult is what became of one campaign of a run.
+// RunResult is the result of one campaign of a run.
 type RunResult struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
-	// not_compared: nothing differs, but a projection that is paused, quarantined
-	// or behind has not all events; of a rebuild too, which leaves a paused one
-	// where it is
+	// not_compared: nothing differs, but a projection that is paused, quarantined or behind lacks
+	// events; also for a rebuild, which does not advance a paused one
 	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared"`
 	Seq         int64              `json:"seq"`    // replayed up to here
-	Events      int64              `json:"events"` // of the run's events, so many were this campaign's
+	Events      int64              `json:"events"` // number of the run's events that are this campaign's
 	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
 	Projections []ProjectionResult `json:"projections"`
 	Error       string             `json:"error"` // in full; empty unless failed
 	At          time.Time          `json:"at"`
-	// Unsound is the event of the journal for which a verify could not be made;
-	// 0 when it was none. It is not kept: Verifications are made of it.
+	// Unsound is the event of the journal that made a verify impossible; 0 without one. It is not
+	// stored, but Verifications use it.
 	Unsound int64 `json:"-"`
 }
 
-// ProjectionResult is what became of one projection in one campaign of a run.
+// ProjectionResult is the result of one projection in one campaign of a run.
 type ProjectionResult struct {
 	Projection string  `json:"projection" redact:"-"`
 	Verdict    Verdict `json:"verdict" api:"enum=match drift,empty"`
 	Digest     string  `json:"digest"`                   // of the replay
 	Before     string  `json:"digest_before" redact:"-"` // of the live rows
-	Generation int64   `json:"generation"`               // after a rebuild or a catching up; 0 otherwise
-	// Seq is where the projection stands now; a projection that failed again
-	// may stand before the campaign's.
+	Generation int64   `json:"generation"`               // after a rebuild or a catch-up; 0 otherwise
+	// Seq is the projection's position now; a projection that failed again may be behind the
+	// campaign.
 	Seq int64 `json:"seq"`
-	// why a verify or a rebuild has not compared all of the campaign's events: the
-	// state of the cursor; paused or quarantined: it was compared up to seq;
-	// behind: it was not compared. Empty otherwise
+	// why a verify or a rebuild has not compared all of the campaign's events: the state of the
+	// cursor; paused or quarantined: compared up to seq; behind: not compared. Empty otherwise
 	LeftOut    string      `json:"left_out" api:"enum=paused quarantined behind,empty"`
-	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when they were not compared row by row
+	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when not compared row by row
 	Error      string      `json:"error"`      // why it could not be replayed, or compared
-	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 where no event is at fault
+	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 if no event is at fault
 }
 
-// NotCompared are events that a verify or a rebuild has not compared with the live rows of a
-// projection, since it was not told of them.
+// NotCompared are events that a verify or a rebuild has not compared with a projection's live rows,
+// since they were not applied to it.
 type NotCompared struct {
 	CampaignID string `json:"campaign_id"`
 	Projection string `json:"projection"`
@@ -281,7 +276,7 @@ type NotCompared struct {
 	UntilSeq   int64  `json:"until_seq"`
 }
 
-// NotCompared lists what the run left out of the comparison, in load order.
+// NotCompared lists the events left out of the comparison, in load order of the projections.
 func (r RunResult) NotCompared() (all []NotCompared) {
 	for _, p := range r.Projections {
 		if p.LeftOut == "" {
@@ -300,7 +295,7 @@ func (n NotCompared) String() string {
 	return fmt.Sprintf("%s of campaign %s in projection %s, %s", n.Events(), n.CampaignID, n.Projection, n.Why())
 }
 
-// Events says which they are: "events 3 to 5".
+// Events is the range of events: "events 3 to 5".
 func (n NotCompared) Events() string {
 	switch {
 	case n.FromSeq == 1:
@@ -311,7 +306,7 @@ func (n NotCompared) Events() string {
 	return fmt.Sprintf("events %d to %d", n.FromSeq, n.UntilSeq)
 }
 
-// Why goes on a sentence about them: "paused".
+// Why is the reason, to continue a sentence: "paused".
 func (n NotCompared) Why() string {
 	if n.State == CursorBehind {
 		return "behind until a replay has caught it up"
@@ -319,23 +314,22 @@ func (n NotCompared) Why() string {
 	return n.State
 }
 
-// Comparison is how live rows differ from those of a replay: what a rebuild
-// would change about them.
+// Comparison is how live rows differ from a replay's: what a rebuild would change.
 type Comparison struct {
-	Added   int64 `json:"added"`   // rows missing from the live ones
-	Changed int64 `json:"changed"` // rows with other fields
-	Removed int64 `json:"removed"` // rows among the live ones only
-	// FirstSeq is the event from which on the replay has what the live rows
-	// lack; 0 when no event made the difference, as with a row that nothing
-	// in the journal explains.
+	Added   int64 `json:"added"`   // rows missing in live data
+	Changed int64 `json:"changed"` // rows with different fields
+	Removed int64 `json:"removed"` // rows unexpected in live data
+	// FirstSeq is the first divergence: the event after which the replay has what the live rows
+	// lack; 0 if no event explains the difference, as with a row that nothing in the journal
+	// produces.
 	FirstSeq int64       `json:"first_seq"`
-	Samples  []RowChange `json:"samples" api:"max=20"` // some of the rows, where one result is read, spread over the tables; the counts are exact
+	Samples  []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
 }
 
-// MaxSamples is the most rows that a comparison shows.
+// MaxSamples is the maximum number of rows that a comparison shows.
 const MaxSamples = 20
 
-// Differs reports whether anything does.
+// Differs reports whether any row differs.
 func (c Comparison) Differs() bool { return c.Added+c.Changed+c.Removed > 0 }
 
 // The kinds of row changes.
@@ -350,7 +344,7 @@ type RowChange struct {
 	Table  string        `json:"table"`
 	Kind   string        `json:"kind" api:"enum=added changed removed"`
 	Key    []Field       `json:"key" api:"nullable"`    // the primary key, without the campaign
-	Fields []FieldChange `json:"fields" api:"nullable"` // those that differ; of a row that is added or removed all but the key
+	Fields []FieldChange `json:"fields" api:"nullable"` // the fields that differ; for an added or removed row all but the key
 }
 
 // Field is a column's name and value as canonical JSON.
@@ -359,8 +353,8 @@ type Field struct {
 	Value json.RawMessage `json:"value"` // any JSON value; nil when that side has none
 }
 
-// FieldChange is a column in which two versions of a row differ. A side that
-// has no such row, or no such column, is nil.
+// FieldChange is a column in which two versions of a row differ. It is nil on a side without the
+// row or the column.
 type FieldChange struct {
 	Name     string          `json:"name" redact:"-"`
 	Live     json.RawMessage `json:"live"`     // any JSON value; nil when that side has none
@@ -379,15 +373,14 @@ type ResultFilter struct {
 type RunLine struct {
 	ID         int64     `json:"id"`
 	At         time.Time `json:"at"`
-	CampaignID string    `json:"campaign_id" redact:"-"` // empty when it is about the run
-	Text       string    `json:"text"`                   // errors in full, with their stack where there is one
+	CampaignID string    `json:"campaign_id" redact:"-"` // empty for a line about the whole run
+	Text       string    `json:"text"`                   // errors in full, with their stack if there is one
 }
 
-// Verifications are what the result says about live rows as they are; a run with
-// nothing but projections stands for the background. A comparison as of an
-// earlier event says nothing about them; rows that were rebuilt are those of the
-// replay. A verify that an event kept from replaying the journal has failed, for all
-// of its projections or for the one that refused the event.
+// Verifications are the conclusions of the result about the current live rows; a run that has only
+// projections stands for the background verify. A comparison as of an earlier event has none;
+// rebuilt rows are those of the replay. A verify that an event prevented from replaying the journal
+// has failed, for all of its projections or for the one that refused the event.
 func (r RunResult) Verifications(run Run) []Verification {
 	var all []Verification
 	if r.Unsound > 0 {
@@ -412,7 +405,7 @@ func (r RunResult) Verifications(run Run) []Verification {
 	return all
 }
 
-// judged is a verification that was made.
+// judged returns a completed verification.
 func (r RunResult) judged(run Run, p ProjectionResult) Verification {
 	v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
 	if v.Seq == 0 {
@@ -426,30 +419,30 @@ func (r RunResult) judged(run Run, p ProjectionResult) Verification {
 	return v
 }
 
-// failed is a verification that could not be made.
+// failed returns a verification that could not be completed.
 func (r RunResult) failed(run Run, projection string, seq int64, why string) Verification {
 	return Verification{CampaignID: r.CampaignID, Projection: projection, At: r.At, Seq: seq, Verdict: VerdictFailed, RunID: run.ID, Error: why}
 }
 
-// Verification is when a projection of a campaign was last compared with its
-// journal, by a run or in the background.
+// Verification is the last comparison of a campaign's projection with its journal, by a run or in
+// the background.
 type Verification struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
 	Projection string    `json:"projection" redact:"-"`
 	At         time.Time `json:"at"`
-	Seq        int64     `json:"seq"`                 // compared up to here; of a failed one, the event at fault
+	Seq        int64     `json:"seq"`                 // compared up to here; for a failed one, the event at fault
 	Verdict    Verdict   `json:"verdict" api:"empty"` // failed: the journal could not be replayed
-	RunID      int64     `json:"run_id"`              // 0 for one in the background
+	RunID      int64     `json:"run_id"`              // 0 for a background verify
 	Digest     string    `json:"digest"`              // of the replay
 	Added      int64     `json:"added"`
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`
 	FirstSeq   int64     `json:"first_seq"`
-	Error      string    `json:"error"` // why it failed; empty when it did not
+	Error      string    `json:"error"` // why it failed; empty if it did not
 }
 
-// Failure says of a failed verification when, why and in which run: "could not be
-// verified at 2026-05-07T09:00:00Z: event 2 is missing from the journal (run 7)".
+// Failure describes a failed verification: "could not be verified at 2026-05-07T09:00:00Z: event 2
+// is missing from the journal (run 7)".
 func (v Verification) Failure() string {
 	by := "in the background"
 	if v.RunID > 0 {
@@ -458,22 +451,22 @@ func (v Verification) Failure() string {
 	return fmt.Sprintf("could not be verified at %s: %s (%s)", v.At.UTC().Format(time.RFC3339), v.Error, by)
 }
 
-// DryRun is what applying events would do, found out in scratch tables.
+// DryRun is what applying events would do, determined in scratch tables.
 type DryRun struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
 	FromSeq    int64  `json:"from_seq"` // the first event tried
 	UntilSeq   int64  `json:"until_seq"`
-	Applied    int64  `json:"applied"` // events that went through
-	// Failed is the event that did not, with its error; nil when all did.
+	Applied    int64  `json:"applied"` // events that succeeded
+	// Failed is the event that failed, with its error; nil if none did.
 	Failed *DryRunFailure `json:"failed"`
-	// Projections are how the rows would change up to there, in load order.
+	// Projections describes how the rows would change up to that event, in load order.
 	Projections []ProjectionResult `json:"projections"`
-	// OtherTables are the tables that the database has in another form than the
-	// projections' files give them: what was tried here may fail there.
+	// OtherTables are the tables that differ in form between the database and the projections'
+	// files: what succeeds in the dry run may fail there.
 	OtherTables []string `json:"other_tables"`
 }
 
-// TablesText says what is wrong with OtherTables; empty when there are none.
+// TablesText describes the problem with OtherTables; empty if there are none.
 func (d DryRun) TablesText() string {
 	if len(d.OtherTables) == 0 {
 		return ""
@@ -490,11 +483,11 @@ func (d DryRun) TablesText() string {
 type DryRunFailure struct {
 	Seq        int64  `json:"seq"`
 	EventType  string `json:"event_type" redact:"-"`
-	Projection string `json:"projection" redact:"-"` // empty when the event itself is not sound
+	Projection string `json:"projection" redact:"-"` // empty if the event itself is unsound
 	Message    string `json:"message"`
 }
 
-// FailureStatus is whether a failure of a projection still stands.
+// FailureStatus says whether a projection's failure is open.
 type FailureStatus string
 
 // The statuses of a failure.
@@ -508,8 +501,8 @@ func ParseFailureStatus(name string) (FailureStatus, error) {
 	return parseName("status", name, []FailureStatus{FailureOpen, FailureResolved})
 }
 
-// ProjectionFailure is an event that a projection could not follow. There is
-// one open record for each campaign, projection and seq; it outlives rebuilds.
+// ProjectionFailure is an event that failed in a projection. There is one open record per campaign,
+// projection and seq; it outlives rebuilds.
 type ProjectionFailure struct {
 	ID          int64         `json:"id"`
 	CampaignID  string        `json:"campaign_id" redact:"-"`
@@ -522,7 +515,7 @@ type ProjectionFailure struct {
 	FirstAt     time.Time     `json:"first_at"`
 	LastAt      time.Time     `json:"last_at"`
 	Status      FailureStatus `json:"status"`
-	ResolvedAt  *time.Time    `json:"resolved_at"` // when the projection passed the event; nil while it is open
+	ResolvedAt  *time.Time    `json:"resolved_at"` // when the projection passed the event; nil while open
 }
 
 // FailureFilter selects failures for a page. Zero fields select all.

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Scope is the part of all campaigns that a worker serves: those that one of its
-// patterns is the id of, or begins the id of where the pattern ends in *. The zero
-// value is every campaign. A Scope does not change.
+// Scope is the set of campaigns that a worker serves: those whose id equals one of its patterns, or
+// begins with a pattern that ends in *. The zero value is every campaign. A Scope is immutable.
 type Scope struct{ patterns []string }
 
-// MaxPatterns is how many patterns a Scope may have.
+// MaxPatterns is the maximum number of patterns in a Scope.
 const MaxPatterns = 100
 
-// ParseScope reads patterns; none is every campaign, as is *. Errors are
-// ErrInvalid refusals of the field campaigns.
+// ParseScope parses patterns; none means every campaign, as does *. Errors are ErrInvalid refusals
+// of the field campaigns.
 func ParseScope(patterns []string) (Scope, error) {
 	if len(patterns) > MaxPatterns {
 		return Scope{}, Invalid("campaigns", "there are %d patterns; the limit is %d", len(patterns), MaxPatterns)
@@ -56,7 +55,7 @@ func (s Scope) Includes(id string) bool {
 // Equal reports whether the patterns are the same.
 func (s Scope) Equal(o Scope) bool { return slices.Equal(s.patterns, o.patterns) }
 
-// Patterns is what ParseScope reads the scope from: * alone for every campaign.
+// Patterns returns the patterns as ParseScope takes them: * alone for every campaign.
 func (s Scope) Patterns() []string {
 	if s.Every() {
 		return []string{"*"}
@@ -64,7 +63,7 @@ func (s Scope) Patterns() []string {
 	return slices.Clone(s.patterns)
 }
 
-// Together is what is in any of some scopes, and every campaign for none.
+// Together returns the union of scopes, and every campaign for none.
 func Together(scopes ...Scope) Scope {
 	var patterns []string
 	for _, s := range scopes {
@@ -73,7 +72,7 @@ func Together(scopes ...Scope) Scope {
 	return scopeOf(patterns)
 }
 
-// String lists the patterns for a reader.
+// String lists the patterns for people.
 func (s Scope) String() string { return strings.Join(s.Patterns(), ", ") }
 
 // MarshalJSON writes the patterns as an array.

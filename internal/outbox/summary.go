@@ -11,20 +11,20 @@ type Summary struct {
 	AsOf   time.Time `json:"as_of"`
 	Counts Counts    `json:"counts"`
 	Events int64     `json:"-"`      // in the journal
-	Oldest *Oldest   `json:"oldest"` // the oldest event that is not applied, with a row or without; nil when all are applied
-	// the oldest event that workers try by themselves: in no blocked, paused or
-	// diverged campaign; nil when there is none
+	Oldest *Oldest   `json:"oldest"` // the oldest unapplied event, with or without a row; nil if all are applied
+	// the oldest event that workers retry automatically: in no blocked, paused or diverged
+	// campaign; nil if there is none
 	OldestRetryable *Oldest        `json:"oldest_retryable"`
 	Campaigns       CampaignCounts `json:"campaigns"`
 	Lag             Lag            `json:"lag"`
 	Throughput      Throughput     `json:"throughput"`
 	Worker          WorkerSummary  `json:"worker"`
-	OtherJournal    bool           `json:"other_journal"` // the projections have events that the journal does not have: it is the wrong one, or an older copy
-	// databases whose disk has no room, as far as this process knows; appends and
-	// actions are refused with status 507 where the journal is one of them
+	OtherJournal    bool           `json:"other_journal"` // the projections have events that the journal lacks: it is the wrong journal, or an older copy
+	// databases whose disk is full, as far as this process knows; appends and actions are refused
+	// with status 507 if the journal is one of them
 	DisksFull []FullDisk `json:"disks_full"`
-	// campaigns that the self-check of this server found not to match their outbox
-	// rows, and repaired, since it started
+	// campaigns that this server's self-check found not to match their outbox rows, and repaired,
+	// since it started
 	Drift      int64           `json:"drift"`
 	Instances  []InstanceState `json:"instances" api:"nullable"`
 	Operations OperationCounts `json:"operations"`
@@ -33,15 +33,13 @@ type Summary struct {
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
 }
 
-// WrongJournal reports whether the journal as a whole is likely to be the wrong
-// one: it contradicts the projections in half of all campaigns or more, or nobody
-// has compared them yet.
+// WrongJournal reports whether the journal as a whole is likely the wrong one: it contradicts the
+// projections in at least half of all campaigns, or they have not been compared yet.
 func (s Summary) WrongJournal() bool {
 	return s.OtherJournal && (s.Campaigns.Diverged == 0 || 2*s.Campaigns.Diverged >= s.Campaigns.Total)
 }
 
-// OtherJournalText says what OtherJournal tells of, and what to do, without a
-// capital and a final stop.
+// OtherJournalText describes OtherJournal and what to do, without a capital and a final period.
 func (s Summary) OtherJournalText() string {
 	switch {
 	case s.Events == 0:
@@ -54,23 +52,20 @@ func (s Summary) OtherJournalText() string {
 
 const lostJournal = "check that --journal-db names the right database and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"
 
-// RightJournalFirst is what to do about a campaign that has diverged: a rebuild
-// made beside the wrong journal takes good rows away. It goes into sentences,
-// after a semicolon.
+// RightJournalFirst is the advice for a diverged campaign: a rebuild from the wrong journal
+// destroys correct rows. It follows a semicolon in sentences.
 const RightJournalFirst = "the journal may be the wrong one or an older copy: check --journal-db and restore the right one; only if that is lost, rebuild all projections of the campaign, which removes the lost events from them"
 
-// Surroundings are what every campaign's progress depends on.
+// Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
 
-// FullDisk is a database whose disk has no room, so that nothing can be written
-// to it.
+// FullDisk is a database that cannot be written to because its disk is full.
 type FullDisk struct {
 	Database string    `json:"database" api:"enum=journal projections"` // journal or projections
 	Since    time.Time `json:"since"`                                   // the first write that failed
 }
 
-// Oldest is an event that waits to be applied and was appended before all others
-// of its kind.
+// Oldest is the unapplied event of its kind that was appended first.
 type Oldest struct {
 	CampaignID string    `json:"campaign_id" redact:"-"`
 	Seq        int64     `json:"seq"`
@@ -87,9 +82,9 @@ type CampaignCounts struct {
 	Blocked  int64 `json:"blocked"` // with a dead head
 	Paused   int64 `json:"paused"`
 	Diverged int64 `json:"diverged"`
-	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as last verified
-	// the last verify could not replay the journal, since an event was changed or
-	// deleted or a projection refuses one
+	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as of the last verify
+	// the last verify could not replay the journal, since an event was changed or deleted or a
+	// projection refuses one
 	Unverifiable int64 `json:"unverifiable"`
 	Leased       int64 `json:"leased"`
 	Skips        int64 `json:"skips"` // skipped events, in all campaigns together
@@ -99,7 +94,7 @@ type CampaignCounts struct {
 type Lag struct {
 	Events           int64   `json:"events"`
 	MaxSeconds       float64 `json:"max_seconds"`       // age of oldest
-	RetryableSeconds float64 `json:"retryable_seconds"` // age of oldest_retryable, worth an alarm: of campaigns that are neither blocked, paused nor diverged
+	RetryableSeconds float64 `json:"retryable_seconds"` // age of oldest_retryable, worth an alert: of campaigns that are neither blocked, paused nor diverged
 }
 
 // Throughput is a recent rate, in events per second.
@@ -108,12 +103,12 @@ type Throughput struct {
 	FailedPerSecond  float64 `json:"failed_per_second"`
 }
 
-// WorkerSummary says whether somebody works.
+// WorkerSummary says whether workers are running.
 type WorkerSummary struct {
 	Running  bool       `json:"running"`   // an instance with a worker has not stopped
 	LastSeen *time.Time `json:"last_seen"` // the latest sign of life of any worker
-	// the campaigns that the running instances serve: ids, and beginnings of ids
-	// with * behind them; * alone is every campaign, also when no instance runs
+	// the campaigns that the running instances serve: ids, and prefixes of ids followed by *; *
+	// alone is every campaign, also when no instance runs
 	Campaigns Scope `json:"campaigns"`
 	Applied   int64 `json:"applied_total"`
 	Failed    int64 `json:"failed_total"`
@@ -124,24 +119,24 @@ func (w *WorkerSummary) whyUnserved() string {
 	return fmt.Sprintf("No running instance serves it: they serve only campaigns that match %s", w.Campaigns)
 }
 
-// serves reports whether a running instance serves the campaign, or nobody knows.
+// serves reports whether a running instance serves the campaign, or whether that is unknown.
 func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.Includes(id) }
 
-// HeldProjection is a projection that an operator has paused, that is set aside
-// after a failure, or that is behind since it was resumed.
+// HeldProjection is a projection that an operator has paused, that is quarantined after a failure,
+// or that is behind since it was resumed.
 type HeldProjection struct {
 	Projection      string `json:"projection" redact:"-"`
-	Paused          *Pause `json:"paused"`           // who stopped it for all campaigns; nil when nobody did
-	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns for which it is paused one by one; 0 while it is paused for all
+	Paused          *Pause `json:"paused"`           // who paused it for all campaigns; nil if not paused
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused individually; 0 while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
-	Quarantined     int64  `json:"quarantined"`      // campaigns for which it is quarantined after a failure; 0 while it is paused for all
-	CountsCapped    bool   `json:"counts_capped"`    // there are more than the counts say
-	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 when there is none
-	BlockedByRun    int64  `json:"blocked_by_run"`   // the run at whose end a replay starts that catches it up; 0 when there is none
+	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure; 0 while it is paused for all
+	CountsCapped    bool   `json:"counts_capped"`    // the counts are lower bounds
+	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 if there is none
+	BlockedByRun    int64  `json:"blocked_by_run"`   // the run after which a replay will catch it up; 0 if there is none
 }
 
-// PausedProjections counts the projections that are paused for all campaigns,
-// and those that are for some, once for each campaign.
+// PausedProjections counts the projections that are paused for all campaigns, and those paused for
+// some, once per campaign.
 func (s Summary) PausedProjections() (forAll, campaigns int64) {
 	for _, h := range s.Held {
 		campaigns += h.PausedCampaigns
@@ -152,8 +147,7 @@ func (s Summary) PausedProjections() (forAll, campaigns int64) {
 	return forAll, campaigns
 }
 
-// QuarantinedProjections counts the projections that are set aside after a
-// failure, once for each campaign.
+// QuarantinedProjections counts the quarantined projections, once per campaign.
 func (s Summary) QuarantinedProjections() (campaigns int64) {
 	for _, h := range s.Held {
 		campaigns += h.Quarantined
@@ -161,12 +155,12 @@ func (s Summary) QuarantinedProjections() (campaigns int64) {
 	return campaigns
 }
 
-// BehindCounts counts the projections that were resumed behind a campaign's
-// watermark, once for each campaign, by what becomes of them.
+// BehindCounts counts the projections that were resumed behind a campaign's watermark, once per
+// campaign, by what catches them up.
 type BehindCounts struct {
-	Alone    int64 // no run catches them up until somebody starts a replay
-	Waiting  int64 // a replay starts when another run has ended
-	CatchUps int64 // a run catches them up
+	Alone    int64 // nothing, until an operator starts a replay
+	Waiting  int64 // a replay that starts when another run has ended
+	CatchUps int64 // an active run
 }
 
 // ProjectionInfo describes a loaded projection.
@@ -176,22 +170,22 @@ type ProjectionInfo struct {
 	Tables     []string `json:"tables"`
 	EventTypes []string `json:"event_types"`
 	OnFailure  string   `json:"on_failure" api:"enum=block quarantine"` // block or quarantine
-	// failed attempts after which an event that fails in it is not tried again; 0
-	// when --max-attempts says how many
+	// failed attempts after which an event that fails in it is not retried; 0 means the value of
+	// --max-attempts
 	MaxAttempts     int    `json:"max_attempts"`
 	Source          string `json:"source"`           // file, or builtin:NAME
-	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns whose events it does not have all of
-	Quarantined     int64  `json:"quarantined"`      // campaigns it is set aside for after a failure
-	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns it is paused for, by a pause of theirs or of all that has come to them
+	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns of which it lacks events
+	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused, individually or by a pause of all that has taken effect there
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay
 	OpenFailures    int64  `json:"open_failures"`
-	RunID           int64  `json:"run_id"`         // the active run that catches it up; 0 when there is none
-	BlockedByRun    int64  `json:"blocked_by_run"` // the run at whose end a replay starts that catches it up; 0 when there is none
-	Blocking        int64  `json:"blocking"`       // campaigns that it holds up: it follows them, and an event fails in it
-	CountsCapped    bool   `json:"counts_capped"`  // there are more than the counts say
-	Paused          *Pause `json:"paused"`         // who stopped it for all campaigns; nil when nobody did
-	// hash of the definition that made the rows; empty when it is not known, or
-	// when somebody else made the tables
+	RunID           int64  `json:"run_id"`         // the active run that catches it up; 0 if there is none
+	BlockedByRun    int64  `json:"blocked_by_run"` // the run after which a replay will catch it up; 0 if there is none
+	Blocking        int64  `json:"blocking"`       // campaigns that it blocks: it is live there, and an event fails in it
+	CountsCapped    bool   `json:"counts_capped"`  // the counts are lower bounds
+	Paused          *Pause `json:"paused"`         // who paused it for all campaigns; nil if not paused
+	// hash of the definition that built the rows; empty if unknown, or if the tables were not made
+	// by this program
 	BuiltVersion        string `json:"built_version"`
 	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }

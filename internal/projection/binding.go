@@ -14,15 +14,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// source is a part of an event that a binding names. Of documents, which have
-// parts of their own, it is the document; of all others a database argument.
+// source is a part of an event that a binding names: a document, which has parts of its own, or a
+// database argument.
 type source struct {
 	name     string
 	argument func(*outbox.Event) any
 	document func(*outbox.Event) json.RawMessage
 }
 
-// sources lists every one in the order the error for an unknown one names them.
+// sources lists all sources in the order used by the error for an unknown one.
 var sources = []source{
 	{name: "campaign_id", argument: func(e *outbox.Event) any { return e.CampaignID }},
 	{name: "seq", argument: func(e *outbox.Event) any { return e.Seq }},
@@ -49,15 +49,15 @@ var sources = []source{
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// value is one argument of a statement: which part of an event it binds.
+// value is one argument of a statement: the part of an event that it binds.
 type value struct {
 	name     string // as written, without : and !
 	from     *source
-	path     string // within the JSON, in gjson's syntax; empty for the whole
+	path     string // within the JSON, in gjson's syntax; empty for the whole document
 	required bool
 }
 
-// parseBinding reads the text of a binding token.
+// parseBinding parses the text of a binding token.
 func parseBinding(written string) (value, error) {
 	name, required := strings.CutSuffix(written[1:], "!")
 	head, rest, nested := strings.Cut(name, ".")
@@ -77,8 +77,8 @@ func parseBinding(written string) (value, error) {
 	return v, nil
 }
 
-// gjsonPath turns a.b."c d" into gjson's path, in which everything but names
-// is escaped, so that no part is taken for a query or modifier.
+// gjsonPath turns a.b."c d" into gjson's path, with everything but names escaped, so that no part
+// is interpreted as a query or modifier.
 func gjsonPath(written string) string {
 	var parts []string
 	for written != "" {
@@ -94,8 +94,7 @@ func gjsonPath(written string) string {
 	return strings.Join(parts, ".")
 }
 
-// of is the value the event has for it, as a database argument: nil, string,
-// int64 or float64.
+// of returns the event's value as a database argument: nil, string, int64 or float64.
 func (v *value) of(e *outbox.Event) (any, error) {
 	if v.from.document != nil {
 		return v.inside(v.from.document(e))
@@ -107,7 +106,7 @@ func (v *value) of(e *outbox.Event) (any, error) {
 	return argument, nil
 }
 
-// inside picks the value out of raw without decoding the rest of it.
+// inside extracts the value from raw without decoding the rest.
 func (v *value) inside(raw json.RawMessage) (any, error) {
 	if v.path == "" {
 		if len(raw) == 0 {
@@ -137,14 +136,13 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 	return nil, nil
 }
 
-// missing refuses an event without a value that the statement requires.
+// missing returns the refusal of an event that lacks a required value.
 func (v *value) missing(how string) error {
 	return &outbox.Refusal{Err: outbox.ErrMissingValue, Field: v.name, Detail: v.name + " is required, and " + how}
 }
 
-// boundNumber is numberArg in which a whole number is an integer however it is
-// written, such as 1e3 or 2.0, so that it reads the same in a column of text on
-// every database.
+// boundNumber is numberArg, except that a whole number is an integer however it is written, such as
+// 1e3 or 2.0, so that it reads the same in a text column on every database.
 func boundNumber(raw string) any {
 	n := numberArg(raw)
 	if f, ok := n.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
@@ -153,8 +151,8 @@ func boundNumber(raw string) any {
 	return n
 }
 
-// numberArg keeps a JSON number exact where the database can: integers that
-// fit are int64, larger ones their own text, everything else is a float64.
+// numberArg keeps a JSON number exact where the database can: integers that fit are int64, larger
+// ones their text, everything else a float64.
 func numberArg(raw string) any {
 	if strings.IndexFunc(raw, func(r rune) bool { return r != '-' && (r < '0' || r > '9') }) < 0 {
 		if n, err := strconv.ParseInt(raw, 10, 64); err == nil {

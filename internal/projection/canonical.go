@@ -15,12 +15,11 @@ import (
 	"time"
 )
 
-// rowEncoder writes rows in canonical JSON: an object with its keys in byte
-// order and no blanks; integers in decimal, other numbers as strings with
-// their shortest decimal form (databases and languages print floats
-// differently), truth values as 1 and 0, blobs as strings of hex digits, NULL
-// as null. A decimal of PostgreSQL, which sums of integers are too, is written
-// as the integer or the number that SQLite has in its place.
+// rowEncoder writes rows in canonical JSON: an object with its keys in byte order and no blanks;
+// integers in decimal, other numbers as strings with their shortest decimal form (databases and
+// languages print floats differently), booleans as 1 and 0, blobs as strings of hex digits, NULL as
+// null. A PostgreSQL decimal, which sums of integers are too, is written as the integer or the
+// number that SQLite has instead.
 type rowEncoder struct {
 	*scanner
 	fields []encodedField // in key order
@@ -54,7 +53,7 @@ func newScanner(rows *sql.Rows) (*scanner, error) {
 
 func (s *scanner) scan() error { return s.rows.Scan(s.into...) }
 
-// appendCell adds column i of the current row to b.
+// appendCell appends column i of the current row to b.
 func (s *scanner) appendCell(b []byte, i int) []byte {
 	if text, ok := s.values[i].(string); ok && s.decimal[i] {
 		return appendDecimal(b, text)
@@ -89,7 +88,7 @@ func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
 	return enc, nil
 }
 
-// append adds the current row to b.
+// append appends the current row to b.
 func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 	if err := enc.scan(); err != nil {
 		return b, err
@@ -112,7 +111,7 @@ func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendDecimal writes a decimal without the zeros that end its fraction.
+// appendDecimal appends a decimal without trailing zeros in its fraction.
 func appendDecimal(b []byte, s string) []byte {
 	if _, err := strconv.ParseFloat(s, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
 		return appendString(b, s)
@@ -152,8 +151,7 @@ func appendValue(b []byte, v any) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes a JSON string in which only what must be escaped is, as
-// RFC 8785 has it.
+// appendString appends a JSON string, escaping only what must be escaped, as in RFC 8785.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

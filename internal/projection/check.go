@@ -10,11 +10,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Check loads projections from sources as Load does, for both dialects, then
-// creates their tables in an in-memory SQLite database and prepares every
-// statement and digest there. It returns the set for SQLite. Errors are
-// *outbox.Refusal with outbox.ErrSetup, and begin with FILE:LINE where they
-// are about a file. No other database is needed.
+// Check loads projections from sources as Load does, for both dialects, then creates their tables
+// in an in-memory SQLite database and prepares every statement and digest there. It returns the set
+// for SQLite. Errors are *outbox.Refusal with outbox.ErrSetup, and begin with FILE:LINE if they are
+// about a file. No other database is needed.
 func Check(ctx context.Context, sources ...string) (*Set, error) {
 	if _, err := Load("postgres", sources...); err != nil {
 		return nil, err
@@ -41,8 +40,7 @@ func Check(ctx context.Context, sources ...string) (*Set, error) {
 	return s, c.checkDigests(ctx)
 }
 
-// checkDigests runs each digest over empty tables, which finds columns that
-// are not there.
+// checkDigests runs each digest over empty tables, which detects unknown columns.
 func (c *Scratch) checkDigests(ctx context.Context) error {
 	for _, p := range c.set.projections {
 		if _, err := p.digest(ctx, c.conn, ""); err != nil {
@@ -52,10 +50,9 @@ func (c *Scratch) checkDigests(ctx context.Context) error {
 	return nil
 }
 
-// CheckPrepared prepares every statement and digest of the set on the
-// database that prepare speaks to, where the schema must be in place. The
-// first error is an *outbox.Refusal with outbox.ErrSetup that begins with
-// FILE:LINE, or outbox.ErrBusy.
+// CheckPrepared prepares every statement and digest of the set with prepare, on a database that
+// already has the schema. The first error is an *outbox.Refusal with outbox.ErrSetup that begins
+// with FILE:LINE, or outbox.ErrBusy.
 func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error) error {
 	statements := s.Queries()
 	for _, p := range s.projections {
@@ -75,21 +72,18 @@ func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error
 }
 
 var (
-	// sqliteNoise and postgresNoise are what the drivers wrap around the
-	// sentence of their database.
+	// sqliteNoise and postgresNoise match what the drivers add to the database's message.
 	sqliteNoise   = regexp.MustCompile(`^(?:SQL logic error|constraint failed): (.*) \(\d+\)$`)
 	postgresNoise = regexp.MustCompile(`(^|: )\p{Lu}+: (.*) \(SQLSTATE [0-9A-Z]{5}\)$`)
-	// culprit is the word a database complains about.
+	// culprit matches the word that a database complains about.
 	culprit = regexp.MustCompile(`(?:(?:near|no such \w+:|has no column named|ambiguous column name:|column(?: reference)?|relation|entry for table|collation|function:?) "?|type (?:[\w ]+: )?")(?:\w+\.)*([A-Za-z_]\w*)`)
-	// parameter is a binding as the database knows it.
+	// parameter matches a binding as sent to the database.
 	parameter = regexp.MustCompile(`\$\d+`)
-	// untyped is said of a parameter whose type the statement leaves open, or
-	// of which it needs two.
+	// untyped matches the error about a parameter whose type is undetermined or ambiguous.
 	untyped = regexp.MustCompile(`(?:data type of|types deduced for) parameter (:\S+)`)
 )
 
-// plain is a database's complaint on one line, without what the driver wraps
-// around it.
+// plain returns a database's error message on one line, without the driver's additions.
 func plain(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if m := sqliteNoise.FindStringSubmatch(text); m != nil {
@@ -98,10 +92,10 @@ func plain(err error) string {
 	return postgresNoise.ReplaceAllString(text, "$1$2")
 }
 
-// Refuse turns a database's complaint about the statement into an
-// *outbox.Refusal with outbox.ErrSetup that begins with FILE:LINE; the line is
-// that of the word complained about, where it stands once in the statement. A
-// database that is busy complains about no statement: err comes back as it is.
+// Refuse turns a database error about the statement into an *outbox.Refusal with outbox.ErrSetup
+// that begins with FILE:LINE; the line is that of the offending word if it occurs exactly once in
+// the statement. An error of a busy database is returned unchanged, since it is not about the
+// statement.
 func (s Statement) Refuse(err error) error {
 	if errors.Is(err, outbox.ErrBusy) {
 		return err
@@ -124,8 +118,8 @@ func (s Statement) Refuse(err error) error {
 	return outbox.Setup("%s:%d: %s", s.File, s.lineOf(blamed), text)
 }
 
-// lineOf is the line of a word or binding that stands once in the statement,
-// or the statement's own.
+// lineOf returns the line of a word or binding that occurs exactly once in the statement, or else
+// the statement's first line.
 func (s Statement) lineOf(blamed string) int {
 	line, found := s.Line, 0
 	for _, t := range s.tokens {

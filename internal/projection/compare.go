@@ -14,28 +14,27 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Difference is a row in which live rows and replay differ, as far as it takes to
-// look for it again.
+// Difference identifies a row in which live rows and replay differ, so that it can be read again.
 type Difference struct {
 	Change  outbox.RowChange
 	table   *table
 	dialect string
 	names   []string // of the key columns
-	key     []any    // their values, as keyTerm has them
+	key     []any    // their values, in the form of keyTerm
 }
 
-// MaxDifferences is the most differences that a comparison remembers, or fewer
-// where they take up differencesBytes in a table; it counts all of them.
+// MaxDifferences is the maximum number of differences that a comparison stores, or fewer if they
+// take up differencesBytes in a table; it counts all of them.
 const (
 	MaxDifferences   = 1000
 	differencesBytes = 8 << 20
 )
 
-// valueBytes is how long a value may be that is shown in full.
+// valueBytes is the maximum length of a value shown in full.
 const valueBytes = 2048
 
-// shown is a value as a difference tells it: a long one is cut, with a digest so
-// that two of them are the same only when the values are.
+// shown returns a value for display: a long one is truncated, with a digest so that two of them are
+// equal only if the values are.
 func shown(value json.RawMessage) json.RawMessage {
 	if len(value) <= valueBytes {
 		return value
@@ -48,15 +47,13 @@ func shown(value json.RawMessage) json.RawMessage {
 	return appendString(nil, fmt.Sprintf("%s… (%d bytes, sha256 %x)", cut, len(text), sha256.Sum256(value)))
 }
 
-// Compare holds the live rows of one projection and campaign against those of a
-// replay. Both are read in the order of their keys and never kept, so that memory
-// does not grow with them; the two readers must not be one connection. A column
-// that the live table does not have is a difference in every row; a table that
-// is not there has no rows.
+// Compare compares the live rows of one projection and campaign with those of a replay. Both are
+// read in key order and not stored, so memory use is constant; the two readers must not be one
+// connection. A column that the live table lacks is a difference in every row; a missing table has
+// no rows.
 //
-// The comparison's samples are the first differences of each table. They and
-// the differences that are returned beside it are the same rows, up to
-// MaxDifferences of them.
+// The comparison's samples are the first differences of each table. They and the returned
+// differences are the same rows, up to MaxDifferences of them.
 func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
 	c := outbox.Comparison{Samples: []outbox.RowChange{}}
 	p := s.Named(name)
@@ -80,19 +77,19 @@ func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, n
 	return c, found, nil
 }
 
-// merge compares one table by reading both sides in the order of the key.
+// merge compares one table by reading both sides in key order.
 type merge struct {
 	dialect  string
 	table    *table
 	campaign string
 	counts   *outbox.Comparison
 	found    []Difference
-	size     int // of what was found, about, in bytes
+	size     int // approximate size of the stored differences, in bytes
 }
 
-// side is one reader of the two.
+// side is one of the two readers.
 type side struct {
-	*scanner // of key expressions, then columns; nil where there is no table
+	*scanner // of key expressions, then columns; nil without a table
 	keys     int
 	columns  []string
 	more     bool
@@ -144,8 +141,8 @@ func (m *merge) run(ctx context.Context, live, expected Queryer) error {
 	return nil
 }
 
-// keyColumns are the columns that tell rows of one campaign apart, which are
-// all of them where there is no primary key.
+// keyColumns returns the columns that identify rows within one campaign: all of them without a
+// primary key.
 func (t *table) keyColumns() []string {
 	if len(t.key) > 0 {
 		return t.key
@@ -157,8 +154,8 @@ func (t *table) keyColumns() []string {
 	return names
 }
 
-// keyTerm is a key column as a value whose order is the same here and in the
-// database. The plus keeps the driver from reading a date into it.
+// keyTerm returns a key column as an expression whose order is the same here and in the database.
+// The plus keeps the driver from parsing it as a date.
 func (t *table) keyTerm(dialect, name string) string {
 	switch quoted := quoteName(name); {
 	case dialect != "postgres":
@@ -170,7 +167,7 @@ func (t *table) keyTerm(dialect, name string) string {
 	}
 }
 
-// open begins to read the rows that the merge is about.
+// open starts reading the merge's rows.
 func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
 	there, err := m.columnsThere(ctx, q)
 	if err != nil || len(there) == 0 {
@@ -218,7 +215,7 @@ func (m *merge) collation(name string) string {
 	}
 }
 
-// columnsOf lists the columns of a table that a reader sees.
+// columnsOf lists the columns of a table visible to a reader.
 var columnsOf = map[string]string{
 	"sqlite": `select name from pragma_table_xinfo($1) where hidden <> 1`,
 	"postgres": `
@@ -262,8 +259,7 @@ func (s *side) close() {
 	}
 }
 
-// of is the value of a column as canonical JSON; false where there is no such
-// column.
+// of returns the value of a column as canonical JSON; false if there is no such column.
 func (s *side) of(name string) (json.RawMessage, bool) {
 	if s == nil {
 		return nil, false
@@ -288,8 +284,8 @@ func (s *side) same(o *side) bool {
 	return true
 }
 
-// record remembers a difference between the row of the live side and that of the
-// replay; one of them is nil where only the other has the row.
+// record stores a difference between the row of the live side and that of the replay; one of them
+// is nil if only the other has the row.
 func (m *merge) record(kind string, live, expected *side) {
 	if len(m.found) == MaxDifferences || m.size > differencesBytes {
 		return
@@ -323,8 +319,8 @@ func (m *merge) record(kind string, live, expected *side) {
 	m.found = append(m.found, d)
 }
 
-// compareValues orders values as both databases order the key terms: NULL,
-// numbers, texts by their bytes, blobs.
+// compareValues orders values as both databases order the key terms: NULL, numbers, texts by their
+// bytes, blobs.
 func compareValues(a, b any) int {
 	ra, rb := rank(a), rank(b)
 	if ra != rb {
@@ -377,12 +373,11 @@ func numeric(v any) float64 {
 	return 0
 }
 
-// RowMatch says of a row that differs how it is in a replay that has come to some
-// seq: whether it is as the live row is, and whether it is as in the whole replay.
+// RowMatch says whether a differing row, in a replay up to some seq, equals the live row, and
+// whether it equals the row of the whole replay.
 type RowMatch struct{ AsLive, AsExpected bool }
 
-// MatchAt reads how the row of a difference stands in a replay. Only the fields that
-// differ count.
+// MatchAt compares the row of a difference with a replay's. Only the fields that differ count.
 func (d *Difference) MatchAt(ctx context.Context, expected Queryer) (RowMatch, error) {
 	var columns, where []string
 	for _, f := range d.Change.Fields {
@@ -390,7 +385,7 @@ func (d *Difference) MatchAt(ctx context.Context, expected Queryer) (RowMatch, e
 	}
 	var values []any
 	for i, name := range d.names {
-		term := quoteName(name) // that an index can answer
+		term := quoteName(name) // in a form that can use an index
 		if d.dialect == "postgres" {
 			term = d.table.keyTerm(d.dialect, name)
 		}

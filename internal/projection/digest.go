@@ -15,7 +15,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Queryer reads the projections: *sql.DB, *sql.Conn and *sql.Tx are ones.
+// Queryer reads the projections: *sql.DB, *sql.Conn and *sql.Tx implement it.
 type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -23,10 +23,10 @@ type Queryer interface {
 // digest is one query whose rows a projection's digest covers.
 type digest struct {
 	Statement
-	name string   // empty when it is the only one
+	name string   // empty for an only digest
 	json []string // columns that hold JSON text
-	// ordered rows come in an order that is the same on every database.
-	// Others are sorted by their canonical form.
+	// ordered rows are read in an order that is the same on every database. Others are sorted by
+	// their canonical form.
 	ordered bool
 }
 
@@ -62,8 +62,7 @@ func (r *parser) addDigest(statements [][]token) error {
 	return nil
 }
 
-// orders reports whether a select has an order by of its own, not only inside
-// parentheses.
+// orders reports whether a select has a top-level order by, not only one inside parentheses.
 func orders(tokens []token) bool {
 	depth := 0
 	for i, t := range tokens {
@@ -79,8 +78,8 @@ func orders(tokens []token) bool {
 	return false
 }
 
-// finishDigests makes the default digest, every column of every table in key
-// order, where the file names none.
+// finishDigests makes the default digest, every column of every table in key order, if the file
+// defines none.
 func (r *parser) finishDigests() {
 	if r.p.covers = len(r.p.digests) == 0; r.p.covers {
 		for _, t := range r.created {
@@ -96,8 +95,8 @@ func (r *parser) finishDigests() {
 // byteOrder is the collation that orders text by its bytes.
 var byteOrder = map[string]string{"sqlite": "binary", "postgres": `"C"`}
 
-// selectAll reads the rows of one campaign by primary key, or by all columns
-// where there is none, in byte order and NULL first on both databases.
+// selectAll reads the rows of one campaign by primary key, or by all columns without one, in byte
+// order and NULL first on both databases.
 func (t *table) selectAll(dialect string) string {
 	nulls := ""
 	if len(t.key) == 0 && dialect == "postgres" {
@@ -120,14 +119,13 @@ func (t *table) selectAll(dialect string) string {
 
 func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// Digests computes the digest of each projection's rows for one campaign, as
-// "sha256:" and hex digits, by projection name; and the full one, over the
-// single ones joined by colons in load order. With only, just the projections
-// of these names are read, and full covers them. An unknown name is
+// Digests computes the digest of each projection's rows for one campaign, as "sha256:" and hex
+// digits, by projection name; and the full one, over the single ones joined by colons in load
+// order. With only, it reads just the named projections, and full covers them. An unknown name is
 // outbox.ErrNotFound.
 //
-// All digests should be read from one snapshot: pass a transaction while
-// anybody writes.
+// All digests should be read from one snapshot: pass a transaction if there may be concurrent
+// writes.
 func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ...string) (digests map[string]string, full string, err error) {
 	for _, name := range only {
 		if !slices.ContainsFunc(s.projections, func(p *Projection) bool { return p.Name == name }) {
@@ -150,9 +148,8 @@ func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ..
 	return digests, outbox.FullDigestOf(joined), nil
 }
 
-// CoversAll reports whether the projection's digest covers every column of its
-// tables, as it does unless its file says what it covers. Rows may differ
-// otherwise and the digests be alike.
+// CoversAll reports whether the projection's digest covers every column of its tables, as it does
+// unless its file defines a digest. Otherwise rows may differ although the digests are equal.
 func (s *Set) CoversAll(name string) bool {
 	p := s.Named(name)
 	return p != nil && p.covers
@@ -206,7 +203,7 @@ func (d *digest) write(ctx context.Context, q Queryer, campaignID string, h hash
 		return err
 	}
 	if row[0] == '[' {
-		h.Write(row[:1]) // no row has been written behind it
+		h.Write(row[:1]) // no row has followed it yet
 	}
 	slices.SortFunc(unordered, bytes.Compare)
 	h.Write(bytes.Join(unordered, []byte(",")))

@@ -10,10 +10,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// ApplyWithin runs the projections for one event, but those in left. Event types
-// that are only journalled, or that no projection handles, have nothing to run.
-// A panic becomes a PanicError. limit is the most time that the event may take,
-// unless a projection of it has a limit of its own.
+// ApplyWithin runs the projections for one event, except those in left. Event types that are only
+// journalled, or that no projection handles, run nothing. A panic becomes a PanicError. limit is
+// the maximum time for the event, unless one of its projections has its own limit.
 func (s *Set) ApplyWithin(ctx context.Context, limit time.Duration, tx Tx, e *outbox.Event, auditOnly, left map[string]bool) (err error) {
 	if auditOnly[e.EventType] || !s.Handles(e.EventType) {
 		return nil
@@ -42,7 +41,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic while applying event %d: %v\n%s", e.Seq, e.value, e.stack)
 }
 
-// Projection names the one that panicked, if that is known.
+// Projection is the name of the projection that panicked, or "".
 func (e *PanicError) Projection() string {
 	if p, ok := e.value.(Panic); ok {
 		return p.Projection
@@ -50,8 +49,7 @@ func (e *PanicError) Projection() string {
 	return ""
 }
 
-// AtFault is the one that an event failed in; empty when that is not
-// known.
+// AtFault returns the name of the projection in which an event failed; empty if unknown.
 func AtFault(err error) string {
 	if at, ok := errors.AsType[*ApplyError](err); ok {
 		return at.Projection
@@ -62,7 +60,7 @@ func AtFault(err error) string {
 	return ""
 }
 
-// CutOff is err as it is told of an event that ran into its deadline.
+// CutOff returns err worded for an event that exceeded its deadline.
 func CutOff(err error, limit time.Duration) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err

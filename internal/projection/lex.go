@@ -20,8 +20,7 @@ const (
 	directive             // a header or section line of the file format
 )
 
-// token is one piece of SQL, or a directive. Comments and blanks are not
-// tokens.
+// token is one piece of SQL, or a directive. Comments and blanks are not tokens.
 type token struct {
 	kind       kind
 	text       string // as written
@@ -37,8 +36,7 @@ func (t token) is(keyword string) bool {
 // oneOf reports whether the token is one of the lower-case keywords.
 func (t token) oneOf(keywords ...string) bool { return slices.ContainsFunc(keywords, t.is) }
 
-// name is the identifier the token spells, replayed as databases replay it, or
-// empty when it spells none.
+// name is the token's identifier, case-folded as databases do it, or empty if it is none.
 func (t token) name() string {
 	switch t.kind {
 	case word:
@@ -66,12 +64,12 @@ var (
 	// directiveLine is a comment line that starts with a lower-case word and a colon.
 	directiveLine = regexp.MustCompile(`^--[ \t]*[a-z][a-z-]*:([^/]|$)`)
 	schemaLine    = regexp.MustCompile(`^--[ \t]*schema[ \t]*:?[ \t]*(@[A-Za-z]*)?[ \t]*(--.*)?$`)
-	// digestHead leaves the rest of its line to be read as SQL.
+	// digestHead leaves the rest of its line to be parsed as SQL.
 	digestHead = regexp.MustCompile(`^--[ \t]*digest\b[^:(]*(\([^)]*\)[^:]*)?:`)
 	// proseLine is a comment that only looks like a directive.
 	proseLine = regexp.MustCompile(`^--[ \t]*(note|see|example|why|warning):`)
-	// indented and noColon are lines that were surely meant as directives;
-	// as comments they would put statements into the section before.
+	// indented and noColon are lines that were surely meant as directives; as comments they would
+	// add statements to the preceding section.
 	indented = regexp.MustCompile(`^--[ \t]*(projection|tables|on-failure|max-attempts|on|digest[^:]*):`)
 	noColon  = regexp.MustCompile(`^--[ \t]*(on[ \t]+[\w.*]+\.[\w*]+([ \t]*,[ \t]*[\w.*]+)*[ \t]*(@\w+)?|digest[ \t]+(select|with)\b.*)$`)
 )
@@ -79,7 +77,7 @@ var (
 // lexer cuts a file into tokens.
 type lexer struct {
 	src    string
-	body   bool // of a function: without directives and bindings, and with parameters of its own
+	body   bool // of a function: without directives and bindings, and with its own parameters
 	pos    int
 	line   int
 	tokens []token
@@ -129,7 +127,7 @@ func (l *lexer) next() error {
 	return nil
 }
 
-// skip moves on to end, counting lines.
+// skip advances to end, counting lines.
 func (l *lexer) skip(end int) {
 	l.line += strings.Count(l.src[l.pos:end], "\n")
 	l.pos = end
@@ -147,8 +145,8 @@ func (l *lexer) scan(from int, in func(byte) bool) int {
 	return from
 }
 
-// comment skips a -- comment, or keeps it as a directive when it starts a
-// line and reads like one.
+// comment skips a -- comment, or keeps it as a directive if it starts a line and has the form of
+// one.
 func (l *lexer) comment() error {
 	rest, _, _ := strings.Cut(l.src[l.pos:], "\n")
 	rest = strings.TrimRight(rest, " \t\r")
@@ -181,7 +179,7 @@ func (l *lexer) until(end string, from int, fault string) error {
 	return nil
 }
 
-// quotedBy reads up to the closing quote; a doubled quote stands for itself.
+// quotedBy reads up to the closing quote; a doubled quote is a literal quote.
 func (l *lexer) quotedBy(q byte, k kind, fault string) error {
 	for i := l.pos + 1; i < len(l.src); i++ {
 		if l.src[i] != q {

@@ -19,11 +19,10 @@ var dialects = []string{"sqlite", "postgres"}
 
 const builtinPrefix = "builtin:"
 
-// Load reads projections for a dialect, "sqlite" or "postgres". A source is a
-// directory, whose *.sql files are read in name order, or builtin:NAME. Names
-// of projections and tables must be unique over all sources. Errors are
-// *outbox.Refusal with outbox.ErrSetup; one about a file begins with
-// FILE:LINE.
+// Load loads projections for a dialect, "sqlite" or "postgres". A source is a directory, whose
+// *.sql files are read in name order, or builtin:NAME. Names of projections and tables must be
+// unique over all sources. Errors are *outbox.Refusal with outbox.ErrSetup; one about a file begins
+// with FILE:LINE.
 func Load(dialect string, sources ...string) (*Set, error) {
 	if !slices.Contains(dialects, dialect) {
 		return nil, outbox.Setup("unknown dialect %q; use %s", dialect, strings.Join(dialects, " and "))
@@ -85,7 +84,7 @@ func (s *Set) add(p *Projection) error {
 func builtins() []string {
 	entries, err := builtin.ReadDir("builtin")
 	if err != nil {
-		panic(err) // the directory is part of the program
+		panic(err) // the directory is embedded
 	}
 	var names []string
 	for _, e := range entries {

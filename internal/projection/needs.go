@@ -6,10 +6,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Needs lists, in load order, the projections of these names and those whose
-// tables their statements name, directly or by way of others: replayed without
-// them they would come out as something else. No names stand for all. An
-// unknown name is outbox.ErrNotFound.
+// Needs lists, in load order, the named projections and those whose tables their statements
+// reference, directly or indirectly: replaying without those would give different rows. No names
+// mean all. An unknown name is outbox.ErrNotFound.
 func (s *Set) Needs(names ...string) ([]string, error) {
 	if len(names) == 0 {
 		return s.names(), nil
@@ -25,8 +24,7 @@ func (s *Set) Needs(names ...string) ([]string, error) {
 	return slices.DeleteFunc(s.names(), func(name string) bool { return !needed[name] }), nil
 }
 
-// Others lists the projections that are not among the names, as Apply takes
-// them.
+// Others lists the projections that are not among the names, in the form that Apply takes.
 func (s *Set) Others(names []string) map[string]bool {
 	others := map[string]bool{}
 	for _, p := range s.projections {
@@ -45,7 +43,7 @@ func (s *Set) names() []string {
 	return names
 }
 
-// Named is the projection of that name; nil when there is none.
+// Named returns the projection of that name, or nil.
 func (s *Set) Named(name string) *Projection {
 	for _, p := range s.projections {
 		if p.Name == name {
@@ -67,7 +65,7 @@ func (s *Set) follow(p *Projection, needed map[string]bool) {
 	}
 }
 
-// reads reports whether a statement of p names a table of the other.
+// reads reports whether a statement of p references a table of the other.
 func (p *Projection) reads(other *Projection) bool {
 	named := func(st Statement) bool {
 		return slices.ContainsFunc(st.tokens, func(t token) bool { return t.name() != "" && slices.Contains(other.Tables, t.name()) })

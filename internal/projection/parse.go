@@ -14,10 +14,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// What a projection does when an event has failed for the last time.
+// What a projection does when the last attempt at an event fails.
 const (
 	Block      = "block"      // the row is dead and the campaign waits
-	Quarantine = "quarantine" // the projection is set aside for the campaign, the others go on
+	Quarantine = "quarantine" // the projection is quarantined for the campaign, the others go on
 )
 
 // file is one projection file as read from a source.
@@ -26,7 +26,7 @@ type file struct {
 	content string
 }
 
-// source is what tells where the file is from: its path, or builtin:SET.
+// source identifies where the file is from: its path, or builtin:SET.
 func (f file) source() string {
 	if strings.HasPrefix(f.name, builtinPrefix) {
 		return filepath.Dir(f.name)
@@ -41,15 +41,15 @@ type parser struct {
 	src     string
 	p       *Projection
 
-	headers map[string]int // the line of each that is there
-	section token          // the section being read; its line is 0 before the first one
-	only    string         // the dialect the section is for; empty for both
+	headers map[string]int // line of each header found
+	section token          // the current section; its line is 0 before the first one
+	only    string         // the dialect that the section is for; empty for both
 	active  bool           // the section is for this dialect
 	types   []string
 	digest  *digest
 
 	created   []*table
-	functions []function // that schemas create, those for the other dialect among them
+	functions []function // created by schemas, including those for the other dialect
 }
 
 var (
@@ -60,8 +60,8 @@ var (
 	digestPattern    = regexp.MustCompile(`^--\s*digest(?:\s+([a-z][a-z0-9_-]*))?\s*(?:\(\s*json:\s*([^)]*)\))?\s*(?:@([A-Za-z]+))?\s*:$`)
 )
 
-// parse reads a projection file. Errors are *outbox.Refusal with ErrSetup and
-// begin with FILE:LINE.
+// parse parses a projection file. Errors are *outbox.Refusal with ErrSetup and begin with
+// FILE:LINE.
 func parse(dialect string, f file) (*Projection, error) {
 	sum := sha256.Sum256([]byte(f.content))
 	r := &parser{dialect: dialect, name: f.name, headers: map[string]int{}, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
@@ -104,7 +104,7 @@ func (r *parser) read() error {
 	return r.finish()
 }
 
-// directive reads one header or the line that opens a section.
+// directive parses a header or the line that opens a section.
 func (r *parser) directive(t token) error {
 	head, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
 	key, _, _ := strings.Cut(head, " ")
@@ -136,8 +136,7 @@ func (r *parser) directive(t token) error {
 	return faultf(t.line, "unknown section %q; the sections are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
 }
 
-// header reads one header. head is what stands before its colon, of which name is
-// the first word.
+// header parses one header. head is the text before its colon, and name its first word.
 func (r *parser) header(t token, head, name string, set func(int, string) error, rest string) error {
 	switch before := r.headers[name]; {
 	case before != 0:
@@ -183,8 +182,7 @@ func (r *parser) setOnFailure(line int, policy string) error {
 	return nil
 }
 
-// mostAttempts bounds max-attempts: with the default waits it is about three
-// days.
+// mostAttempts bounds max-attempts: with the default waits it is about three days.
 const mostAttempts = 1000
 
 func (r *parser) setMaxAttempts(line int, most string) error {
@@ -254,7 +252,7 @@ func (r *parser) openDigest(t token) error {
 	return nil
 }
 
-// body reads the statements between two directives.
+// body parses the statements between two directives.
 func (r *parser) body(tokens []token) error {
 	if r.section.line == 0 {
 		if len(tokens) > 0 {
@@ -278,9 +276,8 @@ func (r *parser) body(tokens []token) error {
 	return r.addHandler(statements)
 }
 
-// refuseRollback refuses SQLite's ways of rolling back the whole transaction,
-// with which an event would undo those of other campaigns. The error quotes what
-// stands in the file.
+// refuseRollback refuses SQLite's ways of rolling back the whole transaction, with which an event
+// would undo those of other campaigns. The error quotes the file.
 func (r *parser) refuseRollback(tokens []token) error {
 	for i, t := range tokens {
 		if i < 2 || !t.is("rollback") {
@@ -299,8 +296,8 @@ func (r *parser) refuseRollback(tokens []token) error {
 	return nil
 }
 
-// split cuts tokens into statements at semicolons. A trigger's body, between
-// begin and end, belongs to its statement.
+// split splits tokens into statements at semicolons. A trigger's body, between begin and end,
+// belongs to its statement.
 func split(tokens []token) [][]token {
 	var out [][]token
 	start, depth := 0, 0
@@ -336,7 +333,7 @@ func createsTrigger(statement []token) bool {
 	return false
 }
 
-// finish checks what only the whole file can tell.
+// finish checks what requires the whole file.
 func (r *parser) finish() error {
 	switch {
 	case r.headers["projection"] == 0:

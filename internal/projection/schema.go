@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// table is what a create table statement says, as far as digests need it.
+// table is the content of a create table statement, as far as digests need it.
 type table struct {
 	name    string
 	line    int
 	columns []column
-	key     []string // the primary key's columns, in its order
+	key     []string // the primary key's columns, in key order
 }
 
 type column struct {
 	name    string
 	text    bool // declared as text, so that PostgreSQL would order it by locale
 	integer bool // declared as a whole number
-	// drawn is a number that the database hands out where none is given.
+	// drawn is a number that the database generates if none is given.
 	drawn bool
 }
 
@@ -47,8 +47,8 @@ func (r *parser) addSchema(statements [][]token) error {
 	return nil
 }
 
-// checkSchema reads what a schema statement creates and remembers tables. It
-// returns the kind of object: table, index, trigger or function.
+// checkSchema checks a schema statement and records the tables it creates. It returns the kind of
+// object: table, index, trigger or function.
 func (r *parser) checkSchema(tokens []token) (string, error) {
 	first := tokens[0]
 	if !first.is("create") {
@@ -92,7 +92,7 @@ func (r *parser) remember(t *table) error {
 	return nil
 }
 
-// checkOn makes sure that an index or trigger is on a table of the projection.
+// checkOn checks that an index or trigger is on a table of the projection.
 func (r *parser) checkOn(tokens []token) error {
 	for i, t := range tokens {
 		if t.is("on") {
@@ -105,7 +105,7 @@ func (r *parser) checkOn(tokens []token) error {
 	return faultf(tokens[0].line, "this statement does not say which table it is on")
 }
 
-// readTable reads create table from its name on.
+// readTable parses create table from its name on.
 func readTable(tokens []token, i int) (*table, error) {
 	if next(tokens, i).is("if") {
 		i += 3 // if not exists
@@ -138,7 +138,7 @@ func readTable(tokens []token, i int) (*table, error) {
 	return nil, faultf(name.line, "the parenthesis after create table %s is never closed", name.text)
 }
 
-// readItem reads one column or constraint.
+// readItem parses one column or constraint.
 func (t *table) readItem(item []token) {
 	first := next(item, 0)
 	if first.is("constraint") {
@@ -181,8 +181,8 @@ func ifNotExists(dialect, object, sql string) string {
 	return sql[:at] + " if not exists" + sql[at:]
 }
 
-// Drawn lists, by table, the columns whose numbers the database hands out: no
-// handler gives them. A rebuild leaves them to be handed out anew.
+// Drawn lists, by table, the columns whose numbers the database generates because no handler sets
+// them. A rebuild lets them be generated again.
 func (p *Projection) Drawn() map[string][]string {
 	drawn := make(map[string][]string)
 	for _, t := range p.tables {
@@ -195,8 +195,8 @@ func (p *Projection) Drawn() map[string][]string {
 	return drawn
 }
 
-// warnings are what rebuilds cannot keep of the projection's tables, where its
-// digest covers it.
+// warnings lists what rebuilds cannot preserve of the projection's tables although its digest
+// covers it.
 func (p *Projection) warnings() []string {
 	if !p.covers {
 		return nil
@@ -212,7 +212,7 @@ func (p *Projection) warnings() []string {
 	return found
 }
 
-// gives reports whether a handler that changes the table names the column.
+// gives reports whether a handler that changes the table sets the column.
 func (p *Projection) gives(table, column string) bool {
 	named := func(tokens []token, name string) bool {
 		return slices.ContainsFunc(tokens, func(t token) bool { return t.name() == name })

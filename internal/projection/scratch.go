@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
 	"outboxweb/internal/outbox"
 )
 
-// Scratch is an in-memory database with the tables of a set, for replaying a
-// journal without touching live rows. It belongs to one goroutine.
+// Scratch is an in-memory database with the tables of a set, for replaying a journal without
+// touching live rows. It must be used by one goroutine only.
 type Scratch struct {
 	set   *Set // of dialect sqlite
 	db    *sql.DB
@@ -20,8 +20,8 @@ type Scratch struct {
 	stmts map[string]*sql.Stmt
 }
 
-// NewScratch makes an empty scratch database. It is SQLite whatever the set's
-// dialect is. The caller must Close it.
+// NewScratch creates an empty scratch database. It is SQLite for every dialect of the set. The
+// caller must Close it.
 func (s *Set) NewScratch(ctx context.Context) (*Scratch, error) {
 	c, err := s.openScratch(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Set) openScratch(ctx context.Context) (*Scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open scratch database: %w", err)
 	}
-	// Every connection would have an in-memory database of its own.
+	// Each connection would open its own in-memory database.
 	db.SetMaxOpenConns(1)
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -66,22 +66,21 @@ func (s *Set) schema() []Statement {
 	return out
 }
 
-// Apply replays one event, all of it or, when it returns an error, nothing of
-// it. Errors are those of Set.Apply. Whether an event type is audit-only is
-// the caller's to know.
+// Apply replays one event, completely or, if it returns an error, not at all. Errors are those of
+// Set.Apply. The caller must leave out audit-only event types.
 func (c *Scratch) Apply(ctx context.Context, e *outbox.Event) error {
 	steps := c.set.plan(e.EventType)
 	if len(steps) < 2 {
-		return c.set.Apply(ctx, scratchTx{c}, e, nil) // one statement is a transaction of its own
+		return c.set.Apply(ctx, scratchTx{c}, e, nil) // a single statement is its own transaction
 	}
-	// A transaction for each event rather than one for all with savepoints:
-	// a statement that its deadline interrupts rolls back the transaction it
-	// is in, which must not be the whole replay. In memory they cost the same.
+	// One transaction per event rather than one for all with savepoints: a statement interrupted by
+	// its deadline rolls back its transaction, which must not be the whole replay. In memory they
+	// cost the same.
 	if err := c.exec(background, "begin", nil); err != nil {
 		return fmt.Errorf("begin on scratch database: %w", err)
 	}
 	if err := c.applyAndCommit(ctx, e); err != nil {
-		// Fails only where the database has rolled back by itself.
+		// Fails only if the database has already rolled back.
 		_ = c.exec(background, "rollback", nil)
 		return err
 	}
@@ -126,7 +125,7 @@ func (c *Scratch) Reset(ctx context.Context) error {
 }
 
 func (c *Scratch) empty(ctx context.Context) error {
-	// Tables may refer to each other in any order, and all go at once.
+	// Tables may reference each other in any order, and all are emptied at once.
 	if err := c.exec(ctx, "pragma foreign_keys = off", nil); err != nil {
 		return err
 	}
@@ -140,14 +139,12 @@ func (c *Scratch) empty(ctx context.Context) error {
 	return c.exec(ctx, "pragma foreign_keys = on", nil)
 }
 
-// Digests are the digests of what was replayed for the campaign, as
-// Set.Digests has them.
+// Digests returns the digests of the campaign's replayed rows, as Set.Digests does.
 func (c *Scratch) Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error) {
 	return c.set.Digests(ctx, c.conn, campaignID, only...)
 }
 
-// QueryContext reads the scratch tables. The rows must be closed before
-// anything else is done with the Scratch.
+// QueryContext reads the scratch tables. The rows must be closed before the Scratch is used again.
 func (c *Scratch) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return c.conn.QueryContext(ctx, query, args...)
 }

@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Statement is one SQL statement of a projection file, with bindings written
-// as $1…$n. SQL is a constant of its Set, so that prepared statements can be
-// kept by it.
+// Statement is one SQL statement of a projection file, with bindings written as $1…$n. SQL is a
+// constant of its Set, so that it can be the key of a prepared-statement cache.
 type Statement struct {
 	SQL  string
-	File string // the file it stands in
-	Line int    // the line it begins in, from 1
+	File string // the file
+	Line int    // its first line, from 1
 
 	tokens   []token
-	bindings []string // what $1…$n stand for, as written, without !
+	bindings []string // what $1…$n bind, as written, without !
 }
 
-// section is what happens on some event types.
+// section holds the statements for some event types.
 type section struct {
 	types      []string // full names, prefix.* or *
 	statements []*handlerStatement
@@ -42,13 +41,12 @@ type handlerStatement struct {
 	Statement
 	projection *Projection
 	args       []value // for $1…$n
-	// bounded statements cannot run for long whatever the data, so that
-	// they need no deadline.
+	// bounded statements cannot run for long whatever the data, so they need no deadline.
 	bounded bool
 }
 
-// compile writes the statement's SQL without comments and with $n for
-// bindings, the same $n for the same one, and returns what each $n binds.
+// compile writes the statement's SQL without comments and with $n for bindings, the same $n for the
+// same binding, and returns what each $n binds.
 func (r *parser) compile(tokens []token, only ...string) (Statement, []value, error) {
 	var sql strings.Builder
 	var args []value
@@ -85,8 +83,8 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 	return st, args, nil
 }
 
-// spell is how the dialect writes a token that is no binding. Only the collation
-// of byte order differs: PostgreSQL's "C" is SQLite's binary.
+// spell writes a token that is no binding in the dialect. Only the byte-order collation differs:
+// PostgreSQL's "C" is SQLite's binary.
 func (r *parser) spell(tokens []token, i int) string {
 	if tokens[i].text == `"C"` && next(tokens, i-1).is("collate") {
 		return byteOrder[r.dialect]
@@ -94,8 +92,8 @@ func (r *parser) spell(tokens []token, i int) string {
 	return tokens[i].text
 }
 
-// strayParameter finds SQLite's ? and @name, which nothing would bind. Both
-// are operators on PostgreSQL, so they may stand in its own sections.
+// strayParameter finds SQLite's ? and @name, which nothing would bind. Both are operators on
+// PostgreSQL, so its own sections may use them.
 func (r *parser) strayParameter(tokens []token, i int) bool {
 	if r.only == "postgres" {
 		return false
@@ -134,9 +132,8 @@ func (r *parser) addHandler(statements [][]token) error {
 	return nil
 }
 
-// checkHandler makes sure that a statement changes the projection's own
-// tables, and those of the event's campaign only: a projection is cleared and
-// rebuilt campaign by campaign.
+// checkHandler checks that a statement changes only the projection's own tables and the event's
+// campaign: a projection is cleared and rebuilt campaign by campaign.
 func (r *parser) checkHandler(tokens []token, args []value) error {
 	first := tokens[0]
 	if !first.oneOf("insert", "update", "delete", "replace", "with") {
@@ -157,8 +154,7 @@ func (r *parser) checkHandler(tokens []token, args []value) error {
 	return nil
 }
 
-// targets finds the names of the tables that a statement changes, also in a
-// with clause.
+// targets returns the names of the tables that a statement changes, also in a with clause.
 func targets(tokens []token) []token {
 	var out []token
 	for i, t := range tokens {
@@ -180,7 +176,7 @@ func targets(tokens []token) []token {
 			name++
 		}
 		if target := next(tokens, name); target.name() != "" {
-			// A schema in front is kept, so that main.x is not taken for x.
+			// The schema prefix is kept, so that main.x is not mistaken for x.
 			for next(tokens, name+1).text == "." {
 				name += 2
 				target.text += "." + next(tokens, name).text
@@ -191,7 +187,7 @@ func targets(tokens []token) []token {
 	return out
 }
 
-// next is the token at i, or none beyond either end.
+// next returns the token at i, or an empty one beyond either end.
 func next(tokens []token, i int) token {
 	if i < 0 || i >= len(tokens) {
 		return token{}
@@ -199,16 +195,15 @@ func next(tokens []token, i int) token {
 	return tokens[i]
 }
 
-// quick are the words that may stand before an opening parenthesis in a
-// statement whose running time the data cannot stretch.
+// quick are the words that may precede an opening parenthesis in a statement whose running time the
+// data cannot extend.
 var quick = strings.Fields(`values conflict in and or not when then else case set where is null between
 	key coalesce upper lower trim ltrim rtrim length nullif abs round min max substr substring iif ifnull
 	greatest least cast sign excluded`)
 
-// bounded reports whether a statement is a plain insert … values, update …
-// where or delete … where: no rows but those of one table are looked at, and
-// no function is called that could take long. Everything else is run under
-// the event's deadline.
+// bounded reports whether a statement is a plain insert … values, update … where or delete … where:
+// it reads rows of one table only and calls no function that could be slow. Every other statement
+// runs under the event's deadline.
 func bounded(tokens []token) bool {
 	target := next(targets(tokens), 0)
 	for i, t := range tokens {

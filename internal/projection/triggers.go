@@ -7,19 +7,18 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// function is one that a schema for PostgreSQL creates.
+// function is one created by a PostgreSQL schema.
 type function struct {
 	name string
 	line int
 }
 
-// triggerFunctions are PostgreSQL's own that a trigger may run: they change
-// nothing but the row.
+// triggerFunctions are PostgreSQL's built-in functions that a trigger may run: they change only the
+// row.
 var triggerFunctions = []string{"suppress_redundant_updates_trigger", "tsvector_update_trigger", "tsvector_update_trigger_column"}
 
-// checkTrigger makes sure that a trigger changes tables of the projection alone:
-// its own statements on SQLite, and on PostgreSQL those of a function that the
-// same file creates.
+// checkTrigger checks that a trigger changes only the projection's tables: its own statements on
+// SQLite, and on PostgreSQL those of a function created by the same file.
 func (r *parser) checkTrigger(tokens []token) error {
 	if begin := slices.IndexFunc(tokens, func(t token) bool { return t.is("begin") }); begin >= 0 {
 		return r.checkWrites("trigger", tokens[begin:])
@@ -37,8 +36,8 @@ func (r *parser) checkTrigger(tokens []token) error {
 	return nil
 }
 
-// checkFunction does the same for a function, whose body has to be readable for
-// that, and remembers it.
+// checkFunction checks the same for a function, whose body must be readable for that, and records
+// it.
 func (r *parser) checkFunction(tokens []token) error {
 	at := slices.IndexFunc(tokens, func(t token) bool { return t.is("function") })
 	name := next(tokens, at+1)
@@ -70,7 +69,7 @@ func (r *parser) checkFunction(tokens []token) error {
 	return r.checkWrites("function", tokens[at:])
 }
 
-// readBody cuts the body of a function, a string, into tokens with their lines.
+// readBody splits the body of a function, a string, into tokens with their lines.
 func readBody(t token) ([]token, error) {
 	body := t.text
 	switch {
@@ -86,8 +85,7 @@ func readBody(t token) ([]token, error) {
 	return l.all()
 }
 
-// checkWrites makes sure that statements within another one change rows of the
-// projection's tables, and nothing else.
+// checkWrites checks that nested statements change only rows of the projection's tables.
 func (r *parser) checkWrites(kind string, tokens []token) error {
 	for i, t := range tokens {
 		before := next(tokens, i-1)
@@ -107,8 +105,8 @@ func (r *parser) checkWrites(kind string, tokens []token) error {
 	return nil
 }
 
-// withoutVariables leaves out what targets would take for tables: plpgsql reads
-// into variables, and locks rows for no key update.
+// withoutVariables removes words that targets would mistake for tables: plpgsql selects into
+// variables, and locks rows for no key update.
 func withoutVariables(tokens []token) []token {
 	var kept []token
 	for i, t := range tokens {
@@ -124,7 +122,7 @@ func withoutVariables(tokens []token) []token {
 	return kept
 }
 
-// noteCalls remembers which functions a statement may call.
+// noteCalls records which functions a statement may call.
 func (r *parser) noteCalls(tokens []token) {
 	for i, t := range tokens {
 		if r.active && t.name() != "" && next(tokens, i+1).text == "(" {
@@ -133,8 +131,7 @@ func (r *parser) noteCalls(tokens []token) {
 	}
 }
 
-// checkFunctions makes sure that neither of two projections creates or calls a
-// function of the other.
+// checkFunctions checks that neither of two projections creates or calls a function of the other.
 func (p *Projection) checkFunctions(other *Projection) error {
 	for _, f := range p.functions {
 		for _, o := range other.functions {

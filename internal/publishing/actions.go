@@ -11,8 +11,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// publisherCommand is what an action on a subscription was asked to do, as the audit record
-// has it.
+// publisherCommand is the parameters of an action on a subscription in its audit record.
 type publisherCommand struct {
 	outbox.SubscriptionName
 	Position *int64 `json:"position,omitempty"`
@@ -20,7 +19,7 @@ type publisherCommand struct {
 	To       string `json:"to,omitempty"`
 }
 
-// publisherFacts are what an audit record keeps of a subscription.
+// publisherFacts is the state of a subscription in an audit record.
 type publisherFacts struct {
 	Status        outbox.PublisherStatus `json:"status"`
 	Position      int64                  `json:"position"`
@@ -33,7 +32,7 @@ func (p *publisherRow) facts() publisherFacts {
 	return publisherFacts{Status: p.status, Position: p.position, ErrorCount: p.errors, LastError: p.lastError, ErrorPosition: p.errorPosition}
 }
 
-// publisherChange is what came of an action on a subscription, as its audit record has it.
+// publisherChange is the outcome of an action on a subscription in its audit record.
 type publisherChange struct {
 	Was  publisherFacts   `json:"was"`
 	Is   publisherFacts   `json:"is"`
@@ -41,8 +40,8 @@ type publisherChange struct {
 	Skip *outbox.EventRef `json:"skip,omitempty"`
 }
 
-// change changes the row of a subscription. An action that gives the audit record
-// nothing to add passes a change that returns nil.
+// change changes the row of a subscription. An action without details for its audit record passes a
+// change that returns nil.
 func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.Action, asked publisherCommand, change func(*tx, *publisherRow, *publisherChange, int64) error) (outbox.Publisher, error) {
 	a := &store.Change{Command: o, Action: action, Target: outbox.PublisherTarget(asked.SubscriptionName), Before: asked, Asked: asked}
 	return perform(ctx, pr, a, func(t *tx, now int64) (outbox.Publisher, error) {
@@ -54,8 +53,8 @@ func (pr *Progress) change(ctx context.Context, o outbox.Command, action outbox.
 	})
 }
 
-// changed is the part of an action on a subscription that all have in common.
-// Whoever holds the subscription sees by the number of actions that there was one.
+// changed is the part shared by all actions on a subscription. The subscription's holder detects an
+// action by the number of actions.
 func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(*tx, *publisherRow, *publisherChange, int64) error, now int64) (*publisherRow, error) {
 	p, err := t.publisher(name)
 	if err != nil {
@@ -70,9 +69,9 @@ func (t *tx) changed(a *store.Change, name outbox.SubscriptionName, change func(
 	return p, t.save(p, now)
 }
 
-// Pause stops a subscription until it is resumed; its holder notices after the batch in
-// flight, and delivers nothing that is appended later. One that is paused already
-// is outbox.ErrConflict, a missing one outbox.ErrNotFound.
+// Pause stops a subscription until it is resumed; its holder notices after the batch in flight, and
+// delivers nothing appended later. It returns outbox.ErrConflict if already paused,
+// outbox.ErrNotFound if missing.
 func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
 	return pr.change(ctx, o, outbox.ActionPublisherPause, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Pausable() {
@@ -85,9 +84,9 @@ func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.Sub
 	})
 }
 
-// Resume lets a subscription that is paused or has failed go on at once, with no errors
-// counted. One with nothing to resume is outbox.ErrConflict, a missing one
-// outbox.ErrNotFound. Of two callers at once one wins.
+// Resume lets a paused or failed subscription continue at once, with its error count reset. It
+// returns outbox.ErrConflict if there is nothing to resume, outbox.ErrNotFound if missing. Of two
+// concurrent callers one succeeds.
 func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
 	return pr.change(ctx, o, outbox.ActionPublisherResume, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resumable() {
@@ -102,9 +101,8 @@ func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.Su
 	})
 }
 
-// Reset forgets the errors of a subscription, so that one that is not paused is tried at
-// once; a pause stays. One without errors is outbox.ErrConflict, a missing one
-// outbox.ErrNotFound.
+// Reset clears the errors of a subscription, so that it is retried at once unless paused; a pause
+// stays. It returns outbox.ErrConflict without errors, outbox.ErrNotFound if missing.
 func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.Publisher, error) {
 	return pr.change(ctx, o, outbox.ActionPublisherReset, publisherCommand{SubscriptionName: name}, func(t *tx, p *publisherRow, _ *publisherChange, now int64) error {
 		if !p.view(now).Resettable() {
@@ -115,11 +113,10 @@ func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.Sub
 	})
 }
 
-// SkipEvent lets a subscription go on after the event that could not be delivered, which
-// it then never delivers. Any other position than that event's is
-// outbox.ErrConflict. A reason is required. Where the last error blames the
-// destination the order must be confirmed, since no other
-// event would get through either.
+// SkipEvent lets a subscription continue after the event that could not be delivered, which is then
+// never delivered. Any other position is outbox.ErrConflict. A reason is required. If the last
+// error blames the destination the command must be confirmed, since no other event would get
+// through either.
 func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, position int64) (outbox.Publisher, error) {
 	asked := publisherCommand{SubscriptionName: name, Position: &position}
 	return pr.change(ctx, o, outbox.ActionPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
@@ -139,8 +136,8 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox
 	})
 }
 
-// eventInTheWay is the event that a subscription could not deliver, when that is the one
-// at the position.
+// eventInTheWay returns the event that a subscription could not deliver, if it has the given
+// position.
 func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if !p.view(now).Hindered() {
 		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.SubscriptionName, t.lastAction(p.SubscriptionName, now))
@@ -159,9 +156,8 @@ func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventR
 	return event, nil
 }
 
-// moveTo takes the subscription from its holder and lets it go on after a position.
-// What went wrong was about the event that was next, unless the destination has
-// said that it is gone: that still stands.
+// moveTo takes the subscription from its holder and sets its position. Its errors concerned the
+// next event and are cleared, except that the destination said it is gone.
 func (p *publisherRow) moveTo(position int64) {
 	p.revoke()
 	p.position = position
@@ -172,16 +168,14 @@ func (p *publisherRow) moveTo(position int64) {
 	p.clearErrors()
 }
 
-// lastAction says who did what last to a subscription, for a refusal; empty when nobody did
-// anything.
+// lastAction describes the last action on a subscription, for a refusal; empty if there was none.
 func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
 	return t.LastActionOn(outbox.PublisherTarget(name), now)
 }
 
-// AdmitTest is asked before a test delivery is sent: it refuses what
-// RecordTestDelivery would. Where the order's idempotency key was used for a test
-// delivery of the subscription before, it returns what came of that, and none is to
-// be sent.
+// AdmitTest must be called before a test delivery is sent: it refuses what RecordTestDelivery
+// would. If the command's idempotency key was used for an earlier test delivery of the
+// subscription, it returns that one's outcome, and none must be sent.
 func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
 	a := testChange(o, name)
 	done, err = pr.admitTest(ctx, a, name)
@@ -216,8 +210,8 @@ func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.
 	return done, err
 }
 
-// RecordTestDelivery writes the audit record of a test delivery that was sent.
-// The subscription itself stays as it is. A missing one is outbox.ErrNotFound.
+// RecordTestDelivery writes the audit record of a sent test delivery. The subscription does not
+// change. A missing one is outbox.ErrNotFound.
 func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Command, d outbox.TestDelivery) error {
 	a := testChange(o, d.SubscriptionName)
 	a.After = d

@@ -13,9 +13,8 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// delivery is a subscription that this process holds, at work in a goroutine of its
-// own: it reads on where the subscription stands, delivers what the topic selects, and
-// moves the position.
+// delivery works on a subscription that this process has leased, in its own goroutine: it reads the
+// journal from the position, delivers the topic's events, and advances the position.
 type delivery struct {
 	*Relay
 	sub destination.Subscription
@@ -23,29 +22,29 @@ type delivery struct {
 	log *slog.Logger
 
 	wake    loop.Signal   // there may be new events
-	steered loop.Signal   // an operator has changed something
+	steered loop.Signal   // an operator has performed an action
 	yield   chan struct{} // closed when the publisher is to be released
 	yielded sync.Once
-	cutOff  context.CancelFunc // ends calls of the destination
-	ended   chan struct{}      // closed when it is given back, or lost
+	cutOff  context.CancelFunc // cancels calls of the destination
+	ended   chan struct{}      // closed when the subscription is released or lost
 
-	read    time.Time // when the journal was last read, as far as it is known here
-	looked  time.Time // operators' actions up to then are known
-	scanned int64     // read up to here; nothing of the topic is between the position and it
+	read    time.Time // when the journal was last read
+	looked  time.Time // operators' actions up to this time are known
+	scanned int64     // read up to here; no event of the topic lies between the position and here
 	saved   time.Time
 	polled  time.Time
 	actions int64
 	pace    outbox.PollPace
-	retryAt time.Time // not before; zero when nothing is wrong
+	retryAt time.Time // not retried before this; zero without errors
 
 	mu       sync.Mutex              // guards what the manager reads
-	lease    Lease                   // only the delivery itself changes it
-	lost     context.CancelCauseFunc // ends everything at once
-	until    time.Time               // the lease ends
+	lease    Lease                   // changed only by the delivery itself
+	lost     context.CancelCauseFunc // cancels everything at once
+	until    time.Time               // when the lease expires
 	expiry   *time.Timer
 	nextPoll time.Time
 	rate     rate
-	known    int64 // operators' actions, as the manager last saw them
+	known    int64 // operators' actions, as the manager last read them
 }
 
 var (
@@ -53,26 +52,25 @@ var (
 	errLeaseExpired = errors.New("the lease has ended")
 )
 
-// How long things take at the most, or at the least.
+// Time limits and intervals.
 const (
-	// scanSave is how often a position is saved that moved over events of
-	// other topics alone, and scanStretch how many of those at the most are
-	// gone over again when that is lost.
+	// scanSave is how often a position is saved that advanced over events of other topics only, and
+	// scanStretch the maximum number of such events to rescan if that is lost.
 	scanSave    = time.Second
 	scanStretch = 10_000
-	// yieldGrace is how long a call of a destination may go on when the subscription is
-	// to be given back.
+	// yieldGrace is how long a call of the destination may continue when the subscription is to be
+	// released.
 	yieldGrace = 5 * time.Second
-	// wakePause is the least time between two polls that appends wake.
+	// wakePause is the minimum interval between two polls woken by appends.
 	wakePause = 10 * time.Millisecond
-	// savePause is the first wait before a position that could not be saved is
-	// saved again; it doubles up to loop.FaultPause.
+	// savePause is the first wait before retrying to save a position; it doubles up to
+	// loop.FaultPause.
 	savePause = 100 * time.Millisecond
 )
 
-// run delivers until ctx ends, or the publisher is to be released, or is lost.
-// calls is for calls of the destination: it ends with ctx, and soon after the
-// publisher is to be released.
+// run delivers until ctx ends, the subscription is to be released, or its lease is lost. calls is
+// the context for calls of the destination: it ends with ctx, and soon after the subscription is to
+// be released.
 func (d *delivery) run(ctx, calls context.Context) {
 	defer close(d.ended)
 	defer func() {
@@ -94,7 +92,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	}
 }
 
-// work polls, waits and polls again. Its error is why it ended.
+// work polls in a loop. Its error is the reason why it ended.
 func (d *delivery) work(ctx, calls context.Context) error {
 	for {
 		if err := d.waitForRetry(ctx); err != nil {
@@ -119,11 +117,11 @@ func (d *delivery) work(ctx, calls context.Context) error {
 	}
 }
 
-// failing reports whether the last delivery did not succeed.
+// failing reports whether the last delivery failed.
 func (d *delivery) failing() bool { return !d.retryAt.IsZero() }
 
-// waitForRetry waits as long as nothing may be delivered yet. New events do not
-// shorten that, an operator's action may.
+// waitForRetry waits until deliveries may be retried. New events do not shorten the wait, an
+// operator's action may.
 func (d *delivery) waitForRetry(ctx context.Context) error {
 	for {
 		pause := time.Duration(0)
@@ -136,8 +134,8 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 	}
 }
 
-// waitForPoll waits for the next poll, and saves a position that moved over events of
-// other topics on the way.
+// waitForPoll waits for the next poll, and saves a position that advanced over events of other
+// topics.
 func (d *delivery) waitForPoll(ctx context.Context, wait time.Duration) error {
 	if d.scanned > d.lease.Position {
 		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
@@ -153,9 +151,9 @@ func (d *delivery) waitForPoll(ctx context.Context, wait time.Duration) error {
 	return err
 }
 
-// wait ends after a time, by a wake-up that counts, or with an error when
-// there is nothing more to be done. An operator's act ends it too, once it is
-// known what the action has changed. cut says that the time was not waited for.
+// wait ends after a time, on a wake-up that counts, or with an error when there is nothing more to
+// do. An operator's action also ends it, after its changes are read. cut reports that the wait
+// ended early.
 func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan struct{}) (cut bool, err error) {
 	select {
 	case <-d.yield:
@@ -187,8 +185,8 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 	}
 }
 
-// debounce waits until some time has passed since the last poll, so that many
-// appends in a row wake a subscription only now and then.
+// debounce waits until some time has passed since the last poll, so that frequent appends wake a
+// subscription only now and then.
 func (d *delivery) debounce(ctx context.Context) {
 	pause := time.NewTimer(time.Until(d.polled.Add(wakePause)))
 	defer pause.Stop()
@@ -205,7 +203,7 @@ func (d *delivery) sayNextPoll(at time.Time) {
 	d.nextPoll = at
 }
 
-// reload reads what an operator has changed.
+// reload reads the changes made by operators.
 func (d *delivery) reload(ctx context.Context) error {
 	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.sub.SubscriptionName})
 	if err != nil || len(states) == 0 {
@@ -222,9 +220,8 @@ func (d *delivery) reload(ctx context.Context) error {
 	return nil
 }
 
-// reloadIfChanged looks where an operator has acted since the last look. It is asked
-// when events were read after that, so that none is delivered that was appended
-// after a pause.
+// reloadIfChanged reloads if an operator has acted since the last check. It is called when events
+// were read after that check, so that no event is delivered that was appended after a pause.
 func (d *delivery) reloadIfChanged(ctx context.Context) error {
 	acts, err := d.Progress.Actions(ctx, d.sub.SubscriptionName)
 	if err != nil || acts == d.actions {
@@ -233,8 +230,7 @@ func (d *delivery) reloadIfChanged(ctx context.Context) error {
 	return d.reload(ctx)
 }
 
-// poll delivers the next batch. found says that there was one, more that there
-// may be another at once.
+// poll delivers the next batch. found reports that there was one, more that another may be ready.
 func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
@@ -258,8 +254,8 @@ func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error
 	return false, more, err
 }
 
-// excuse lets a journal that cannot be read now be read a moment later. The
-// lease ends meanwhile, unless it can be renewed.
+// excuse allows a failed read of the journal to be retried shortly. The lease expires meanwhile
+// unless it can be renewed.
 func (d *delivery) excuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -269,7 +265,7 @@ func (d *delivery) excuse(ctx context.Context, err error) error {
 	return err
 }
 
-// next reads the next batch that the topic selects, and how far it has read.
+// next reads the next batch that the topic selects, and returns how far it has read.
 func (d *delivery) next(ctx context.Context) (batch []*destination.Event, upto int64, more bool, err error) {
 	upto = d.scanned
 	for upto-d.scanned < scanStretch {
@@ -296,8 +292,8 @@ func (d *delivery) next(ctx context.Context) (batch []*destination.Event, upto i
 	return batch, upto, true, nil
 }
 
-// deliver hands a batch over and moves the position on by what was taken.
-// upto is how far the position goes when all was.
+// deliver delivers a batch and advances the position over the acknowledged events. upto is the
+// position after the whole batch.
 func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Event, upto int64) (all bool, err error) {
 	if d.leaseEnded() {
 		return false, errLeaseExpired
@@ -333,8 +329,7 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 	return false, d.fail(ctx, batch[n].Event, failure)
 }
 
-// publish calls the destination. A panic in a publisher is an error of the
-// event it was to deliver.
+// publish calls the destination. A panic in a publisher is an error of the event being delivered.
 func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -348,8 +343,8 @@ func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n i
 	return n, err
 }
 
-// leaseContext is over as soon as the lease is, also for a process that was
-// stopped and whose timers have not noticed yet.
+// leaseContext ends with the lease, even in a process that was suspended and whose timers have not
+// fired yet.
 type leaseContext struct {
 	context.Context
 	delivery *delivery
@@ -371,8 +366,8 @@ func (d *delivery) toYield() bool {
 	}
 }
 
-// advance saves a position, again and again while the database is away: nothing
-// more is delivered before it is saved.
+// advance saves a position, retrying while the database is down: nothing more is delivered before
+// it is saved.
 func (d *delivery) advance(ctx context.Context, a Advance) error {
 	d.mu.Lock()
 	a.EventsPerSecond = d.rate.add(a.Delivered, time.Now())
@@ -412,7 +407,7 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 	}
 }
 
-// fail notes an error and when to try again.
+// fail records an error and the time of the next try.
 func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
 	blame := destination.Cause(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.sub.Topic, d.sub.Publisher, string(blame.Kind)).Inc()
@@ -422,7 +417,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return outbox.ErrLeaseLost
-	case err != nil: // the destination and the database are away
+	case err != nil: // destination and database are down
 		d.log.Warn("a delivery error could not be recorded", "error", err, "delivery", cause)
 		d.retryAt = d.Clock.Now().Add(d.sub.Pause.Delay(1))
 		return nil
@@ -436,7 +431,7 @@ func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error 
 	return nil
 }
 
-// extend notes that the lease was renewed by a call that began at a time.
+// extend records that the lease was renewed by a call that began at a time.
 func (d *delivery) extend(began time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -444,15 +439,15 @@ func (d *delivery) extend(began time.Time) {
 	d.expiry.Reset(time.Until(d.until))
 }
 
-// leaseEnded reports whether the lease ran out by this process's own clock,
-// which goes on while the process is stopped.
+// leaseEnded reports whether the lease has expired by this process's clock, which runs on while the
+// process is suspended.
 func (d *delivery) leaseEnded() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !time.Now().Before(d.until)
 }
 
-// giveBack asks for the subscription to be given back once the batch in flight is done.
+// giveBack requests the release of the subscription after the batch in flight.
 func (d *delivery) giveBack() {
 	d.yielded.Do(func() {
 		close(d.yield)
@@ -460,25 +455,25 @@ func (d *delivery) giveBack() {
 	})
 }
 
-// beat is what is told when leases are renewed.
+// beat returns what is reported when leases are renewed.
 func (d *delivery) beat() Beat {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
 }
 
-// rate is how many events a second there were lately.
+// rate measures the recent rate in events per second.
 type rate struct {
 	since   time.Time
 	events  int64
 	settled float64
 }
 
-// rateWindow is how long a rate is counted before it is told.
+// rateWindow is the time over which a rate is measured.
 const rateWindow = 2 * time.Second
 
-// add counts events, and returns the rate of the last full window, or of the
-// one under way when it is the first.
+// add counts events, and returns the rate of the last full window, or of the current one if it is
+// the first.
 func (r *rate) add(events int64, now time.Time) float64 {
 	if r.since.IsZero() {
 		r.since = now

@@ -11,10 +11,9 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// feed reads the journal by position for all subscriptions of a process. It keeps what
-// it has read lately in blocks of positions, so that subscriptions that go over the
-// same stretch, at about the same time, share one read of it. It is safe for
-// concurrent use.
+// feed reads the journal by position for all subscriptions of a process. It caches recent reads in
+// blocks of positions, so that subscriptions at about the same position share one read. It is safe
+// for concurrent use.
 type feed struct {
 	read   func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)
 	onRead func()
@@ -27,37 +26,35 @@ type feed struct {
 
 const (
 	blockLength = 1000    // positions
-	blockBytes  = 8 << 20 // a block that is larger forgets its first events before the next read
+	blockBytes  = 8 << 20 // a larger block drops its first events before the next read
 	feedBlocks  = 16
-	feedBytes   = 48 << 20 // of all blocks, about
-	// muchRead is how much one read brings at least when the store cut it off
-	// for its size.
+	feedBytes   = 48 << 20 // of all blocks, approximately
+	// muchRead is the minimum size of a read that the store cut off because of its size.
 	muchRead = 4 << 20
 )
 
-// block is what is known of blockLength positions, from number × blockLength + 1
-// on.
+// block holds blockLength positions, from number × blockLength + 1 on.
 type block struct {
 	number int64
-	used   int64        // feed.uses at the last use; feed.mu guards it
-	bytes  atomic.Int64 // of what is kept
+	used   int64        // feed.uses at the last use; guarded by feed.mu
+	bytes  atomic.Int64 // of the cached events
 	begun  atomic.Int64 // reads
 
-	mu      sync.Mutex // also while a read is under way
+	mu      sync.Mutex // also held during a read
 	events  []*destination.Event
-	from    int64     // events up to here were forgotten
-	failed  bool      // the last read was in vain
-	more    bool      // it was cut off, or came to the block's end
-	settled int64     // everything up to here is known
-	beyond  int64     // and nothing is from the block's last position up to here
-	read    time.Time // when it was last read on
+	from    int64     // events up to here were dropped
+	failed  bool      // the last read failed
+	more    bool      // the last read was cut off, or reached the block's end
+	settled int64     // everything up to here is read
+	beyond  int64     // there are no events from the block's last position up to here
+	read    time.Time // when it was last extended
 }
 
 // page is events that follow a position.
 type page struct {
 	events []*destination.Event
-	end    int64     // nothing else is up to here
-	more   bool      // there may be more behind it already
+	end    int64     // no other events up to here
+	more   bool      // more may be ready after it
 	read   time.Time // when the last of them was read, or later
 }
 
@@ -65,8 +62,8 @@ func newFeed(read func(context.Context, int64, int) ([]outbox.Event, error), onR
 	return &feed{read: read, onRead: onRead, blocks: map[int64]*block{}}
 }
 
-// after reads events after a position: some of those that are in the journal
-// at the time of the call, or none when there are none.
+// after returns events after a position: some of those in the journal at the time of the call, or
+// none if there are none.
 func (f *feed) after(ctx context.Context, position int64) (page, error) {
 	b := f.block(position / blockLength)
 	begun := b.begun.Load()
@@ -80,7 +77,7 @@ func (f *feed) after(ctx context.Context, position int64) (page, error) {
 		return f.apart(ctx, position)
 	case b.settled > position:
 		return b.page(position, true), nil
-	case b.begun.Load() > begun && !b.failed: // by somebody else, after this call began
+	case b.begun.Load() > begun && !b.failed: // another caller's read, begun after this call
 		return b.page(position, b.more), nil
 	}
 	if err := f.extend(ctx, b); err != nil {
@@ -92,8 +89,7 @@ func (f *feed) after(ctx context.Context, position int64) (page, error) {
 	return b.page(position, b.more), nil
 }
 
-// block finds a block or makes an empty one, and forgets what was not used for
-// the longest time.
+// block finds a block or adds an empty one, and evicts the least recently used.
 func (f *feed) block(number int64) *block {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +121,8 @@ func (f *feed) crowded() bool {
 	return len(f.blocks) > 1 && (len(f.blocks) > feedBlocks || bytes > feedBytes)
 }
 
-// extend reads on where the block is known to, and notes whether there may be
-// more than it found. The caller holds b.mu.
+// extend reads events from the end of the block, and records whether there may be more. The caller
+// holds b.mu.
 func (f *feed) extend(ctx context.Context, b *block) error {
 	b.begun.Add(1)
 	b.trim()
@@ -150,22 +146,22 @@ func (f *feed) extend(ctx context.Context, b *block) error {
 	return nil
 }
 
-// begin forgets a block up to a position, since the events before it are too
-// large to be read on the way there.
+// begin drops a block's events up to a position, since the events before it are too large to read
+// on the way there.
 func (b *block) begin(position int64) {
 	b.events, b.from, b.settled = nil, position, position
 	b.bytes.Store(0)
 }
 
-// add adds the next event.
+// add appends the next event.
 func (b *block) add(e *destination.Event) {
 	b.events = append(b.events, e)
 	b.settled = e.Position
 	b.bytes.Add(int64(eventBytes(&e.Event)))
 }
 
-// trim forgets the first events of a block that has grown too large. Those of a
-// read stay until the next one, since who asked for them has not seen them yet.
+// trim drops the first events of a block that has grown too large. Those of the last read stay
+// until the next one, since its caller has not seen them yet.
 func (b *block) trim() {
 	size, forgotten := b.bytes.Load(), 0
 	for size > blockBytes {
@@ -174,7 +170,7 @@ func (b *block) trim() {
 		forgotten++
 	}
 	if forgotten > 0 {
-		b.events = slices.Clone(b.events[forgotten:]) // pages that were handed out have the old ones
+		b.events = slices.Clone(b.events[forgotten:]) // returned pages reference the old ones
 		b.bytes.Store(size)
 	}
 }
@@ -184,13 +180,13 @@ func eventBytes(e *outbox.Event) int {
 	return envelope + len(e.Payload) + len(e.Metadata) + len(e.Tags)
 }
 
-// page is what the block knows after a position. The caller holds b.mu.
+// page returns the block's events after a position. The caller holds b.mu.
 func (b *block) page(position int64, more bool) page {
 	i, _ := slices.BinarySearchFunc(b.events, position+1, func(e *destination.Event, p int64) int { return int(e.Position - p) })
 	return page{events: b.events[i:len(b.events):len(b.events)], end: max(position, b.settled, b.beyond), more: more, read: b.read}
 }
 
-// apart reads a few events for one subscription alone.
+// apart reads a few events for a single subscription.
 func (f *feed) apart(ctx context.Context, position int64) (page, error) {
 	f.onRead()
 	events, err := f.read(ctx, position, destination.DefaultBatchSize)

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// lagWindow is how many events after a subscription's position are looked through to
-	// tell its lag.
+	// lagWindow is how many events after a subscription's position are examined to count its lag.
 	lagWindow = 10_000
-	// lagLooks is how many events are looked through for all subscriptions of one
-	// answer. Where subscriptions lag far apart from each other, less than lagWindow is
-	// looked through for each, but at least lagLeast.
+	// lagLooks is how many events are examined for all subscriptions of one answer. If
+	// subscriptions are at distant positions, fewer than lagWindow are examined for each, but at
+	// least lagLeast.
 	lagLooks = 30_000
 	lagLeast = 500
-	// envelopesAtOnce is how many events a statement reads.
+	// envelopesAtOnce is how many events one statement reads.
 	envelopesAtOnce = 2000
 )
 
-// waiting is what of a topic comes after the position of a subscription, as far as was
-// looked through. capped says that there was more to look through.
+// waiting is a subscription's backlog as far as it was examined. capped means that there is more to
+// examine.
 type waiting struct {
 	events int64
 	capped bool
@@ -51,8 +50,8 @@ func (p *subscriptionState) view(now int64) outbox.Publisher {
 	return v
 }
 
-// Publishers lists all subscriptions in the order of their names with their lags, at
-// most a second old. Callers share it and must not change it.
+// Publishers lists all subscriptions by name with their lags, at most a second old. The result is
+// shared and must not be changed.
 func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all, err := pr.subs.Get(ctx, func() ([]outbox.Publisher, error) {
 		return pr.readPublishers(context.WithoutCancel(ctx))
@@ -105,7 +104,7 @@ func (t *tx) subscriptionStates() ([]subscriptionState, error) {
 	return t.stateOf(rows)
 }
 
-// stateOf adds to subscriptions what the journal says of them.
+// stateOf adds what the journal tells about subscriptions.
 func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 	head, err := t.HeadPosition()
 	if err != nil {
@@ -125,7 +124,7 @@ func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 	return states, nil
 }
 
-// eventRef is which event has a position; nil when none has.
+// eventRef returns the event at a position; nil if there is none.
 func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 	if position == 0 {
 		return nil, nil
@@ -141,10 +140,10 @@ func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 	return &e, nil
 }
 
-// lags tells what waits for each of the subscriptions.
+// lags returns the backlog of each of the subscriptions.
 func (t *tx) lags(subs []*publisherRow, head int64) ([]waiting, error) {
 	lags := make([]waiting, len(subs))
-	whole := map[int64]waiting{} // by position, for those who want every event
+	whole := map[int64]waiting{} // by position, for subscriptions without a match
 	var chosen []*lagging
 	for i, p := range subs {
 		switch {
@@ -188,7 +187,7 @@ func (t *tx) countAll(after, head int64) (w waiting, err error) {
 	return w, err
 }
 
-// firstFrom is the first event at or after a position, and when it was recorded.
+// firstFrom returns the first event at or after a position, and when it was recorded.
 func (t *tx) firstFrom(from int64) (position, recorded int64, found bool, err error) {
 	found, err = t.One([]any{&position, &recorded}, `select position, recorded_at from events where position >= $1 order by position limit 1`, from)
 	return position, recorded, found, err
@@ -199,12 +198,12 @@ type lagging struct {
 	*waiting
 	position int64
 	match    outbox.Match
-	sort     int // of those with an equal match, which is looked at once for all
+	sort     int // number of its match; equal matches are evaluated once
 	looked   int64
 }
 
-// countChosen counts for each of the subscriptions the events that its match selects. What
-// several subscriptions have to look through is read once.
+// countChosen counts for each of the subscriptions the events that its match selects. Ranges shared
+// by several subscriptions are read once.
 func (t *tx) countChosen(subs []*lagging, head int64) error {
 	slices.SortStableFunc(subs, func(a, b *lagging) int { return cmp.Compare(a.position, b.position) })
 	if err := sortMatches(subs); err != nil {
@@ -253,7 +252,7 @@ func (l *lagging) measure(e *outbox.Event, known []selection) {
 	}
 }
 
-// sortMatches numbers the different matches there are.
+// sortMatches numbers the distinct matches.
 func sortMatches(subs []*lagging) error {
 	numbers := map[string]int{}
 	for _, l := range subs {
@@ -271,8 +270,8 @@ func sortMatches(subs []*lagging) error {
 	return nil
 }
 
-// windowFor is how many events are looked through for each of the subscriptions, which
-// are in the order of their positions.
+// windowFor returns how many events to examine for each of the subscriptions, which are sorted by
+// position.
 func windowFor(subs []*lagging, head int64) int64 {
 	for window := int64(lagWindow); ; window /= 2 {
 		looks, end := int64(0), int64(0)
@@ -287,8 +286,7 @@ func windowFor(subs []*lagging, head int64) int64 {
 	}
 }
 
-// selectEnvelopes reads what decides which topics an event belongs to, and
-// neither payload nor metadata.
+// selectEnvelopes reads the parts of events that matches depend on, without payload and metadata.
 const selectEnvelopes = `
 select position, campaign_id, seq, event_id, event_type, recorded_at,
   actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id, tags
@@ -297,8 +295,8 @@ where position between $1 and $2
 order by position
 limit $3`
 
-// envelopes calls look for the events after a position up to another, in order,
-// until it returns false. The event is good until look returns.
+// envelopes calls look for the events after a position up to another, in order, until it returns
+// false. The event is valid until look returns.
 func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
 	var e outbox.Event
 	for after < upTo {

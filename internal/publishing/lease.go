@@ -15,9 +15,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Lease is the right to deliver for a subscription until the lease ends. A call with a
-// lease whose epoch is no longer the subscription's is outbox.ErrLeaseLost and changes
-// nothing: the caller drops what it has.
+// Lease is the right to deliver for a subscription until the lease expires. A call with an outdated
+// epoch returns outbox.ErrLeaseLost and changes nothing: the caller must discard its result.
 type Lease struct {
 	outbox.SubscriptionName
 	Owner    string
@@ -25,49 +24,48 @@ type Lease struct {
 	Position int64 // as of the claim, and then of the last Advance
 }
 
-// State is how a subscription stands for the process that asks.
+// State is the state of a subscription for one process.
 type State struct {
 	outbox.SubscriptionName
 	Epoch      int64
 	Position   int64
 	Status     outbox.PublisherStatus
 	ErrorCount int
-	RetryAt    time.Time // not before it; zero when nothing is wrong
-	Actions    int64     // operators' actions so far: another number means that one came between
+	RetryAt    time.Time // not retried before this; zero without errors
+	Actions    int64     // number of operators' actions so far, to detect new ones
 	Prospect   Prospect
-	Head       int64 // the journal's last position that can be seen
+	Head       int64 // the journal's last visible position
 }
 
-// Prospect is what a process may do about a subscription now.
+// Prospect is what a process may do with a subscription now.
 type Prospect int
 
 // The prospects of a subscription.
 const (
-	ProspectLeave Prospect = iota // others have it, or nobody may
-	ProspectClaim                 // nobody has it
+	ProspectLeave Prospect = iota // other processes have it, or it must not be claimed
+	ProspectClaim                 // it is free to claim
 	ProspectAsk                   // another process has it, and more than its share
-	ProspectHold                  // the process has it
-	ProspectYield                 // it has it, and is to give it to another that asks, or to nobody
+	ProspectHold                  // this process has it
+	ProspectYield                 // this process has it, and should release it for another one or for none
 )
 
-// askedFor is how long a request of another process for a subscription stands.
+// askedFor is how long a process's request for a subscription is valid.
 const askedFor = 15 * time.Second
 
-// insertPublisher makes a new subscription. Another process may be faster.
+// insertPublisher inserts a new subscription, unless another process already has.
 const insertPublisher = `
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
 values ($1, $2, $3, $4, $5, $6, $7, $7)
 on conflict (topic, publisher) do nothing`
 
-// Register makes the subscriptions that are new, and notes what is new about the others;
-// where they stand does not change. Pairs that are no longer configured stay as
-// they are.
+// Register adds new subscriptions and updates the definitions of the others; positions do not
+// change. Subscriptions no longer configured stay unchanged.
 func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinition) error {
 	if len(subs) == 0 {
 		return nil
 	}
-	// Positions below the last one may be drawn and not be visible yet. Who
-	// begins behind the last one must not begin before them.
+	// Positions below the last one may be allocated and not visible yet. A subscription that begins
+	// after the last one must not begin before them.
 	err := pr.core.Journal().WriteFrom(ctx, sqldb.BeginSettled, func(core *store.Tx) error {
 		t := &tx{core}
 		now := pr.core.Now()
@@ -114,8 +112,8 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 	return t.save(p, now)
 }
 
-// States tells a process how the subscriptions that it is configured for stand, in the
-// order of their names, and what it may do about each.
+// States returns the state of the subscriptions configured for a process, sorted by name, and what
+// it may do with each.
 func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.SubscriptionName) ([]State, error) {
 	var states []State
 	err := pr.read(ctx, func(t *tx) error {
@@ -136,7 +134,7 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 	return states, nil
 }
 
-// Actions counts what operators have done to a subscription.
+// Actions returns the number of operators' actions on a subscription.
 func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (actions int64, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&actions}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
@@ -148,11 +146,12 @@ func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (
 	return actions, nil
 }
 
-// prospects judges subscriptions for an owner. At most one of them is to be asked for.
+// prospects determines what an owner may do with subscriptions. It requests at most one from
+// another process.
 func prospects(all []*publisherRow, owner string, configured []outbox.SubscriptionName, now int64) []State {
 	var states []State
 	holdings := map[string]int{}
-	for _, p := range all { // what is asked for counts as given already
+	for _, p := range all { // a requested subscription counts as already handed over
 		switch {
 		case p.wanted(now) && !p.idle():
 			holdings[p.wantedBy]++
@@ -175,7 +174,7 @@ func prospects(all []*publisherRow, owner string, configured []outbox.Subscripti
 	return states
 }
 
-// prospect says what a process may do about the subscription, whatever others hold.
+// prospect returns what a process may do with the subscription, regardless of how many others have.
 func (p *publisherRow) prospect(owner string, now int64) Prospect {
 	wanted := p.wanted(now) && p.wantedBy != owner
 	switch {
@@ -190,23 +189,21 @@ func (p *publisherRow) prospect(owner string, now int64) Prospect {
 	}
 }
 
-// worthAsking reports whether the process that has the subscription has at least two
-// more than the one that would ask.
+// worthAsking reports whether the subscription's holder has at least two more than the requesting
+// process.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
 	return p.leased(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
 }
 
-// wanted reports whether a process waits for the subscription to be given to it.
+// wanted reports whether another process has requested the subscription.
 func (p *publisherRow) wanted(now int64) bool {
 	return p.wantedBy != "" && now-p.wantedAt < askedFor.Microseconds()
 }
 
-// idle reports whether there is nothing to be done for the subscription until an
-// operator says so.
+// idle reports whether the subscription has no work until an operator acts.
 func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
 
-// AskFor tells the process that has the subscription that owner would take it. It may
-// come to nothing.
+// AskFor requests the subscription from its holder for owner. The request may have no effect.
 func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.SubscriptionName) error {
 	return pr.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.leased(now) && p.owner != owner {
@@ -216,7 +213,7 @@ func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.Subscr
 	})
 }
 
-// withPublisher changes a subscription in a transaction of its own.
+// withPublisher changes a subscription in its own transaction.
 func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.SubscriptionName, change func(p *publisherRow, now int64) error) error {
 	err := pr.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -235,11 +232,11 @@ func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.
 	return nil
 }
 
-// errTaken ends the claim of a subscription that somebody else was faster with.
+// errTaken ends the claim of a subscription that another process claimed first.
 var errTaken = errors.New("the pair is taken")
 
-// Claim takes a subscription that nobody holds. False means that somebody does by now, or
-// that it is not to be held.
+// Claim claims a free subscription. It returns false if it is no longer free or must not be
+// claimed.
 func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.SubscriptionName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
 	err := pr.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
@@ -257,15 +254,15 @@ func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.Subscri
 	return claimed, err == nil, err
 }
 
-// byName puts what is to be changed of several subscriptions in the order in which all
-// transactions change them, so that none waits for another that waits for it.
+// byName sorts changes of several subscriptions in the order that all transactions use, so that
+// they cannot deadlock.
 func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
 		return cmp.Or(cmp.Compare(name(a).Topic, name(b).Topic), cmp.Compare(name(a).Publisher, name(b).Publisher))
 	})
 }
 
-// Beat is what the holder of a subscription says about it from time to time.
+// Beat is a periodic report of a subscription's holder.
 type Beat struct {
 	Lease           Lease
 	NextPoll        time.Time // zero while it delivers
@@ -280,7 +277,7 @@ where topic = $1
   and lease_owner = $3
   and lease_epoch = $4`
 
-// Renew lengthens leases, and returns the subscriptions that are lost.
+// Renew extends leases, and returns the subscriptions whose lease is lost.
 func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.SubscriptionName, err error) {
 	err = pr.write(ctx, func(t *tx) error {
 		lost = nil
@@ -303,16 +300,16 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 	return lost, nil
 }
 
-// Advance is how far a holder has come since its last advance.
+// Advance is a holder's progress since its last advance.
 type Advance struct {
-	Position        int64 // everything of the topic up to here is delivered
-	LastDelivered   int64 // position of the last event delivered; 0 when none was
+	Position        int64 // all of the topic's events up to here are delivered
+	LastDelivered   int64 // position of the last delivered event; 0 without one
 	Delivered       int64 // events
 	EventsPerSecond float64
 	Lease           time.Duration // from now
 }
 
-// A subscription whose destination takes events again has got over its errors.
+// A subscription whose destination accepts events again has no more errors in a row.
 const (
 	advancePublisher = advance + advanceHeld
 
@@ -334,9 +331,8 @@ where topic = $1
 returning acts`
 )
 
-// Advance moves the position of a subscription on, from where the lease knows it, and
-// lengthens the lease. It returns the number of operators' actions so far. Nothing
-// moves a position back.
+// Advance advances the position of a subscription, from the lease's position, and extends the
+// lease. It returns the number of operators' actions so far. It never moves a position back.
 func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions int64, err error) {
 	if a.Position <= l.Position {
 		return 0, fmt.Errorf("publisher %s cannot advance from position %d to %d", l.SubscriptionName, l.Position, a.Position)
@@ -361,25 +357,25 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions i
 	return actions, nil
 }
 
-// Failure is an error of a delivery and its consequences.
+// Failure is a delivery error and its consequences.
 type Failure struct {
 	Kind     outbox.DeliveryErrorKind
 	Message  string // in full
-	Position int64  // of the event that was not delivered
-	// Pause is the wait after so many errors in a row, and FailedRetry that of
-	// a subscription that has failed; RetryAfter is the least the destination asked for.
+	Position int64  // of the undelivered event
+	// Pause is the wait after so many errors in a row, and FailedRetry that of a failed
+	// subscription; RetryAfter is the minimum wait that the destination asked for.
 	Pause       outbox.Retry
 	FailedRetry time.Duration
 	RetryAfter  time.Duration
-	Gone        bool // the destination does not want to be asked again
+	Gone        bool // the destination asked not to be called again
 }
 
-// maxDeliveryError is how much of an error is kept, in bytes.
+// maxDeliveryError is the maximum length of a stored error, in bytes.
 const maxDeliveryError = 16 << 10
 
-// Fail notes that an event could not be delivered. After as many errors in a row
-// as the subscription may have it has failed, and is tried again seldom; the position
-// does not move. It returns how the subscription stands then.
+// Fail records that an event could not be delivered. After the configured number of errors in a row
+// the subscription is failed and retried rarely; the position does not move. It returns the
+// subscription's new state.
 func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
 	err := pr.withPublisher(ctx, "note an error of", l.SubscriptionName, func(p *publisherRow, now int64) error {
@@ -412,8 +408,8 @@ func (p *publisherRow) fail(f Failure, now int64) {
 	p.perSecond = 0
 }
 
-// Release gives a subscription back, for others to take at once. One that is lost is left
-// alone.
+// Release releases a subscription for other processes to claim at once. It does nothing if the
+// lease is lost.
 func (pr *Progress) Release(ctx context.Context, l Lease) error {
 	return pr.withPublisher(ctx, "release", l.SubscriptionName, func(p *publisherRow, _ int64) error {
 		if p.owner == l.Owner && p.epoch == l.Epoch {

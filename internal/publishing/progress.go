@@ -1,7 +1,6 @@
-// Package publishing delivers the journal's events to other systems. Progress has
-// in the journal database how far each publisher of a topic is, who delivers for
-// it, how it stood over time, and what operators did: its tables are those whose
-// names begin with publisher. Relay is the loop that delivers.
+// Package publishing delivers the journal's events to other systems. Progress stores in the journal
+// database each publisher's position, holder, history and operators' actions: its tables are those
+// whose names begin with publisher. Relay is the loop that delivers.
 package publishing
 
 import (
@@ -12,17 +11,17 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Progress is what the journal database knows of where events go: how far each
-// publisher of a topic is, who delivers for it, and what operators did.
+// Progress is the state of publishers in the journal database: their positions, their holders, and
+// operators' actions.
 //
-// It is safe for concurrent use, by several processes too.
+// It is safe for concurrent use, also by several processes.
 type Progress struct {
 	core    *store.Store
 	subs    store.Snapshot[[]outbox.Publisher]
 	sampled atomic.Int64 // the minute for which this process has sampled the subscriptions
 }
 
-// NewProgress is called once for a store, before it is used.
+// NewProgress must be called once per store, before the store is used.
 func NewProgress(core *store.Store) *Progress {
 	pr := &Progress{core: core}
 	core.OnChange(pr.subs.Forget)

@@ -7,24 +7,24 @@ import (
 	"syscall"
 )
 
-// specialNetworks are those of IANA's registries of special-purpose addresses
-// that netip does not tell from the internet by itself, or that lead to other
-// addresses, and one that a cloud keeps for its machines.
+// specialNetworks are the networks of IANA's special-purpose address registries that netip does not
+// distinguish from the internet, or that lead to other addresses, and one that a cloud reserves for
+// its machines.
 var specialNetworks = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
 	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"168.63.129.16/32", // Azure's platform, for each machine there
-	"2001::/23",        // protocols, Teredo among them
+	"168.63.129.16/32", // Azure's platform, reachable from each machine there
+	"2001::/23",        // protocols, including Teredo
 	"2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
 )
 
 var (
-	// global is what IANA gives out of IPv6 for the internet. All else is
-	// special or nobody's, such as 5f00::/16, and the addresses that are
-	// translated to IPv4 (::ffff:0:0:0/96) or embed one (::/96, 64:ff9b:1::/48).
+	// global is the IPv6 space that IANA allocates for the internet. Everything else is special or
+	// unallocated, such as 5f00::/16, and the addresses that are translated to IPv4
+	// (::ffff:0:0:0/96) or embed one (::/96, 64:ff9b:1::/48).
 	global = netip.MustParsePrefix("2000::/3")
-	// translated leads to the IPv4 address in its last 32 bits: where a network
-	// has IPv6 alone, the whole internet of IPv4 is there (RFC 6052).
+	// translated leads to the IPv4 address in its last 32 bits: on an IPv6-only network it reaches
+	// the whole IPv4 internet (RFC 6052).
 	translated = netip.MustParsePrefix("64:ff9b::/96")
 )
 
@@ -36,9 +36,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// refusePrivate is the Control of a net.Dialer that goes to addresses of the
-// internet alone. It sees the address that a name was resolved to, so a name
-// cannot lead around it.
+// refusePrivate is the Control of a net.Dialer that connects only to internet addresses. It sees
+// the resolved address, so a host name cannot bypass it.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// settings are those of one kind of destination.
+// settings are the settings of one kind of destination.
 type settings struct {
 	kind    kind
 	file    fileSettings
@@ -35,10 +35,10 @@ type webhookSettings struct {
 	caFile       string
 }
 
-// busSettings are those of NATS and Kafka.
+// busSettings are the settings of NATS and Kafka.
 type busSettings struct {
 	servers        []string // HOST:PORT
-	name           string   // of the subject or topic
+	name           string   // subject or topic
 	user, password string
 	hasPassword    bool
 	tls            bool
@@ -46,7 +46,7 @@ type busSettings struct {
 	caFile         string
 }
 
-// Bounds of what the configuration may say.
+// Bounds and defaults of the configuration.
 const (
 	leastPause    = 10 * time.Millisecond
 	longestPause  = 24 * time.Hour
@@ -54,13 +54,13 @@ const (
 	largestBatch  = 10_000
 	mostErrors    = 1_000_000
 	defaultRotate = 100_000_000 // bytes
-	defaultKeep   = 0           // what was delivered is not ours to delete
+	defaultKeep   = 0           // delivered data is not ours to delete
 )
 
-// Parse reads the value of the configuration's key topics: which events go
-// where. Variables that texts name are looked up with getenv. The subscriptions come in
-// the order of the file. An error is an *outbox.Refusal of kind
-// outbox.ErrInvalid with its line, whose sentence names the key and no secret.
+// Parse parses the value of the configuration's key topics, which routes events to destinations.
+// Variables in texts are looked up with getenv. The subscriptions are in the order of the file. An
+// error is an *outbox.Refusal of kind outbox.ErrInvalid with its line, whose sentence names the key
+// and no secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription, error) {
 	r := &reader{getenv: getenv}
 	var subs []Subscription
@@ -123,7 +123,7 @@ func (r *reader) match(topic, field entry) outbox.Match {
 
 var commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "retry_base", "retry_max", "max_errors", "failed_retry", "start"}
 
-// everyKey a publisher may have, of whatever kind its destination is.
+// everyKey returns all keys that a publisher may have, for any kind of destination.
 func everyKey() []string {
 	keys := slices.Clone(commonKeys)
 	for _, k := range kinds() {
@@ -168,7 +168,7 @@ func (r *reader) subscription(publisher entry) Subscription {
 	return p
 }
 
-// keysOf refuses keys that only other kinds of destinations have.
+// keysOf refuses keys of other kinds of destinations.
 func (r *reader) keysOf(k kindInfo, publisher entry, fields map[string]entry) {
 	known := append(slices.Clone(commonKeys), k.keys...)
 	for _, name := range everyKey() {
@@ -203,8 +203,8 @@ func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSetti
 	return "file://" + s.path
 }
 
-// sameFile refuses two subscriptions that write one file: their lines would mix, and
-// each would rotate the other's away.
+// sameFile refuses two subscriptions that write to the same file: their lines would mix, and each
+// would rotate the other's away.
 func (r *reader) sameFile(publisher entry, p Subscription) {
 	if r.err != nil || p.settings.kind != kindFile {
 		return

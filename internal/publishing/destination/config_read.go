@@ -12,21 +12,20 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// reader walks through the configuration. It keeps the first error; what it
-// reads after that counts for nothing.
+// reader walks the configuration. It keeps the first error; what it reads after that is not used.
 type reader struct {
 	getenv func(string) (string, bool)
 	err    error
-	files  []Subscription // that write one, for sameFile
+	files  []Subscription // file destinations, for sameFile
 }
 
 // entry is a key of a mapping with its value.
 type entry struct {
-	name, path string // path is that of the key, such as topics.scenes.match
+	name, path string // path is the key's path, such as topics.scenes.match
 	key, value *yaml.Node
 }
 
-// fail keeps an error about a node, whose sentence begins with the path.
+// fail records an error about a node; its sentence begins with the path.
 func (r *reader) fail(at *yaml.Node, path, format string, args ...any) {
 	if r.err != nil {
 		return
@@ -44,7 +43,7 @@ func (r *reader) check(e entry, err error) {
 	}
 }
 
-// entries of a mapping in their order; none when it is not there.
+// entries returns a mapping's entries in order; none if it is absent.
 func (r *reader) entries(node *yaml.Node, path string) []entry {
 	if r.err != nil || node == nil || node.ShortTag() == "!!null" {
 		return nil
@@ -73,7 +72,7 @@ func (r *reader) entries(node *yaml.Node, path string) []entry {
 	return list
 }
 
-// fields are the entries by name, all of them known.
+// fields returns the entries by name, and refuses unknown ones.
 func (r *reader) fields(node *yaml.Node, path string, known ...string) map[string]entry {
 	fields := map[string]entry{}
 	for _, e := range r.entries(node, path) {
@@ -85,9 +84,8 @@ func (r *reader) fields(node *yaml.Node, path string, known ...string) map[strin
 	return fields
 }
 
-// is reports whether a node is of a kind, and keeps an error when it is not.
-// References of YAML are of none: what they stand for would have the line of
-// another place.
+// is reports whether a node is of a kind, and records an error otherwise. YAML references are
+// refused: their target is on another line.
 func (r *reader) is(node *yaml.Node, path string, kind yaml.Kind, must string) bool {
 	switch {
 	case r.err != nil:
@@ -99,7 +97,7 @@ func (r *reader) is(node *yaml.Node, path string, kind yaml.Kind, must string) b
 	return r.err == nil
 }
 
-// text of an entry; empty when it is not there.
+// text returns the text of an entry; empty if absent.
 func (r *reader) text(e entry) string {
 	if e.value == nil || !r.is(e.value, e.path, yaml.ScalarNode, "must be a string") {
 		return ""
@@ -164,7 +162,7 @@ func (r *reader) flag(e entry) bool {
 	return b
 }
 
-// choice is one of the words, the first one when none is given.
+// choice returns one of the words, the first one if absent.
 func (r *reader) choice(e entry, words ...string) string {
 	if e.value == nil {
 		return words[0]
@@ -176,7 +174,7 @@ func (r *reader) choice(e entry, words ...string) string {
 	return word
 }
 
-// shorten keeps a text of the file from filling an error.
+// shorten truncates a text of the file for an error.
 func shorten(text string) string {
 	const most = 100
 	if len(text) <= most {
@@ -185,17 +183,16 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// variable is ${NAME}; $${ stands for ${ itself.
+// variable is ${NAME}; $${ is a literal ${.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)(\}?)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// verbatim puts values of variables in as they are.
+// verbatim inserts values of variables unchanged.
 func verbatim(_ int, value string) string { return value }
 
-// expand is the text of an entry with the variables it names put in by put,
-// which is told where in the text each begins. The value of a variable is in
-// no error.
+// expand returns the text of an entry with its variables replaced by put, which gets the offset of
+// each. The value of a variable appears in no error.
 func (r *reader) expand(e entry, put func(at int, value string) string) string {
 	text := r.text(e)
 	var out strings.Builder

@@ -13,21 +13,20 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// address is the URL of a destination taken apart. Several servers may stand
-// in one, which net/url does not read.
+// address is a parsed destination URL. It may have several servers, which net/url does not parse.
 type address struct {
 	kind      kind
-	whole     string // with variables put in, as are the parts
+	whole     string // with variables replaced, as are the parts
 	scheme    string
 	user      string // name and password as written, escaped
 	hasUser   bool
-	authority string // host and port, or several with commas
+	authority string // host and port, or several separated by commas
 	path      string // unescaped
 	query     string // without the ?
-	shownPath string // as the configuration writes it, with … for variables
+	shownPath string // as written in the configuration, with … for variables
 }
 
-// destination takes the URL of a publisher apart.
+// destination parses the URL of a publisher.
 func (r *reader) destination(at entry) address {
 	text := r.text(at)
 	u := address{whole: r.expand(at, putInURL(text))}
@@ -41,7 +40,7 @@ func (r *reader) destination(at entry) address {
 		u.kind = kindWebhook
 	}
 	if _, known := u.kind.info(); !found || !known {
-		if found && schemeLike(scheme) && strings.HasPrefix(text, scheme) { // or it is a secret
+		if found && schemeLike(scheme) && strings.HasPrefix(text, scheme) { // otherwise it may be a secret
 			r.fail(at.value, at.path, "unknown scheme %s:; use %s", shorten(scheme), knownSchemes())
 		} else {
 			r.fail(at.value, at.path, "a URL begins with its scheme; use %s", knownSchemes())
@@ -70,8 +69,8 @@ func (r *reader) destination(at entry) address {
 
 var schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`).MatchString
 
-// putInURL puts values of variables into a URL. Those in the user's name and
-// password and behind the ? are escaped, so that they may hold any character.
+// putInURL inserts values of variables into a URL. Values in the user info and after the ? are
+// escaped, so that they may contain any character.
 func putInURL(text string) func(at int, value string) string {
 	query := strings.Index(text+"?", "?")
 	user := 0
@@ -88,8 +87,8 @@ func putInURL(text string) func(at int, value string) string {
 	}
 }
 
-// shownPath is the path of a URL as the configuration writes it: what a
-// variable stands for may be a secret there.
+// shownPath is the path of a URL as written in the configuration: the value of a variable there may
+// be a secret.
 func shownPath(text, path string) string {
 	_, rest, absolute := strings.Cut(text, "://")
 	if !absolute || strings.HasPrefix(text, "$") {
@@ -110,8 +109,7 @@ func (r *reader) logURL(at entry, u address) string {
 	return "log:"
 }
 
-// webhookDestination checks the URL of a webhook and returns it without
-// secrets.
+// webhookDestination checks the URL of a webhook and returns it without secrets.
 func (r *reader) webhookDestination(at entry, u address) string {
 	parsed, err := url.Parse(u.whole)
 	if r.err == nil && (err != nil || parsed.Hostname() == "" || !portInRange(parsed.Port())) {
@@ -132,8 +130,7 @@ func portInRange(port string) bool {
 	return err == nil
 }
 
-// natsSubject is a subject that can be published to: tokens with dots, without
-// wildcards.
+// natsSubject is a subject that can be published to: tokens with dots, without wildcards.
 var natsSubject = regexp.MustCompile(`^[^\s.*>@/]+(\.[^\s.*>@/]+)*$`)
 
 func (r *reader) nats(at entry, u address, fields map[string]entry, s *busSettings) string {
@@ -166,7 +163,7 @@ func (r *reader) kafka(at entry, u address, fields map[string]entry, s *busSetti
 	return "kafka://" + strings.Join(s.servers, ",") + "/" + s.name
 }
 
-// bus reads what NATS and Kafka have in common.
+// bus parses what NATS and Kafka have in common.
 func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...string) {
 	if strings.Contains(u.user, "@") {
 		r.fail(at.value, at.path, "the name and password appear once, before the first server; write an @ in them as %%40")
@@ -200,8 +197,8 @@ func (r *reader) bus(at entry, u address, port string, s *busSettings, known ...
 	s.sasl = query.Get("sasl")
 }
 
-// servers are the addresses in a list with commas, one without a port at that of
-// the one before, or at the given one; nil when it is no such list.
+// servers returns the addresses in a comma-separated list; one without a port gets that of the one
+// before, or the given one. nil if the list is invalid.
 func servers(list, port string) (all []string) {
 	for _, server := range strings.Split(list, ",") {
 		parsed, err := url.Parse("x://" + server)
@@ -216,7 +213,7 @@ func servers(list, port string) (all []string) {
 	return all
 }
 
-// readSecret is what signs with a secret; nil when it is none.
+// readSecret returns the signer of a secret; nil if the secret is invalid.
 func readSecret(secret string) *standardwebhooks.Webhook {
 	encoded, found := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -232,7 +229,7 @@ func readSecret(secret string) *standardwebhooks.Webhook {
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// canonicalHeader is a header's name as HTTP spells it; empty when it is none.
+// canonicalHeader is a header's canonical name; empty if invalid.
 func canonicalHeader(name string) string {
 	if !headerName.MatchString(name) {
 		return ""
@@ -240,7 +237,7 @@ func canonicalHeader(name string) string {
 	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
-// ownHeader reports whether requests have the header anyhow.
+// ownHeader reports whether the publisher sets the header itself.
 func ownHeader(name string) bool {
 	return strings.HasPrefix(name, "Webhook-") || slices.Contains([]string{
 		"Content-Type", "Content-Length", "Content-Encoding", "Host", "User-Agent", "Accept-Encoding",

@@ -1,6 +1,6 @@
-// Package destination delivers events of the journal to other systems. A Pair is
-// one publisher of one topic as the configuration file describes it; opened, it
-// is a Publisher for the kind of destination that its URL names:
+// Package destination delivers events of the journal to other systems. A Subscription is one
+// publisher of one topic as the configuration file describes it; opened, it is a Publisher for the
+// kind of destination of its URL:
 //
 //	log:                          the process's own log
 //	file:///path.ndjson           a file of JSON lines
@@ -8,8 +8,8 @@
 //	nats://host:4222/subject      a NATS JetStream subject
 //	kafka://broker:9092/topic     a Kafka topic
 //
-// Events travel as CloudEvents 1.0 in JSON. Which events are delivered when,
-// and what is done about errors, is the business of publishing.Relay.
+// Events are sent as CloudEvents 1.0 in JSON. publishing.Relay decides which events are delivered
+// when, and handles errors.
 package destination
 
 import (
@@ -21,38 +21,35 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Publisher delivers events to one destination. One goroutine at a time uses
-// it.
+// Publisher delivers events to one destination. It is used by one goroutine at a time.
 type Publisher interface {
-	// Publish delivers events, which are in the order of their positions, and
-	// returns how many of them, from the first on, the destination has
-	// acknowledged. It may stop early without an error where deliveries take
-	// long; the caller then goes on with the rest. An error is why the next
-	// one was not delivered; *Error says whom to blame. Once ctx ends nothing
-	// more is sent: another process may be delivering by then.
+	// Publish delivers events, which are in order of position, and returns how many of them, from
+	// the first on, the destination has acknowledged. It may stop early without an error if
+	// deliveries are slow; the caller then continues with the rest. An error is the reason why the
+	// next event was not delivered; *Error says whether the event or the destination is to blame.
+	// Nothing is sent after ctx ends: another process may be delivering by then.
 	Publish(ctx context.Context, events []*Event) (delivered int, err error)
-	// Close gives up what the publisher holds. It does not wait for a
-	// destination that does not answer.
+	// Close releases the publisher's resources. It does not wait for an unresponsive destination.
 	Close() error
 }
 
-// Error is why a destination did not take an event. An error that is none is
-// taken as one of the destination.
+// Error is why a destination did not accept an event. Other errors count as errors of the
+// destination.
 type Error struct {
 	Kind outbox.DeliveryErrorKind
-	// RetryAfter is the least time until the next try that the destination
-	// asked for; 0 when it did not.
+	// RetryAfter is the minimum time until the next try, as requested by the destination; 0 if it
+	// did not.
 	RetryAfter time.Duration
-	// Gone means that the destination does not want to be asked again.
+	// Gone means that the destination asked not to be called again.
 	Gone bool
-	Err  error // in full, for an operator
+	Err  error // in full, for operators
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Cause is what an error of Publish says about its cause.
+// Cause returns the *Error of an error of Publish.
 func Cause(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -77,14 +74,14 @@ type Subscription struct {
 	outbox.SubscriptionName
 	Match        outbox.Match
 	URL          string // of the destination, with secrets
-	Destination  string // the same without
+	Destination  string // the URL without secrets
 	StartAtHead  bool   // start: head instead of beginning
 	PollInterval time.Duration
-	BatchSize    int           // events handed to Publish at a time at the most
+	BatchSize    int           // maximum events per call of Publish
 	Timeout      time.Duration // of one call of the destination
 	Pause        outbox.Retry  // the wait after errors in a row: from Base, doubled with each, to Max
-	MaxErrors    int           // in a row, after which the subscription has failed
-	FailedRetry  time.Duration // how often a failed subscription is tried again
+	MaxErrors    int           // errors in a row after which the subscription is failed
+	FailedRetry  time.Duration // retry interval of a failed subscription
 
 	settings settings
 }
@@ -94,14 +91,14 @@ func (p Subscription) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("pair", p.String()), slog.String("destination", p.Destination))
 }
 
-// Definition is what the store keeps of the subscription.
+// Definition returns the part of the subscription that the store keeps.
 func (p Subscription) Definition() outbox.PublisherDefinition {
 	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}
 }
 
-// Options are what destinations need of the process that opens them.
+// Options are what destinations need from the process.
 type Options struct {
 	Logger  *slog.Logger
-	Journal string // the journal's id, which receivers see
+	Journal string // the journal's id, visible to receivers
 	Version string // of the program
 }

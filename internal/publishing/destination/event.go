@@ -14,11 +14,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// TestType is the type of events that are made up to test a destination.
+// TestType is the type of made-up events that test a destination.
 const TestType = "outboxweb.test"
 
-// Event is an event on its way to destinations. Several subscriptions share one, so
-// that it is written as a CloudEvent only once. It is safe for concurrent use.
+// Event is an event for delivery. Subscriptions share it, so that it is encoded as a CloudEvent
+// only once. It is safe for concurrent use.
 type Event struct {
 	outbox.Event
 	source string
@@ -28,12 +28,12 @@ type Event struct {
 	err    error
 }
 
-// NewEvent is e as it comes from a source, which tells receivers which journal
-// it is of; the journal's position is its id there.
+// NewEvent returns e for delivery. source identifies the journal to receivers; the event's id there
+// is its position.
 func NewEvent(e outbox.Event, source string) *Event { return &Event{Event: e, source: source} }
 
-// TestEvent is a made-up event, which is in no journal and has no position,
-// campaign or seq. Its id must differ from those of other test events.
+// TestEvent returns a made-up event, which is in no journal and has no position, campaign or seq.
+// Its id must differ from those of other test events.
 func TestEvent(source, id string) *Event {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	return &Event{source: source, test: id, Event: outbox.Event{
@@ -43,12 +43,11 @@ func TestEvent(source, id string) *Event {
 	}}
 }
 
-// Source is what events of a journal give as their source unless the
-// configuration says otherwise.
+// Source returns the default source of a journal's events.
 func Source(journalID string) string { return "urn:outboxweb:journal:" + journalID }
 
-// ID tells receivers the event from others of its source: its position in the
-// journal, or what TestEvent was given.
+// ID identifies the event among those of its source: its position in the journal, or the id given
+// to TestEvent.
 func (e *Event) ID() string {
 	if e.test != "" {
 		return e.test
@@ -56,15 +55,15 @@ func (e *Event) ID() string {
 	return strconv.FormatInt(e.Position, 10)
 }
 
-// CloudEvent is the event as a CloudEvent 1.0 in JSON, in one line without its
-// end. It is encoded at the first call; callers must not change the bytes.
+// CloudEvent returns the event as a CloudEvent 1.0 in JSON, on one line without a line ending. It
+// is encoded at the first call; callers must not change the bytes.
 func (e *Event) CloudEvent() ([]byte, error) {
 	e.once.Do(func() { e.json, e.err = e.encode() })
 	return e.json, e.err
 }
 
-// cloudEvent is an event in the JSON format of CloudEvents 1.0, its attributes in
-// the order of the SDK of CloudEvents for Go.
+// cloudEvent is an event in the JSON format of CloudEvents 1.0, its attributes in the order of the
+// CloudEvents SDK for Go.
 type cloudEvent struct {
 	SpecVersion     string        `json:"specversion"`
 	ID              string        `json:"id"`
@@ -75,7 +74,7 @@ type cloudEvent struct {
 	Time            time.Time     `json:"time,omitzero"`
 	Data            *outbox.Event `json:"data"`
 	CampaignID      string        `json:"campaignid,omitempty"`
-	Seq             int64         `json:"seq,omitempty,string"` // a text: 64 bits are more than the integers of CloudEvents have
+	Seq             int64         `json:"seq,omitempty,string"` // a string: integers of CloudEvents have fewer than 64 bits
 }
 
 func (e *Event) encode() ([]byte, error) {

@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// filePublisher appends events to a file, one CloudEvent a line. The file is
-// opened and locked for each batch, so that a process that holds the subscription no
-// more, or a tool that moved the file away, is no trouble.
+// filePublisher appends events to a file, one CloudEvent per line. The file is opened and locked
+// for each batch, so that a former holder of the subscription, or a tool that moved the file away,
+// does no harm.
 //
-// Only a file that holds events of outboxweb is continued: whatever else the
-// path leads to by mistake is left as it is.
+// It only appends to a file that contains outboxweb's events: any other file at the path is left
+// unchanged.
 type filePublisher struct {
 	settings fileSettings
-	timeout  time.Duration // of waiting for the lock
-	left     fs.FileInfo   // the file as this publisher left it; nil before its first batch
+	timeout  time.Duration // for the lock
+	left     fs.FileInfo   // the file as this publisher last wrote it; nil before its first batch
 }
 
 func (p *filePublisher) Publish(ctx context.Context, events []*Event) (int, error) {
@@ -46,7 +46,7 @@ func (p *filePublisher) Publish(ctx context.Context, events []*Event) (int, erro
 
 func (p *filePublisher) Close() error { return nil }
 
-// pathless is err without the path that the sentence around it has already.
+// pathless returns err without the path, which the surrounding sentence already has.
 func pathless(err error) error {
 	var pathError *fs.PathError
 	if errors.As(err, &pathError) {
@@ -55,14 +55,13 @@ func pathless(err error) error {
 	return err
 }
 
-// append writes lines behind what the file has, all or none of them, and
-// returns once they are on the disk.
+// append appends lines to the file, all or none, and returns once they are on the disk.
 func (p *filePublisher) append(ctx context.Context, lines []byte) error {
 	f, err := p.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // what counts was synced; this also unlocks
+	defer func() { _ = f.Close() }() // the data is already synced; this also unlocks
 	size, err := p.endOfLines(f, lines)
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func (p *filePublisher) append(ctx context.Context, lines []byte) error {
 		return err
 	}
 	if err := write(f, lines); err != nil {
-		// A part of the lines would stand before the whole of them.
+		// Otherwise a part of the lines would precede their retry.
 		return errors.Join(err, f.Truncate(size))
 	}
 	if p.left, err = f.Stat(); err != nil || size > 0 {
@@ -99,9 +98,8 @@ func write(f *os.File, lines []byte) error {
 	return f.Sync()
 }
 
-// lock opens the file, makes it when there is none, and waits until nobody
-// else writes to it. Where it was moved away in the meantime it is the next
-// file that counts.
+// lock opens the file, creating it if needed, and waits until no other process writes to it. If it
+// was moved away meanwhile, it opens the next file.
 func (p *filePublisher) lock(ctx context.Context) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -123,9 +121,8 @@ func (p *filePublisher) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// openRegular opens a regular file, or makes it. What is none is not even
-// opened, since to open a device may do something; a link that takes its place
-// in that moment is not followed.
+// openRegular opens or creates a regular file. Any other file is not even opened, since opening a
+// device may have effects; a link that replaces it at that moment is not followed.
 func openRegular(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular(info.Mode())
@@ -170,7 +167,7 @@ func isAt(f *os.File, path string) (bool, error) {
 	return err == nil && os.SameFile(opened, named), err
 }
 
-// waitForLock polls: a lock that blocks could not be given up.
+// waitForLock polls, because a blocking lock could not be cancelled.
 func waitForLock(ctx context.Context, f *os.File) error {
 	const pause = 10 * time.Millisecond
 	timer := time.NewTimer(pause)
@@ -191,18 +188,18 @@ func waitForLock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// lineStart is how each line begins that this package writes.
+// lineStart is the start of each line that this package writes.
 const lineStart = `{"specversion":"1.0","id":"`
 
-// longestLine is longer than any line that this package writes, in bytes: an
-// event comes in a request of 16 MiB at the most.
+// longestLine is longer than any line that this package writes, in bytes: an event is appended in a
+// request of at most 16 MiB.
 const longestLine = 32 << 20
 
 var errForeign = errors.New("its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 
-// endOfLines makes sure that the file is one of outboxweb's, cuts off a last line
-// that a crash left unfinished, and returns the size of the file. A file of
-// something else is errForeign and stays as it is. next is what is to be written.
+// endOfLines checks that the file is one of outboxweb's, truncates a last line left unfinished by a
+// crash, and returns the size of the file. Any other file is errForeign and unchanged. next is the
+// data to be written.
 func (p *filePublisher) endOfLines(f *os.File, next []byte) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -212,7 +209,7 @@ func (p *filePublisher) endOfLines(f *os.File, next []byte) (int64, error) {
 	if p.left != nil && os.SameFile(info, p.left) && size == p.left.Size() {
 		return size, nil
 	}
-	whole, err := lastLine(f, size) // the end of the whole lines
+	whole, err := lastLine(f, size) // the end of the complete lines
 	if err != nil {
 		return 0, err
 	}
@@ -241,9 +238,8 @@ func foreignUnless(ours bool, err error) error {
 	return err
 }
 
-// isEvent reports whether a line of a file, with its end, is an event that this
-// package wrote: a CloudEvent whose id is the position of the event in it, or a
-// made-up one.
+// isEvent reports whether a line of a file, including its line ending, is an event that this
+// package wrote: a CloudEvent whose id is the event's position, or a made-up one.
 func isEvent(f io.ReaderAt, start, end int64) (bool, error) {
 	if end-start > longestLine {
 		return false, nil
@@ -265,10 +261,9 @@ func isEvent(f io.ReaderAt, start, end int64) (bool, error) {
 	return e.Type == TestType || e.Data.Position > 0 && e.ID == strconv.FormatInt(e.Data.Position, 10), nil
 }
 
-// isUnfinished reports whether what stands from start to the end of a file is a
-// line that this package began. Behind whole lines of ours that is any beginning
-// of one, or zeros, which there may be after a power failure where data had not
-// arrived. Where there is nothing else it must be of the same source as next.
+// isUnfinished reports whether the file's end, from start on, is a line that this package began.
+// After complete lines of ours that is any prefix of one, or zeros, which a power failure may leave
+// where data was not written. Without complete lines it must have the same source as next.
 func isUnfinished(f io.ReaderAt, start, size int64, next []byte) (bool, error) {
 	head := make([]byte, min(size-start, 4096))
 	if _, err := f.ReadAt(head, start); err != nil {
@@ -282,8 +277,8 @@ func isUnfinished(f io.ReaderAt, start, size int64, next []byte) (bool, error) {
 	return source != nil && bytes.Equal(source, sourceOf(next)), nil
 }
 
-// sourceOf is the source of an event as its line has it, nil where a text does
-// not begin like a line that tells it.
+// sourceOf returns the source in an event's line, nil if the text does not begin like one with a
+// source.
 func sourceOf(text []byte) []byte {
 	rest, found := bytes.CutPrefix(text, []byte(lineStart))
 	_, rest, told := bytes.Cut(rest, []byte(`","source":"`))
@@ -294,8 +289,8 @@ func sourceOf(text []byte) []byte {
 	return source
 }
 
-// lastLine is where the last line of the first size bytes of a file begins that
-// has no end there: behind the last end of a line, or at 0.
+// lastLine returns where the unfinished last line of a file's first size bytes begins: after the
+// last line ending, or at 0.
 func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	block := make([]byte, 64<<10)
 	for end := size; end > 0; {
@@ -312,8 +307,7 @@ func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	return 0, nil
 }
 
-// rotate moves the file to its next free number and removes rotated files that
-// are too many.
+// rotate renames the file to its next free number and removes surplus rotated files.
 func (p *filePublisher) rotate() error {
 	rotated, last, err := rotatedFiles(p.settings.path)
 	if err != nil {
@@ -332,9 +326,8 @@ func (p *filePublisher) rotate() error {
 	return syncDirectory(p.settings.path)
 }
 
-// rotatedFiles are the numbers of the rotated files of a path, oldest first, and
-// the last number given away: a tool may have compressed the file that bore it,
-// and would do the same to another of that name.
+// rotatedFiles returns the numbers of a path's rotated files, oldest first, and the last number
+// ever used: a tool may have compressed that file, and would do the same to another of that name.
 func rotatedFiles(path string) (numbers []int64, last int64, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -357,8 +350,7 @@ func rotatedFiles(path string) (numbers []int64, last int64, err error) {
 
 func rotatedPath(path string, number int64) string { return fmt.Sprintf("%s.%06d", path, number) }
 
-// rotationNumber is the number that a rotated file of path bears, 0 when name
-// is none.
+// rotationNumber returns the number of a rotated file of path, 0 if name is none.
 func rotationNumber(path, name string) int64 {
 	suffix, found := strings.CutPrefix(name, path+".")
 	number, err := strconv.ParseInt(suffix, 10, 64)

@@ -20,41 +20,39 @@ import (
 )
 
 const (
-	// groupBytes of events go out at a time. Brokers take 1 MB in one record
-	// batch unless told otherwise, and take a record batch whole or not at all.
+	// groupBytes is the size of events sent at a time. Brokers accept 1 MB in one record batch by
+	// default, and accept or refuse a record batch as a whole.
 	groupBytes = 900_000
-	// recordOverhead is more than what a record has beside its key and value.
+	// recordOverhead exceeds what a record has in addition to its key and value.
 	recordOverhead = 128
-	// largestRecord bounds what is offered to a broker, which has its own
-	// limit below.
+	// largestRecord bounds what is sent to a broker, whose own limit is lower.
 	largestRecord = 64 << 20
-	// metadataAge is how soon a client may ask anew who leads a partition.
+	// metadataAge is the minimum interval at which a client asks for partition leaders.
 	metadataAge = 250 * time.Millisecond
-	// sendTries of a group whose partitions change their leader or the like.
+	// sendTries is how often a group is sent if its partitions change their leader or the like.
 	sendTries = 3
 )
 
-// kafkaPublisher produces to a topic, with the campaign as the key, so that a
-// campaign's events are in one partition and in order. Events go out in
-// groups: each is acknowledged before the next is sent, and is small enough to
-// be one record batch of each partition, so that no event of a campaign can be
-// taken while one before it is refused. Other partitions may take theirs: what
-// comes after the first refused event is sent again later. What goes wrong ends
-// the client: nothing that it still has may be sent then.
+// kafkaPublisher produces to a topic, with the campaign as the key, so that a campaign's events are
+// in one partition and in order. Events are sent in groups: each is acknowledged before the next is
+// sent, and is small enough to be one record batch of each partition, so that no event of a
+// campaign can be accepted while one before it is refused. Other partitions may accept theirs:
+// everything after the first refused event is sent again later. An error closes the client: nothing
+// that it has buffered may be sent after that.
 type kafkaPublisher struct {
 	sub      outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	tls      *tls.Config // nil without TLS
 	now      func() time.Time
-	group    int // bytes; less than groupBytes for brokers that take less
+	group    int // bytes; less than groupBytes for brokers with a lower limit
 
 	client *kgo.Client // nil before the first Publish and after a failure
 	dials  dialErrors
 }
 
-// dialErrors keeps why the last connection failed. The client tries for ever
-// and says only that time ran out.
+// dialErrors keeps why the last connection failed. The client retries forever and only reports a
+// timeout.
 type dialErrors struct {
 	mu   sync.Mutex
 	last error
@@ -87,18 +85,18 @@ func openKafka(p Subscription, _ Options) (Publisher, error) {
 func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
 	list, badEvent := encoded(events)
 	start := k.now()
-	alone := 0 // events before this index go out one by one
+	alone := 0 // events before this index are sent one by one
 	for i := 0; i < len(list); {
 		if i > 0 && k.now().Sub(start) > patience {
 			return i, nil
 		}
-		n := 1 // a client that knows no partition yet would tear a group apart
+		n := 1 // a client without partition metadata would split a group
 		if i >= alone && k.client != nil {
 			n = k.fitting(events[i:], list[i:])
 		}
 		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
 		if n > 1 && isEventsFault(err) {
-			// The whole record batch was refused: which event is it?
+			// The whole record batch was refused: find the event at fault.
 			alone = i + n
 			if errors.Is(err, kerr.MessageTooLarge) {
 				k.group = min(k.group, size(events[i:], list[i:], n)) / 2
@@ -117,7 +115,7 @@ func isEventsFault(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord)
 }
 
-// fitting is how many events go out together, at least one.
+// fitting returns how many events are sent together, at least one.
 func (k *kafkaPublisher) fitting(events []*Event, list [][]byte) int {
 	n := 1
 	for n < len(list) && size(events, list, n+1) <= k.group {
@@ -126,7 +124,7 @@ func (k *kafkaPublisher) fitting(events []*Event, list [][]byte) int {
 	return n
 }
 
-// size in bytes of the first n events as records.
+// size returns the size in bytes of the first n events as records.
 func size(events []*Event, list [][]byte, n int) int {
 	sum := 0
 	for i := range n {
@@ -135,8 +133,8 @@ func size(events []*Event, list [][]byte, n int) int {
 	return sum
 }
 
-// produce sends events and returns how many of them, from the first on, were
-// acknowledged by all replicas, and why the next one was not.
+// produce sends events and returns how many of them, from the first on, were acknowledged by all
+// replicas, and why the next one was not.
 func (k *kafkaPublisher) produce(ctx context.Context, events []*Event, list [][]byte) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -172,8 +170,7 @@ func (k *kafkaPublisher) produce(ctx context.Context, events []*Event, list [][]
 
 var errUnanswered = errors.New("the broker did not answer")
 
-// results of the records of one group. Those of a client that was given up may
-// still come in.
+// results holds the results of one group's records. Those of a closed client may still arrive.
 type results struct {
 	mu  sync.Mutex
 	err []error
@@ -185,8 +182,8 @@ func (r *results) set(i int, err error) {
 	r.err[i] = err
 }
 
-// first is the index of the first record that failed and why; all of them
-// when none did.
+// first returns the index and error of the first failed record; the number of records if none
+// failed.
 func (r *results) first() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +195,7 @@ func (r *results) first() (int, error) {
 	return len(r.err), nil
 }
 
-// connect makes a client, which connects by itself.
+// connect creates a client, which connects on its own.
 func (k *kafkaPublisher) connect() error {
 	if k.client != nil {
 		return nil
@@ -239,7 +236,7 @@ func (k *kafkaPublisher) mechanism() sasl.Mechanism {
 	return nil
 }
 
-// classify says what an error of a record of so many bytes means.
+// classify interprets the error of a record of so many bytes.
 func (k *kafkaPublisher) classify(err error, size int) error {
 	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
 	switch {
@@ -260,7 +257,7 @@ func (k *kafkaPublisher) classify(err error, size int) error {
 	}
 }
 
-// drop ends the client with all that it has not sent.
+// drop closes the client and discards its unsent records.
 func (k *kafkaPublisher) drop() {
 	if k.client != nil {
 		k.client.Close()

@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// kind of destination: the scheme of its URL, https for http too.
+// kind is a kind of destination: the scheme of its URL, https also for http.
 type kind string
 
 const (
@@ -17,20 +17,19 @@ const (
 	kindKafka   kind = "kafka"
 )
 
-// kindInfo is what is known of a kind of destination.
+// kindInfo describes a kind of destination.
 type kindInfo struct {
 	kind    kind
 	example string   // of its URL
-	words   string   // in sentences
-	keys    []string // of the configuration, that not all kinds have
-	// read takes the rest of the URL and its own keys, and returns the URL without
-	// secrets.
+	words   string   // for sentences
+	keys    []string // configuration keys that not all kinds have
+	// read parses the rest of the URL and the kind's keys, and returns the URL without secrets.
 	read func(r *reader, at entry, u address, fields map[string]entry, s *settings) (shown string)
 	open func(Subscription, Options) (Publisher, error)
 }
 
-// kinds are all of them, in the order in which they are told. It is no variable,
-// since they read by means of it.
+// kinds returns all kinds, in display order. It is a function because a variable would be an
+// initialization cycle.
 func kinds() []kindInfo {
 	return []kindInfo{
 		{kindLog, "log:", "log:", nil,
@@ -54,7 +53,7 @@ func kinds() []kindInfo {
 	}
 }
 
-// info is what is known of a kind; false when it is none.
+// info returns the description of a kind; false if there is none.
 func (k kind) info() (kindInfo, bool) {
 	all := kinds()
 	i := slices.IndexFunc(all, func(known kindInfo) bool { return known.kind == k })
@@ -64,7 +63,7 @@ func (k kind) info() (kindInfo, bool) {
 	return all[i], true
 }
 
-// knownSchemes are examples of all URLs, for a sentence.
+// knownSchemes lists examples of all URLs for a sentence.
 func knownSchemes() string {
 	var examples []string
 	for _, k := range kinds() {

@@ -8,8 +8,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// logPublisher says of each event that it is there, whatever level the log has
-// otherwise: an event that it takes must not be lost. Payloads are not for logs.
+// logPublisher logs each event, whatever the log's level: a delivered event must not be lost. It
+// does not log payloads.
 type logPublisher struct {
 	sub    outbox.SubscriptionName
 	logger *slog.Logger

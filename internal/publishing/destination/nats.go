@@ -16,10 +16,9 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// natsPublisher publishes to a subject of JetStream, one event after the
-// other, each acknowledged by its stream before the next is sent. A connection
-// that broke is made anew by the next Publish and not in between: what the
-// library kept for later would arrive when another process may deliver.
+// natsPublisher publishes to a subject of JetStream, one event after the other, each acknowledged
+// by its stream before the next is sent. A broken connection is replaced by the next Publish and
+// not in between: what the library buffered would arrive when another process may deliver.
 type natsPublisher struct {
 	sub      outbox.SubscriptionName
 	settings busSettings
@@ -34,8 +33,8 @@ type natsPublisher struct {
 	said   serverWords
 }
 
-// serverWords are what a server said apart from answers, such as that a
-// subject may not be published to. The answer itself never comes then.
+// serverWords holds a server's errors outside of replies, such as a missing permission to publish
+// to a subject. No reply follows those.
 type serverWords struct {
 	mu   sync.Mutex
 	last error
@@ -47,7 +46,7 @@ func (s *serverWords) hear(_ *nats.Conn, _ *nats.Subscription, err error) {
 	s.last = err
 }
 
-// take returns the last words once.
+// take returns and clears the last error.
 func (s *serverWords) take() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,7 @@ func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error 
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	// The library would go on writing to a server that reads nothing.
+	// The library would keep writing to a server that does not read.
 	socket := n.socket
 	defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
 	message := nats.NewMsg(n.settings.name)
@@ -106,7 +105,7 @@ func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error 
 	return n.classify(err, len(b))
 }
 
-// connect makes a connection unless there is one.
+// connect opens a connection unless there is one.
 func (n *natsPublisher) connect(ctx context.Context) error {
 	if n.conn != nil && n.conn.IsConnected() {
 		return nil
@@ -142,8 +141,8 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 	return nil
 }
 
-// classify says what an error of a publish means. The connection is given up
-// where an answer may still be under way.
+// classify interprets the error of a publish. It closes the connection if a reply may still be in
+// flight.
 func (n *natsPublisher) classify(err error, size int) error {
 	var refused *jetstream.APIError
 	switch {
@@ -176,8 +175,8 @@ func (n *natsPublisher) Close() error {
 	return nil
 }
 
-// contextDialer ends a dial of the library with the context of the Publish
-// that needs it, and keeps what it made.
+// contextDialer ends the library's dial with the context of the Publish that needs it, and keeps
+// the connection.
 type contextDialer struct {
 	ctx    context.Context
 	socket *net.Conn

@@ -12,12 +12,12 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// patience is how long one call of Publish may go on where each event is
-// acknowledged by itself: what was delivered is kept after it.
+// patience is how long one call of Publish may continue if events are acknowledged one by one:
+// afterwards the delivered ones are recorded.
 const patience = 5 * time.Second
 
-// Open makes the subscription's publisher. It does not go to the destination, so one
-// that is away is no error here. p must come from Parse.
+// Open returns the subscription's publisher. It does not contact the destination, so an unreachable
+// one is no error here. p must come from Parse.
 func (p Subscription) Open(o Options) (Publisher, error) {
 	is, known := p.settings.kind.info()
 	if !known {
@@ -36,8 +36,8 @@ func eventError(format string, args ...any) *Error {
 	return &Error{Kind: outbox.EventError, Err: fmt.Errorf(format, args...)}
 }
 
-// encoded are the events as CloudEvents. An event that cannot be written is
-// left out with all after it, and err says why.
+// encoded returns the events as CloudEvents. It stops at an event that cannot be encoded, and err
+// says why.
 func encoded(events []*Event) (list [][]byte, err error) {
 	for _, e := range events {
 		b, err := e.CloudEvent()
@@ -49,8 +49,7 @@ func encoded(events []*Event) (list [][]byte, err error) {
 	return list, nil
 }
 
-// tlsConfig trusts the certificates of a file, or those of the system when
-// none is named.
+// tlsConfig trusts the certificates of a file, or those of the system if none is named.
 func tlsConfig(sub outbox.SubscriptionName, caFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {

@@ -24,9 +24,9 @@ const (
 	batchType      = "application/cloudevents-batch+json"
 
 	largestRequest  = 1 << 20     // bytes of a batch of more than one event
-	largestAnswer   = 64 << 10    // bytes of an answer that are read
-	longestAnswer   = time.Second // of reading it
-	shownOfAnswer   = 500         // bytes of an answer that an error shows
+	largestAnswer   = 64 << 10    // maximum bytes read of an answer
+	longestAnswer   = time.Second // maximum time for reading it
+	shownOfAnswer   = 500         // bytes of an answer shown in an error
 	longestRetry    = time.Hour
 	idleConnection  = time.Minute
 	largestHeadings = 64 << 10
@@ -41,7 +41,7 @@ type webhook struct {
 	agent    string
 	client   *http.Client
 	now      func() time.Time
-	reading  time.Duration // of an answer at most
+	reading  time.Duration // maximum time for reading an answer
 }
 
 func openWebhook(p Subscription, o Options) (Publisher, error) {
@@ -104,9 +104,8 @@ func (w *webhook) publishEach(ctx context.Context, events []*Event, list [][]byt
 	return len(events), nil
 }
 
-// publishBatches sends as many events in a request as fit. A request that is
-// refused for its events is sent again event by event, to find the one at
-// fault.
+// publishBatches sends as many events per request as fit. A request that is refused because of its
+// events is sent again event by event, to find the one at fault.
 func (w *webhook) publishBatches(ctx context.Context, events []*Event, list [][]byte) (int, error) {
 	start := w.now()
 	for i := 0; i < len(events); {
@@ -127,7 +126,7 @@ func (w *webhook) publishBatches(ctx context.Context, events []*Event, list [][]
 	return len(events), nil
 }
 
-// fitting is how many of the list, at least one, have no more bytes together.
+// fitting returns how many of the list, at least one, fit into most bytes together.
 func fitting(list [][]byte, most int) int {
 	size := 0
 	for i, b := range list {
@@ -162,8 +161,8 @@ func (w *webhook) post(ctx context.Context, id, contentType string, body []byte)
 		return destinationError("no response: %w", w.explain(withoutURL(err)))
 	}
 	defer func() { _ = response.Body.Close() }()
-	// What is read to its end lets the connection be used again. An answer
-	// that breaks off, or goes on and on, has been given all the same.
+	// Reading the answer to its end allows the connection to be reused. An answer that breaks off,
+	// or never ends, still counts.
 	defer time.AfterFunc(w.reading, cancel).Stop()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
 	return classify(response, answer, w.now())
@@ -176,8 +175,8 @@ func (w *webhook) head(request *http.Request, id, contentType string, body []byt
 	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("User-Agent", w.agent)
 	if request.Header.Get("Idempotency-Key") == "" {
-		// Not sent: it tells the transport that a request may be sent again on
-		// a new connection when the one that it kept turns out to be dead.
+		// Not sent: it permits the transport to send the request again on a new connection if the
+		// kept one turns out to be dead.
 		request.Header["Idempotency-Key"] = nil
 	}
 	if len(w.settings.signers) == 0 {
@@ -199,7 +198,7 @@ func (w *webhook) head(request *http.Request, id, contentType string, body []byt
 	return nil
 }
 
-// withoutURL is err without the URL around it, which may have secrets.
+// withoutURL returns err without the URL around it, which may have secrets.
 func withoutURL(err error) error {
 	var urlError *url.Error
 	if errors.As(err, &urlError) {
@@ -215,7 +214,7 @@ func (w *webhook) explain(err error) error {
 	return err
 }
 
-// classify says what an answer means.
+// classify interprets an answer.
 func classify(response *http.Response, answer []byte, now time.Time) error {
 	status := response.StatusCode
 	text := oneLine([]byte(response.Status))
@@ -258,7 +257,7 @@ func pointsTo(response *http.Response) string {
 	return " and points to " + oneLine([]byte(to.Scheme+"://"+to.Host))
 }
 
-// retryAfter reads seconds or a date, and is 0 when there is neither.
+// retryAfter parses seconds or a date, and is 0 if there is neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	var d time.Duration
 	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -269,7 +268,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return max(0, min(d, longestRetry))
 }
 
-// oneLine is the beginning of an answer as printable text.
+// oneLine returns the beginning of an answer as printable text.
 func oneLine(answer []byte) string {
 	cut := len(answer) > shownOfAnswer
 	text := strings.ToValidUTF8(string(answer[:min(len(answer), shownOfAnswer)]), "")
