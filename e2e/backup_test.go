@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// A backup is taken beside a server under load, and restored it is whole:
-// everything acknowledged before it began is there, and the next start brings
-// both copies together. Leases last an hour: one that came along with the copy
-// would keep its campaign from being applied.
+// A backup is taken beside a server under load, and restored it is complete: everything
+// acknowledged before it began is there, and the next start reconciles both copies. Leases last an
+// hour: a copied lease would keep its campaign from being applied.
 func TestBackupRestore(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -27,7 +26,7 @@ func TestBackupRestore(t *testing.T) {
 	if r := command(t, d, nil, "restore", backup); r.code != 2 || r.stderr == "" {
 		t.Errorf("restoring over databases in use: exit code %d, %q", r.code, r.stderr)
 	}
-	l.awaitProgress(t, 100) // the server did not mind
+	l.awaitProgress(t, 100) // the server was not disturbed
 	l.finish(t)
 	s.awaitSettled(t)
 
@@ -51,8 +50,8 @@ func TestBackupRestore(t *testing.T) {
 	}
 }
 
-// backupWithLeases backs up until a copy shows a worker in the middle of a
-// wave, as under load nearly every one does.
+// backupWithLeases backs up until a copy shows a worker in the middle of a wave, as nearly every
+// one does under load.
 func backupWithLeases(t *testing.T, d databases, projections []string) (dir string) {
 	t.Helper()
 	const tries = 20

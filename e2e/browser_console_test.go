@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// press types on the page, with the focus where it is.
+// press types on the page, with the current focus.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -16,8 +16,8 @@ func (b *tab) press(keys string) {
 	}
 }
 
-// Keys lead to pages, find campaigns, tell times otherwise and explain
-// themselves; what is typed into a field stays there.
+// Keys open pages, find campaigns, switch the display of times and show their help; text typed into
+// a field stays there.
 func TestBrowser_keys(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, quickDeath...)
@@ -54,8 +54,8 @@ func TestBrowser_keys(t *testing.T) {
 	b.await("times are ages again", shown+`.every(t => !/Z$/.test(t))`)
 }
 
-// A page that is paused, or in a hidden tab, asks for nothing, says how old it
-// is, and goes on when it is wanted again.
+// A page without auto-refresh, or in a hidden tab, sends no requests, shows its age, and resumes
+// when it is visible again.
 func TestBrowser_pausedPageRests(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t)
@@ -81,7 +81,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 	value[bool](b, `(() => { Object.defineProperty(document, "hidden", {configurable: true, get: () => true}); return true })()`)
 	before = asked()
 	appendTo(t, s, "", "c-1", seats("", "", "", "dee")[3:])
-	value[bool](b, `new Promise(done => setTimeout(() => done(true), 5000))`) // the rule is about time: two polls would have been
+	value[bool](b, `new Promise(done => setTimeout(() => done(true), 5000))`) // the rule is about time: two polls would have happened
 	if n := asked(); n > before+1 {                                           // one may have been in progress
 		t.Errorf("a hidden page asked %d times", n-before)
 	}
@@ -89,7 +89,7 @@ func TestBrowser_pausedPageRests(t *testing.T) {
 	b.await("it is up to date when it is seen again", saying(marked("count-pending"), "3"))
 }
 
-// The error that many rows share is judged, noted and led from to its rows.
+// An error shared by many rows has a verdict, a note and links to its rows.
 func TestBrowser_failures(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {

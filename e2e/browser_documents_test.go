@@ -27,7 +27,7 @@ func hugePayload() string {
 	return b.String()
 }
 
-// oddPayload has everything in it that careless pages get wrong.
+// oddPayload has everything that careless pages get wrong.
 const oddPayload = `{"big":9007199254740993,"huge":1e400,"zero":-0,"twice":1,"twice":2,` +
 	`"<img src=x onerror=alert(1)>":"</bdi></script><script>alert(1)</script>","turned":"` + "\u202e" + `gnp.exe","hebrew":"שלום עולם"}`
 
@@ -51,8 +51,8 @@ func fetch(t *testing.T, s *server, path string) answer {
 	return a
 }
 
-// A payload of 25 MB is appended, its pages are as quick as any, and it comes
-// back as it was, on either database.
+// A payload of 25 MB is appended, its pages are as fast as any, and it is returned unchanged, on
+// either database.
 func TestDocuments_of25MBAreAppendedAndComeBack(t *testing.T) {
 	t.Parallel()
 	largeThere(t, newDatabases(t))
@@ -104,7 +104,7 @@ func largeThere(t *testing.T, d databases) {
 	}
 }
 
-// rawText is JSON as it stands.
+// rawText is JSON as written.
 type rawText []byte
 
 func (r *rawText) UnmarshalJSON(text []byte) error {
@@ -182,7 +182,7 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 	}
 }
 
-// What goes wrong with a part of a tree is told on a page, not inside the tree.
+// An error about part of a tree is shown on a page, not inside the tree.
 func seeNothing(b *tab) {
 	b.t.Helper()
 	b.expect("404")
@@ -208,7 +208,7 @@ func seeOdd(b *tab) {
 	b.await("text from right to left keeps to itself", `getComputedStyle([...document.querySelectorAll(".tree li > bdi")].at(-1)).unicodeBidi === "isolate"`)
 }
 
-// Texts to take along have a button that copies them, and says so.
+// Texts to copy have a button that copies and confirms it.
 func TestBrowser_copyButtons(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, quickDeath...)

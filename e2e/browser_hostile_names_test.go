@@ -10,12 +10,12 @@ import (
 	"github.com/chromedp/cdproto/network"
 )
 
-// isName reports whether a proxy may name a user or a group so.
+// isName reports whether a proxy accepts the text as a name of a user or a group.
 func isName(text string) bool {
 	return text != "" && len(text) <= 200 && strings.TrimSpace(text) == text && !strings.Contains(text, ",") && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// postAs asks for an action as the proxy does for a user.
+// postAs requests an action as the proxy does for a user.
 func (s *server) postAs(t *testing.T, status int, user, group, path, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
@@ -30,9 +30,8 @@ func (s *server) postAs(t *testing.T, status int, user, group, path, body string
 	}
 }
 
-// Who users are, what their groups and tokens are called and what they were
-// refused is text like any other, on the pages that tell of it and on the error
-// pages that name them.
+// Names of users, groups and tokens, and refusals, are text like any other, on the pages that show
+// them and on error pages.
 func TestBrowser_hostileNamesOfUsers(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// knownTags and knownAttributes are all that pages are made of. A name that a
-// page of ours gains is added here; one that a text brought in is not.
+// knownTags and knownAttributes are all that pages may contain. A new name in our own pages is
+// added here; one injected by a text is not.
 var (
 	knownTags = strings.Fields(`a abbr article aside b bdi blockquote body br button caption circle code col colgroup dd defs desc details dialog div dl dt em fieldset figcaption figure footer form g h1 h2 h3 h4 head header
 		hr html i input kbd label legend li line link main mark meta meter nav ol optgroup option output p path polyline polygon pre progress rect s samp script section select small span strong
@@ -26,18 +26,18 @@ var (
 		`r|readonly|rel|required|role|rows|rowspan|rx|ry|scope|selected|size|span|spellcheck|src|start|step|stroke(-[a-z]+)?|tabindex|text-anchor|title|transform|type|value|vector-effect|viewBox|width|wrap|x|x1|x2|xmlns|y|y1|y2)$`)
 )
 
-// watch stands in every page before anything else: what a text runs is heard.
+// watch runs in every page before anything else: it detects injected code that runs.
 const watch = `window.hostile = (...a) => console.error("a text was executed:", ...a)`
 
-// found is what a page is made of.
+// found is a page's content.
 type found struct {
 	Title, Text string
 	Tags        []string
 	Attributes  []string
 	Handlers    []string // on*, and elements that hold code or a style of their own
-	Addresses   []string // what can be followed, loaded or sent to, as it stands there
-	Turned      []string // where characters that invisible characters, or that turn the text, stand in it
-	Loose       []string // where a text in another direction is not kept apart from the sentence it stands in
+	Addresses   []string // all links, sources and form targets, as written
+	Turned      []string // where invisible or direction-changing characters occur
+	Loose       []string // where a text in another direction is not isolated from its sentence
 }
 
 // survey is found of the page.
@@ -62,7 +62,7 @@ const survey = `(() => {
 	}
 })()`
 
-// look has a live part read itself once more, and waits for that.
+// look makes a live part refresh once, and waits for that.
 const look = `new Promise(done => {
 	const live = document.querySelector("[data-live]")
 	if (!live || live.querySelector("[data-ended]")) return done("")
@@ -71,7 +71,7 @@ const look = `new Promise(done => {
 	setTimeout(() => done("it was not read"), 10000)
 })`
 
-// sees is a text as pages show it; a browser has one kind of line end.
+// sees is a text as pages show it; a browser has one kind of line ending.
 func sees(text string) string {
 	var b strings.Builder
 	for _, r := range strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text) {
@@ -88,13 +88,13 @@ func sees(text string) string {
 	return b.String()
 }
 
-// besieged is a tab in which pages full of hostile texts are opened.
+// besieged is a tab that opens pages full of hostile texts.
 type besieged struct {
 	*tab
 	mu     sync.Mutex
-	strays []string // what was asked of others, and dialogs
+	strays []string // requests to other servers, and dialogs
 	pages  int
-	told   map[string]bool // what was complained about, since it is so on many pages
+	told   map[string]bool // reported complaints, since they repeat on many pages
 }
 
 var number = regexp.MustCompile(`[0-9]+`)
@@ -125,8 +125,7 @@ func openBesieged(t *testing.T, s *server) *besieged {
 	return b
 }
 
-// visit opens a page and judges it once its live part was read again. It returns
-// what the page says.
+// visit opens a page and checks it after its live part has refreshed. It returns the page's text.
 func (b *besieged) visit(path string) string {
 	b.t.Helper()
 	b.open(path)
@@ -137,7 +136,7 @@ func (b *besieged) visit(path string) string {
 	return b.judge(path)
 }
 
-// hears fails the test unless a text that runs would have been heard.
+// hears fails the test unless code that runs would be detected.
 func (b *besieged) hears() {
 	b.t.Helper()
 	const said = `"a text was executed:" "the test"`
@@ -191,8 +190,7 @@ func (b *besieged) judge(path string) string {
 	return f.Text
 }
 
-// inside reports whether an address, as it stands in a page, leads to this
-// server and nowhere else.
+// inside reports whether an address in a page stays on this server.
 func (b *besieged) inside(address string) bool {
 	if strings.HasPrefix(address, "#") || strings.HasPrefix(address, b.s.url+"/") {
 		return true
@@ -200,7 +198,7 @@ func (b *besieged) inside(address string) bool {
 	return strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") && !strings.ContainsAny(address, "\\\t\r\n <>\"'`")
 }
 
-// shows fails the test unless each text can be read in what pages say.
+// shows fails the test unless each text is readable in the pages' text.
 func (b *besieged) shows(where, said string, texts []string, shown func(string) string) {
 	b.t.Helper()
 	for _, text := range texts {
@@ -244,8 +242,8 @@ var hostileQueries = map[string][]string{
 // says what is wrong.
 var hostileOthers = []string{"status", "state", "sort", "cursor", "limit", "reverse", "span", "kind", "until", "since", "action", "seq", "after_seq", "act", "error", "part", "path", "next", "to", "all", "rate", "chosen", "canary", "log", "outcome", "acknowledged"}
 
-// In every place that takes a text, texts are just that: shown, and nothing
-// else. No page runs one, fetches one, leads astray by one or is turned by one.
+// In every place that takes a text, texts are displayed and nothing else. No page runs one, fetches
+// one, links by one or changes direction because of one.
 func TestBrowser_hostileTexts(t *testing.T) {
 	t.Parallel()
 	s := startHostile(t)

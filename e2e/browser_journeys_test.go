@@ -11,8 +11,8 @@ import (
 
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("testdata/axe/axe.min.js") })
 
-// sound fails the test unless the page that is open is accessible and whole.
-// What the browser complains about is noticed without it.
+// sound fails the test unless the open page is accessible and complete. Browser complaints are
+// detected separately.
 func (b *tab) sound(where string) {
 	b.t.Helper()
 	if !b.scripts {
@@ -48,8 +48,8 @@ func (b *tab) agrees() {
 	})
 }
 
-// Who looks in the morning sees in one line that all is well, and when it was
-// looked at; every count is there and leads on.
+// In the morning, one line tells that all is well, and when it was updated; every count is there
+// and links on.
 func TestBrowser_morningGlance(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -79,8 +79,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 	}
 }
 
-// A pause that was forgotten stands on the overview with who, when and why,
-// until somebody ends it.
+// A forgotten pause is on the overview with who, when and why, until it is ended.
 func TestBrowser_pauseAndForget(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -134,8 +133,8 @@ func metric(t *testing.T, s *server, name string) (value float64) {
 	return value
 }
 
-// An alarm goes off because a campaign is stuck. The operator sees which and
-// why, mends the cause, requeues the head, and watches the alarm end.
+// An alert fires because a campaign is blocked. The operator sees which and why, fixes the cause,
+// requeues the head, and watches the alert end.
 func TestBrowser_fromAlarmToDrained(t *testing.T) {
 	t.Parallel()
 	s, d := startSeats(t, quickDeath...)
@@ -177,9 +176,8 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 	b.agrees()
 }
 
-// Who starts an operation gets the rows the page spoke of, or nothing: a filter
-// that selects others by now, and one that selects far more than was meant, are
-// both refused.
+// Starting an operation affects the rows that the page showed, or none: a filter that selects other
+// rows by now, and one that selects far more, are both refused.
 func TestBrowser_wrongFilterGuard(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -216,7 +214,7 @@ func TestBrowser_wrongFilterGuard(t *testing.T) {
 	}
 }
 
-// Who sees trouble is one click away from what to do about it.
+// A problem is one click away from its runbook section.
 func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// poisonedTables starts a server with so many campaigns, of which each has a
-// dead head: table-00, table-01 and so on, which died in this order.
+// poisonedTables starts a server with so many campaigns, each with a dead head: table-00, table-01
+// and so on, which died in this order.
 func poisonedTables(t *testing.T, n int) *server {
 	t.Helper()
 	s, _ := startSeats(t, quickDeath...)
@@ -31,13 +31,13 @@ const (
 // box selects the checkbox of the head of a campaign of poisonedTables.
 func box(campaign string) string { return marked("row-"+campaign+"-2") + ` input[name=rows]` }
 
-// has is the condition that a list in the page is this one.
+// has is the condition that a list in the page equals this one.
 func has(list string, want []string) string {
 	return `JSON.stringify(` + list + `) === ` + js(js(want))
 }
 
-// The reader chooses rows; while they do, the list stands still and says what
-// would change. What they ask for then keeps what is still there.
+// While rows are selected, the list does not refresh and says what would change. A requested
+// refresh keeps the selected rows that still exist.
 func TestBrowser_choosingRowsHoldsTheListStill(t *testing.T) {
 	t.Parallel()
 	s := poisonedTables(t, 12)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The overview refreshes itself and leaves the reader where they are.
+// The overview refreshes itself without moving the reader.
 func TestBrowser_overviewRefreshes(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, quickDeath...)
@@ -35,8 +35,8 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
 	looked := value[string](b, asOf)
 
-	// Seven more rows wait, four of them behind the head that was last on the
-	// board and comes first now.
+	// Seven more rows wait, four of them behind the head that was last on the board and is first
+	// now.
 	last := value[string](b, `[...document.querySelectorAll(".board tbody tr")].at(-1).dataset.testid`)
 	appendTo(t, s, "", "paused", seats("", "ben", "cem", "dee")[1:])
 	appendTo(t, s, "", last[len("campaign-"):], seats("eve", "fay", "gus", "hal"))
@@ -57,8 +57,7 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 	}
 }
 
-// Who acts on a page that is out of date is refused and told what has changed
-// and by whom.
+// An action on an outdated page is refused, with what has changed and who changed it.
 func TestBrowser_stalePageIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -71,7 +70,7 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 
 			b := kind.open(t, s)
 			b.open("/rows/c-1/2")
-			b.typeInto("input[name=reason]", "seat freed") // from here on the page leaves the reader alone
+			b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
 			const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
 			styled := value[string](b, ground)
 			s.post(t, http.StatusOK, "/api/v1/rows/c-1/2/requeue", map[string]any{"reason": "by a script"})

@@ -8,9 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// guestProjections is a read model with two mistakes: it reads a name from two
-// fields that no event has. An event can never succeed with it, so that it is
-// dead at once.
+// guestProjections is a read model with two mistakes: it reads a name from two fields that no event
+// has. Events can never succeed with it, so they are dead at once.
 func guestProjections(came, left string) map[string]string {
 	return map[string]string{"guests.sql": `
 -- projection: guests
@@ -34,7 +33,7 @@ func guest(eventType string) event {
 	return event{EventType: eventType, Payload: map[string]any{"name": "ana"}}
 }
 
-// operationState is what the API tells of an operation.
+// operationState is the API's state of an operation.
 type operationState struct {
 	Status string
 	Why    string
@@ -58,9 +57,9 @@ func awaitOperation(t *testing.T, s *server, id int64) (o operationState) {
 	return o
 }
 
-// Two groups of dead rows, of 3 and of 40 campaigns, are tried by their
-// canaries: once with the mistakes still there, which costs one more failure
-// for each group and touches nothing else, and once mended.
+// Two groups of dead rows, of 3 and of 40 campaigns, are tried by their canaries: once with the
+// mistakes still there, which costs one more failure per group and touches nothing else, and once
+// fixed.
 func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -140,7 +139,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 	}
 }
 
-// A server that is killed while an operation runs leaves it to the next one.
+// An operation on a killed server is continued by the next one.
 func TestOperation_survivesKill(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// troubled starts a server on the sample journal in which everything occurs
-// that pages show: dead and failed heads, rows behind them, a paused campaign,
-// acts. The row it returns is dead, the head of its campaign.
+// troubled starts a server on the sample journal with everything that pages show: dead and failed
+// heads, rows behind them, a paused campaign, actions. The row it returns is dead, the head of its
+// campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	t.Helper()
 	d := newDatabases(t)
@@ -47,8 +47,8 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	return s, failed.Items[1].CampaignID, failed.Items[1].Seq
 }
 
-// awaitStandstill waits until each campaign has a reason to stay as it is: it
-// is current, or blocked, or its head is tried again in many minutes.
+// awaitStandstill waits until no campaign can change: it is current, or blocked, or its head is
+// retried in many minutes.
 func awaitStandstill(t *testing.T, s *server) {
 	t.Helper()
 	eventually(t, 2*patience, "nothing moves", func() (bool, string) {
@@ -89,7 +89,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 	return pages
 }
 
-// emptyPages are the pages that have something to say when there is nothing.
+// emptyPages are the pages that have a text for an empty state.
 var emptyPages = map[string]string{
 	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
 	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
@@ -122,8 +122,7 @@ const inspect = `(async () => {
 	}
 })()`
 
-// Every page is whole in a small window and a large one, in light and in dark,
-// and accessible.
+// Every page is complete and accessible in a small window and a large one, in light and in dark.
 func TestBrowser_pages(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile("testdata/axe/axe.min.js")
@@ -162,8 +161,8 @@ func inspectPages(t *testing.T, s *server, pages map[string]string, axe string) 
 	}
 }
 
-// inspect has axe-core judge the page in both sizes and both themes. A short run
-// does so in one of the four, which goes by the page's number.
+// inspect has axe-core check the page in both sizes and both themes. A short run uses one of the
+// four, chosen by the page's number.
 func (b *tab) inspect(page string, number int, axe string) {
 	b.t.Helper()
 	value[bool](b, axe+"; true")
@@ -201,12 +200,12 @@ func checkInspection(t *testing.T, where string, got inspection) {
 // references are the URLs in a page, resolved, and where they stand.
 type references struct {
 	Links  []string // what can be opened by a click
-	Others []string // forms, assets and what scripts ask for
+	Others []string // forms, assets and requests of scripts
 	Text   string
 }
 
-// cites says whether a page of the docs links a standard that the docs name: the
-// only links that lead outside.
+// cites reports whether a page of the docs links to a standard named in the docs: the only external
+// links.
 func cites(page, to string) bool {
 	to = strings.TrimSuffix(to, "/")
 	return strings.HasSuffix(page, "/docs/publishers") && (to == "https://cloudevents.io" || to == "https://www.standardwebhooks.com")
@@ -223,8 +222,7 @@ const findReferences = `(() => {
 	}
 })()`
 
-// Behind a proxy the pages live below a path: everything in them stays there,
-// and every link leads somewhere.
+// Behind a proxy the pages are below a path: everything in them stays there, and every link works.
 func TestBrowser_basePath(t *testing.T) {
 	t.Parallel()
 	const base = "/ops/outbox"

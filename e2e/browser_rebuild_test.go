@@ -9,9 +9,8 @@ import (
 // progressing is a condition for a run's bar: it shows that a part is done.
 var progressing = `(p => p.value > 0 && p.value < p.max)(document.querySelector(` + js(marked("run-progress")) + `))`
 
-// An operator starts a rebuild from the page of projections, watches it, and
-// cancels it. Another one, whose process died again and again, is resumed with a
-// click and gets to its end.
+// An operator starts a rebuild from the page of projections, watches it, and cancels it. Another
+// one, whose process died repeatedly, is resumed with a click and completes.
 func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {

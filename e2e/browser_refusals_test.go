@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is typed into a form outlives a server that is away, a role that was
-// taken away meanwhile, and the page says so without a line in the console.
+// Input in a form survives a server that is down and a role that was revoked meanwhile, and the
+// page says so without a line in the console.
 func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	t.Parallel()
 	d, flags := newDatabases(t), slices.Concat(quickDeath, writeProjections(t, seatProjections))
@@ -15,7 +15,7 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	appendTo(t, s, "", "poisoned", seats("ana", "ana", "cem"))
 	awaitCounts(t, s, "", 1, 0, 1)
 	b := openTab(t, s)
-	b.expect("net::ERR_CONNECTION_REFUSED") // the browser's own line, which no page can keep it from
+	b.expect("net::ERR_CONNECTION_REFUSED") // the browser's own line, which no page can suppress
 	b.open("/rows/poisoned/2")
 	if code := s.stop(t); code != 0 {
 		t.Fatalf("the server ends with %d", code)
@@ -35,7 +35,7 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	s.awaitSettled(t)
 }
 
-// A success does not stand above a row that has died again.
+// A success message disappears when its row has died again.
 func TestBrowser_aSuccessThatDoesNotLast(t *testing.T) {
 	t.Parallel()
 	for _, kind := range bothTabs {

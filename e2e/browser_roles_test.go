@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 )
 
-// startBehindProxy starts a server that a proxy on this machine tells who asks,
-// on a journal with dead rows, and returns the page of one of them.
+// startBehindProxy starts a server behind an authenticating proxy on this machine, on a journal
+// with dead rows, and returns the page of one of them.
 func startBehindProxy(t *testing.T) (s *server, row string) {
 	t.Helper()
 	d := newDatabases(t)
@@ -26,8 +26,8 @@ func startBehindProxy(t *testing.T) (s *server, row string) {
 	return s, fmt.Sprintf("/rows/%s/%d", dead.Items[0].CampaignID, dead.Items[0].Seq)
 }
 
-// signIn lets the tab's requests come as the proxy sends them on for a user;
-// without a group as for somebody who is not signed in.
+// signIn makes the tab's requests those of a user as forwarded by the proxy; without a group the
+// user is not signed in.
 func (b *tab) signIn(user, group string) {
 	b.t.Helper()
 	headers := network.Headers{}
@@ -73,7 +73,7 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	b.signIn("", "")
 	b.await("the page says that the session has ended", telling("[data-stale]", "Your session has ended."))
 	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
-	b.scripts = false // that page needs none
+	b.scripts = false // that page needs no scripts
 	b.open(row)
 	b.await("who is not signed in sees nothing", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Sign-in required"`)
 }

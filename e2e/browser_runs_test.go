@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// drift makes rows of the sample's read models differ in each way, has a run
-// find it, and another one mend a campaign.
+// drift makes rows of the sample's read models differ in each way, has a run find it, and another
+// one fix a campaign.
 func drift(t *testing.T, s *server, d databases) {
 	t.Helper()
 	change(t, d.projections(), `update characters set name = '<script>alert("x")</script> שלום '`)
@@ -27,9 +27,8 @@ func drift(t *testing.T, s *server, d databases) {
 	awaitEnd(t, s, 2)
 }
 
-// An operator verifies a campaign in whose read model a field was changed by
-// hand, is shown which and from which event on, rebuilds it from there, and sees
-// that it matches.
+// An operator verifies a campaign in whose read model a field was changed by hand, sees which field
+// and since which event, rebuilds it, and sees that it matches.
 func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -104,8 +103,7 @@ func TestBrowser_verifyFindsAPlantedWrongFieldAndItsFirstSeq(t *testing.T) {
 	}
 }
 
-// A run's page reads itself while the run goes on, and no more once it has
-// ended.
+// A run's page refreshes while the run is in progress, and not after its end.
 func TestBrowser_aRunThatHasEndedIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, "--poll-interval", "100ms")
@@ -128,8 +126,8 @@ func TestBrowser_aRunThatHasEndedIsNotReadAgain(t *testing.T) {
 	}
 }
 
-// From a dead row an operator sees why its event fails and, with the projection
-// mended, what it would do. Looking changes nothing.
+// From a dead row an operator sees why its event fails and, with the projection fixed, what it
+// would do. The dry run changes nothing.
 func TestBrowser_aDryRunTellsWhatARowWouldDo(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -52,7 +52,7 @@ func picture(b *tab, name, path, theme string, height int64) {
 	}
 }
 
-// awaitFigures waits until the worker has told what it did.
+// awaitFigures waits until the worker has reported its work.
 func awaitFigures(t *testing.T, s *server) {
 	t.Helper()
 	eventually(t, patience, "the worker has told what it did", func() (bool, string) {
@@ -66,7 +66,7 @@ func awaitFigures(t *testing.T, s *server) {
 	})
 }
 
-// TestShots makes pictures to look at; they show what no assertion does:
+// TestShots makes pictures for review; they show what no assertion does:
 //
 //	go test ./e2e -tags shots -run TestShots -args -shots DIR
 func TestShots(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the one browser of all tests; each tab has a profile of its own.
+// chromium is the one browser of all tests; each tab has its own profile.
 var chromium struct {
 	start sync.Once
 	dir   string // everything it writes
@@ -31,8 +31,7 @@ var chromium struct {
 	err   error
 }
 
-// startChromium returns the context of the browser, which it starts when it is
-// asked for the first time.
+// startChromium returns the context of the browser, which it starts on first use.
 func startChromium(t *testing.T) context.Context {
 	t.Helper()
 	path, err := findChromium()
@@ -88,9 +87,8 @@ func stopChromium() {
 	}
 }
 
-// tab is one page of the browser, as an operator of the server has it open.
-// Whatever the browser complains about meanwhile fails the test, unless it was
-// expected.
+// tab is one page of the browser, as an operator of the server has it open. Every complaint of the
+// browser fails the test, unless it was expected.
 type tab struct {
 	t       *testing.T
 	s       *server
@@ -148,8 +146,8 @@ var bothTabs = []kind{
 	{"without JavaScript", openTabWithoutScripts},
 }
 
-// tabs are bothTabs, but for a short run, which leaves the reader without
-// JavaScript to the journeys that name bothTabs.
+// tabs are bothTabs, except in a short run, which tests the reader without JavaScript only where
+// bothTabs is named.
 func tabs() []kind {
 	if testing.Short() {
 		return bothTabs[:1]
@@ -169,7 +167,7 @@ func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// note keeps what the browser complains about.
+// note records complaints of the browser.
 func (b *tab) note(ev any) {
 	switch ev := ev.(type) {
 	case *runtime.EventConsoleAPICalled:
@@ -213,9 +211,8 @@ func (b *tab) expect(text string) {
 	b.expected = append(b.expected, text)
 }
 
-// expectRefusal lets a refused form answer with its status, and the browser say
-// so, to a reader without scripts. Scripts are told in a way that it keeps to
-// itself.
+// expectRefusal allows a refused form to be answered with its status, and the browser to report it,
+// for a reader without scripts. Scripts get it in a form that the browser does not report.
 func (b *tab) expectRefusal(status string) {
 	if !b.scripts {
 		b.expect(status)
@@ -247,15 +244,14 @@ func js(v any) string {
 	return string(text)
 }
 
-// read evaluates an expression in the page. It fails while one page gives way
-// to the next.
+// read evaluates an expression in the page. It fails during navigation.
 func read[T any](b *tab, expression string) (T, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// value is read for a page that is at rest.
+// value is read for a page that is not navigating.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	v, err := read[T](b, expression)
@@ -285,8 +281,8 @@ func (b *tab) await(what, condition string) {
 	b.eventually(what, func() (bool, string) { return b.holds(condition) })
 }
 
-// eventually waits until done reports true. A failure shows the page, which is
-// too dear to be read at each attempt.
+// eventually waits until done reports true. A failure shows the page, which is too expensive to
+// read at each attempt.
 func (b *tab) eventually(what string, done func() (bool, string)) {
 	b.t.Helper()
 	last, ok := attain(patience, done)
@@ -314,8 +310,8 @@ func (b *tab) at(path string) {
 	b.await("the page is "+path, `document.readyState === "complete" && location.pathname === `+js(b.base+path))
 }
 
-// lookUntil waits until the page shows something: by itself where scripts run,
-// otherwise the reader looks again and again.
+// lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise
+// by reloading.
 func (b *tab) lookUntil(what, condition string) {
 	b.t.Helper()
 	b.eventually(what, func() (bool, string) {
@@ -332,8 +328,8 @@ func (b *tab) lookAgain() {
 	b.clickAway(".looked a")
 }
 
-// clickAway clicks what leads to a page, and waits for that page where no script
-// puts it into this one: whoever clicks on before it has come calls it off.
+// clickAway clicks a link to a page, and waits for that page unless a script swaps it in: a second
+// click before it has arrived would cancel it.
 func (b *tab) clickAway(selector string) {
 	b.t.Helper()
 	if b.scripts {
@@ -371,15 +367,14 @@ func (b *tab) click(selector string, options ...chromedp.MouseOption) {
 	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
 }
 
-// clickTwice clicks twice in a row, as fast as a hand that is impatient.
+// clickTwice double-clicks impatiently fast.
 func (b *tab) clickTwice(selector string) {
 	b.t.Helper()
 	at := b.placeOf(selector)
 	b.do("click twice "+selector, chromedp.MouseClickXY(at.X, at.Y), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(2)))
 }
 
-// placeOf is where the first element that matches can be clicked, once it can
-// be seen there and holds still.
+// placeOf is where the first matching element can be clicked, once it is visible and not moving.
 func (b *tab) placeOf(selector string) point {
 	b.t.Helper()
 	const still = 3 // looks in a row

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// seatProjections is a read model that cannot follow every journal: nobody
-// holds two seats of a campaign.
+// seatProjections is a read model that fails on some journals: no user may hold two seats of a
+// campaign.
 var seatProjections = map[string]string{"seats.sql": `
 -- projection: seats
 -- tables: seats
@@ -59,7 +59,7 @@ func startSeats(t *testing.T, flags ...string) (*server, databases) {
 	return start(t, d, append(flags, writeProjections(t, seatProjections)...)...), d
 }
 
-// awaitCounts waits for counts by status and lets go of the campaigns.
+// awaitCounts waits for counts by status and for the campaigns' leases to be released.
 func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int64) {
 	t.Helper()
 	eventually(t, patience, fmt.Sprintf("%d rows are pending, %d failed and %d dead", pending, failed, dead), func() (bool, string) {
@@ -70,8 +70,8 @@ func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int
 	})
 }
 
-// change writes to a database behind the server's back, as an operator who
-// mends something does. It fails the test unless it changes a row.
+// change writes to a database behind the server's back, as an operator who fixes something does. It
+// fails the test unless it changes a row.
 func change(t *testing.T, place, statement string, args ...any) {
 	t.Helper()
 	db := connect(t, place, "_txlock=immediate")
@@ -87,8 +87,8 @@ func change(t *testing.T, place, statement string, args ...any) {
 
 const freeSeat = "delete from seats where campaign_id = $1 and user_id = $2"
 
-// An operator sees on the overview that something is dead, follows it to its
-// cause, mends that, requeues, and sees the campaign drain.
+// An operator sees on the overview that a row is dead, follows it to its cause, fixes that,
+// requeues, and sees the campaign drain.
 func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range bothTabs {
@@ -139,8 +139,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 	}
 }
 
-// Requeuing everything that is dead asks first, says what it will do, and does
-// that.
+// Requeuing all dead rows asks first, says what it will do, and does exactly that.
 func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range bothTabs {
@@ -181,7 +180,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 	}
 }
 
-// A failed head whose cause is mended need not wait for its next attempt.
+// A failed head whose cause is fixed need not wait for its next attempt.
 func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -203,8 +202,8 @@ func TestBrowser_operatorRetriesAFailedHead(t *testing.T) {
 	}
 }
 
-// Replay gives back the rows that were lost. The campaign is paused meanwhile,
-// since a worker that meets a gap repairs it by itself.
+// Replay restores the lost rows. The campaign is paused meanwhile, since a worker that meets a gap
+// repairs it by itself.
 func TestBrowser_operatorRepairsAGap(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -233,8 +232,8 @@ func TestBrowser_operatorRepairsAGap(t *testing.T) {
 	}
 }
 
-// A campaign may have any name. It is shown as it is, its links lead to it,
-// and nothing in it is executed.
+// A campaign may have any name. It is shown unchanged, its links work, and nothing in it is
+// executed.
 func TestBrowser_oddNames(t *testing.T) {
 	t.Parallel()
 	const odd = `a/b c%20"<script>alert(1)</script>'&?#;.`
@@ -274,8 +273,7 @@ func TestBrowser_oddNames(t *testing.T) {
 	}
 }
 
-// Who starts with nothing is shown a first event to append, and that one can
-// be applied.
+// An empty system shows a first event to append, and that event can be applied.
 func TestBrowser_firstSteps(t *testing.T) {
 	t.Parallel()
 	s := start(t, newDatabases(t))

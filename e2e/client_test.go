@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Clients that are generated from the document compile, and their calls come
-// back with what the server answers.
+// Clients generated from the document compile, and their calls return the server's answers.
 func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

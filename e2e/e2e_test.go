@@ -56,9 +56,9 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// readSources looks into every directory of the program, once a test runs, since
-// go test notes from then on what its cached result depends on. It cannot know
-// by itself: the program's packages are not imported here.
+// readSources reads every directory of the program, once a test runs, since go test records from
+// then on which files its cached result depends on. It cannot detect them otherwise: the program's
+// packages are not imported here.
 var readSources = sync.OnceFunc(func() {
 	for _, root := range []string{"../cmd", "../internal", "../web"} {
 		err := filepath.WalkDir(root, func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -68,8 +68,8 @@ var readSources = sync.OnceFunc(func() {
 	}
 })
 
-// amount is how much of something heavy a test does: what its flag says, and
-// without one less in a short run (go test -short) than in a full one.
+// amount is the size of a heavy test: its flag's value, and by default less in a short run (go test
+// -short) than in a full one.
 func amount(given *int, short, full int) int {
 	switch {
 	case *given > 0:
@@ -84,8 +84,8 @@ func amount(given *int, short, full int) int {
 // generous, since the machine may be busy.
 const patience = time.Minute
 
-// eventually waits until done reports true and fails the test when that takes
-// longer than within. The text done returns says how far it got.
+// eventually waits until done reports true and fails the test when that takes longer than within.
+// done also returns the current state for the message.
 func eventually(t *testing.T, within time.Duration, what string, done func() (bool, string)) {
 	t.Helper()
 	if last, ok := attain(within, done); !ok {
@@ -93,8 +93,8 @@ func eventually(t *testing.T, within time.Duration, what string, done func() (bo
 	}
 }
 
-// attain is eventually for what may also not happen. It tries less and less
-// often, since most of what is awaited is there at once or after a while.
+// attain is eventually for something that may also not happen. It tries less and less often, since
+// most conditions hold at once or after a while.
 func attain(within time.Duration, done func() (bool, string)) (last string, ok bool) {
 	deadline := time.Now().Add(within)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -140,8 +140,7 @@ func openReader(t *testing.T, place string) *sql.DB {
 	return connect(t, place, "mode=ro")
 }
 
-// connect opens a database past the program; option is one for files. It is
-// closed at the end of the test.
+// connect opens a database directly; option is one for files. It is closed at the end of the test.
 func connect(t *testing.T, place, option string) *sql.DB {
 	t.Helper()
 	driver, source := "sqlite", "file:"+place+"?_pragma=busy_timeout(10000)&"+option
@@ -220,8 +219,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// program prepares a process of the program in the directory of its databases,
-// free of the settings of whoever runs the tests.
+// program prepares a process of the program in the directory of its databases, without the settings
+// of the user who runs the tests.
 func program(d databases, args ...string) *exec.Cmd {
 	readSources()
 	cmd := exec.Command(binary, args...)
@@ -319,7 +318,7 @@ func (s *server) attend(stdout io.Reader) {
 	close(s.exited)
 }
 
-// withoutRequests is a log without the lines that say what the test asked for.
+// withoutRequests is a log without the lines about the test's requests.
 func withoutRequests(log string) string {
 	var b strings.Builder
 	for line := range strings.Lines(log) {
@@ -478,8 +477,8 @@ func (s *server) awaitSettled(t *testing.T) summary {
 	return s.awaitSummary(t, "everything is applied", summary.settled)
 }
 
-// awaitSummary waits until a summary is as wanted. One that was taken before
-// the call does not count: the server hands out the same for a second.
+// awaitSummary waits until a summary is as wanted. One read before the call does not count: the
+// server shares a summary for a second.
 func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bool) summary {
 	t.Helper()
 	var sum summary

@@ -19,8 +19,8 @@ func (s *server) awaitReady(t *testing.T, status int, fragment string) {
 	})
 }
 
-// fill leaves no page free on the disk of a directory; removing the file that
-// it returns does. One large write can fail with some pages left.
+// fill leaves no page free on the disk of a directory; removing the returned file frees it. One
+// large write can fail with some pages left.
 func fill(t *testing.T, dir string) (ballast string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "ballast"))
@@ -37,7 +37,7 @@ func fill(t *testing.T, dir string) (ballast string) {
 	return ""
 }
 
-// After a clean end SQLite has to make files before it can open a database.
+// After a clean shutdown SQLite has to create files before it can open a database.
 func TestServe_startedOnAFullDiskOpensItsDatabasesOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	d := databases{dir: tinyDisk(t)}
@@ -97,8 +97,7 @@ func TestServe_startedOnAFullDiskWaitsForRoom(t *testing.T) {
 	}
 }
 
-// A file that may not grow (ulimit -f, LimitFSIZE=) is a full disk, and not the
-// end of the process.
+// A file size limit (ulimit -f, LimitFSIZE=) acts like a full disk, and does not end the process.
 func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
 	t.Parallel()
 	s := start(t, databases{dir: t.TempDir()})

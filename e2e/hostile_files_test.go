@@ -17,14 +17,13 @@ import (
 	"unicode"
 )
 
-// startsFormula is a cell that a spreadsheet may calculate; numbers are no harm.
+// startsFormula is a cell that a spreadsheet may evaluate; numbers are harmless.
 var (
 	startsFormula = regexp.MustCompile(`^(?:[\t\r\n]|[\s\p{Z}\p{Cc}\p{Cf}]*[=+@\-＝＋－＠﹦﹢﹣﹫])`)
 	plainNumber   = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 )
 
-// What is taken away as a file is a file: a table that calculates nothing, or
-// JSON, under a name of ours.
+// An export is a plain file: a table without formulas, or JSON, with a name of ours.
 func TestHostile_exportsAndLogs(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
@@ -102,8 +101,7 @@ func verifyJSONFile(t *testing.T, s *server, name string) {
 	}
 }
 
-// assault asks for what no client of ours would, past what one would let
-// through.
+// assault sends requests that no client of ours would, bypassing client checks.
 func assault(t *testing.T, s *server) {
 	t.Helper()
 	address := strings.TrimPrefix(s.url, "http://")
@@ -133,8 +131,8 @@ func assault(t *testing.T, s *server) {
 
 var logLine = regexp.MustCompile(`^time=\S+ level=(DEBUG|INFO|WARN) msg=`)
 
-// verifyLog fails the test unless each line of a log is one entry that the
-// program made: no text of others begins one, and none is an error.
+// verifyLog fails the test unless each line of a log is one entry written by the program: no
+// foreign text begins one, and none is an error.
 func verifyLog(t *testing.T, format, log string) {
 	t.Helper()
 	entries := 0

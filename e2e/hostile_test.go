@@ -14,9 +14,8 @@ import (
 	"unicode"
 )
 
-// hostile are texts by which others have made pages, files and logs do what
-// they should not. What would run calls hostile(); what would be fetched is at
-// evil.example. None is longer than an id may be.
+// hostile are texts that have broken pages, files and logs elsewhere. Injected code would call
+// hostile(); injected URLs are at evil.example. None is longer than an id may be.
 var hostile = []string{
 	// elements, in every place of a document
 	`<script>hostile(1)</script>`, `</script><script>hostile(2)</script>`, `</title><script>hostile(3)</script>`, `</textarea><script>hostile(4)</script>`, `</style><script>hostile(5)</script>`,
@@ -25,7 +24,7 @@ var hostile = []string{
 	`<iframe srcdoc="<script>parent.hostile(15)</script>">`, `<object data="data:text/html,<script>hostile(16)</script>">`, `<template><script>hostile(17)</script></template>`, `<details open ontoggle=hostile(18)>`, `<plaintext>`,
 	`<style>*{background:url(//evil.example/19)}</style>`, `<link rel=stylesheet href=//evil.example/20>`, `<base href="//evil.example/">`, `<meta http-equiv="refresh" content="0;url=//evil.example/21">`, `<form action="//evil.example/22"><button>`,
 	`<button formaction="javascript:hostile(23)">`, `<a href="javascript:hostile(24)">x</a>`, `<img src="//evil.example/25`, `<a href="//evil.example/26`, `<IMG """><SCRIPT>hostile(27)</SCRIPT>">`, `<img/src/onerror=hostile(28)>`, `<input autofocus onfocus=hostile(29)>`,
-	// out of attributes and scripts
+	// breaking out of attributes and scripts
 	`"><img src=x onerror=hostile(30)>`, `'><img src=x onerror=hostile(31)>`, `" onmouseover="hostile(32)" x="`, `' onfocus='hostile(33)' autofocus='`, "` onclick=hostile(34) `", ` autofocus onfocus=hostile(35) `, `'-hostile(36)-'`, `"-hostile(37)-"`, `\';hostile(38);//`, `\";hostile(39);//`,
 	// addresses
 	`javascript:hostile(40)`, `JaVaScRiPt:hostile(41)`, ` javascript:hostile(42)`, `javascript://%0ahostile(43)`, `data:text/html,<script>hostile(44)</script>`, `data:text/html;base64,PHNjcmlwdD5ob3N0aWxlKDEpPC9zY3JpcHQ+`, `vbscript:hostile(45)`, `//evil.example/46`, `\\evil.example\47`, `/\evil.example/48`, `https://evil.example/49`,
@@ -37,15 +36,14 @@ var hostile = []string{
 	`x:expression(hostile(60))`, `url(//evil.example/61)`, `;background:url("//evil.example/62")`, `"]{}*{color:red}[x="`, `#x, body`,
 	// other spellings
 	`+ADw-script+AD4-hostile(63)+ADw-/script+AD4-`, `&lt;script&gt;hostile(64)&lt;/script&gt;`, `&#x3c;img src=x onerror=hostile(65)&#x3e;`, `%3Cscript%3Ehostile(66)%3C/script%3E`, `\u003cscript\u003ehostile(67)\u003c/script\u003e`, `\x3cscript\x3ehostile(68)\x3c/script\x3e`, "\uff1cscript\uff1ehostile(69)\uff1c/script\uff1e", "<scr\u0131pt>hostile(70)</scr\u0131pt>",
-	// what turns, hides or piles up
+	// text that changes direction, is invisible or stacks up
 	"שלום עולם", "مرحبا 123 abc", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0",
 	// spreadsheets and databases
 	`=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example/71","x")`, `+1+1`, `-1+1`, `@SUM(1)`, " =1+1", "\u00a0=1+1", "＝1+1", "＋1", "－1", "＠x", "﹦1", "\u200b=1+1", `'=1`, `' or 1=1 --`, `"; drop table events; --`, `a;=1+1`, `null`, `undefined`, `NaN`, `__proto__`, `[object Object]`,
 	strings.Repeat("long", 50), strings.Repeat("é", 100), strings.Repeat("<b>", 66),
 }
 
-// hostileTurning are more that no id may have, for places where any line may
-// stand.
+// hostileTurning are more texts that no id may have, for places that accept any line.
 var hostileTurning = []string{"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "a\u0085b\u009b31m"}
 
 // hostileControls are more, for places where line ends and the like may stand.
@@ -66,8 +64,8 @@ func asType(text string) string { return strings.NewReplacer(" ", "/", "*", "×"
 // sequence numbers of its events.
 const hostileColumn = 100
 
-// hostileProjections block a campaign, or are set aside, with an error that is a
-// text of others: SQLite names the constraint.
+// hostileProjections block a campaign, or are quarantined, with an error that contains foreign
+// text: SQLite names the constraint.
 func hostileProjections() map[string]string {
 	file := func(name, onFailure, field string) string {
 		var b strings.Builder
@@ -81,8 +79,8 @@ func hostileProjections() map[string]string {
 	return map[string]string{"hostile.sql": file("hostile", "", "n"), "aside.sql": file("aside", "-- on-failure: quarantine\n", "m")}
 }
 
-// hostileEvents are the events of the campaign that is named with the i-th text:
-// the first sets a projection aside, the second is dead, one waits behind.
+// hostileEvents are the events of the campaign named with the i-th text: the first quarantines a
+// projection, the second is dead, one waits behind.
 func hostileEvents(i int) []map[string]any {
 	text := hostile[i]
 	all := map[string]any{}
@@ -107,7 +105,7 @@ func hostileEvents(i int) []map[string]any {
 	return []map[string]any{first, second, third}
 }
 
-// hostilePartner answers every delivery with a text of others.
+// hostilePartner answers every delivery with foreign text.
 func hostilePartner(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -118,8 +116,7 @@ func hostilePartner(t *testing.T) string {
 	return server.URL
 }
 
-// startHostile starts a server in which the texts are in every place that takes
-// one.
+// startHostile starts a server with the texts in every place that accepts one.
 func startHostile(t *testing.T, flags ...string) *server {
 	t.Helper()
 	d := newDatabases(t)
@@ -165,7 +162,7 @@ func list(items []string) string { return "[" + strings.Join(items, ", ") + "]" 
 // skippedCampaign is the one whose dead event is skipped, so that no row is left.
 const skippedCampaign = 3
 
-// hostileActs does everything that takes a text, with the texts.
+// hostileActions performs every action that takes a text, with the texts.
 func hostileActions(t *testing.T, s *server, d databases) {
 	t.Helper()
 	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
@@ -221,7 +218,7 @@ func (s *server) pauseWith(t *testing.T, campaign, reason, key string) {
 	}
 }
 
-// together joins texts to such of at most so many bytes.
+// together joins texts to longer ones of at most so many bytes.
 func together(texts []string, most int) []string {
 	const between = " · "
 	all := []string{""}

@@ -43,8 +43,8 @@ func TestHTTP_probesAndMetrics(t *testing.T) {
 	}
 }
 
-// Every page answers, in each state of a campaign, with the headers that keep
-// a browser from running what is not ours.
+// Every page answers, in each state of a campaign, with the headers that keep a browser from
+// running foreign code.
 func TestHTTP_pages(t *testing.T) {
 	t.Parallel()
 	s := start(t, newDatabases(t), append([]string{"--max-attempts", "1"}, writeProjections(t, historyProjections)...)...)
@@ -76,8 +76,7 @@ func TestHTTP_pages(t *testing.T) {
 	}
 }
 
-// Requests that a browser may have been tricked into are refused, whoever they
-// name.
+// Requests that a browser may have been tricked into sending are refused, whatever host they name.
 func TestHTTP_refusesOtherSites(t *testing.T) {
 	t.Parallel()
 	s := start(t, newDatabases(t))
@@ -116,8 +115,8 @@ func TestHTTP_refusesOtherSites(t *testing.T) {
 	}
 }
 
-// An operator mends what made an event dead and requeues it: the campaign
-// drains, and the audit has the action exactly once, however often it was sent.
+// An operator fixes the cause of a dead event and requeues it: the campaign drains, and the audit
+// log has the action exactly once, however often it was sent.
 func TestHTTP_requeue(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// An idle server leaves disk and processor alone. The rule is about time, so
-// this test lets some pass.
+// An idle server uses neither disk nor CPU. The rule is about time, so this test lets some pass.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/io"); err != nil {

@@ -48,8 +48,7 @@ func TestWholeJournal(t *testing.T) {
 	}
 }
 
-// followJournal takes a journal in at one end and compares what comes out at the
-// other.
+// followJournal appends a journal and compares the resulting read models.
 func followJournal(t *testing.T, j corpus.Journal, flags []string) {
 	d := newDatabases(t)
 	serve := slices.Concat(applyBriefly, []string{"--log-level", "warn"}, flags)
@@ -191,8 +190,8 @@ func rowKey(row map[string]any) string {
 	return fmt.Sprint(row["campaign_id"])
 }
 
-// contents digests what a start or a repeated append must leave as it is, table
-// by table, without the campaign that is new.
+// contents digests, table by table, what a start or a repeated append must not change, without the
+// new campaign.
 func contents(t *testing.T, d databases, j corpus.Journal) map[string]string {
 	t.Helper()
 	digests := map[string]string{}

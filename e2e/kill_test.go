@@ -16,13 +16,12 @@ var (
 	killSeed = flag.Uint64("kill-seed", 0, "the seed of the moments at which TestKill9 kills; 0 takes a new one")
 )
 
-// TestKill9 kills a server under load again and again. Whatever was
-// acknowledged must be there and applied exactly once, and the read models
-// must be the ones of a server that nobody disturbed.
+// TestKill9 kills a server under load again and again. Everything acknowledged must be there and
+// applied exactly once, and the read models must equal those of an undisturbed server.
 //
-// Leases are short, so that the next server takes over at once what the killed
-// one left. An event that was in progress in many kills in a row counts as a
-// suspect; with so many attempts allowed it is never given up.
+// Leases are short, so that the next server takes over at once what the killed one left. An event
+// that was in progress in many kills in a row counts as a suspect; with so many attempts allowed it
+// is never given up.
 func TestKill9(t *testing.T) {
 	t.Parallel()
 	seed := *killSeed
@@ -71,8 +70,8 @@ func TestKill9(t *testing.T) {
 	compareUndisturbed(t, d, l.campaigns, journal, projections)
 }
 
-// compareUndisturbed fails the test unless the digests of campaigns are those
-// of a server on SQLite that takes the same journal in and that nobody disturbs.
+// compareUndisturbed fails the test unless the digests of campaigns equal those of an undisturbed
+// server on SQLite with the same journal.
 func compareUndisturbed(t *testing.T, d databases, campaigns []string, journal io.Reader, projections []string) {
 	t.Helper()
 	undisturbed := newDatabases(t)
@@ -88,6 +87,5 @@ func compareUndisturbed(t *testing.T, d databases, campaigns []string, journal i
 	}
 }
 
-// wait lets time pass: the moment of a kill is what is being varied, and no
-// condition could stand for it.
+// wait lets time pass: the moment of a kill is what varies, and no condition could replace it.
 func wait(d time.Duration) { <-time.After(d) }

@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// historyProjections are written by the tests for the tests: a tally that an
-// upsert keeps, and a history that shows in which order events were applied
-// and, having no key on seq, when one was applied twice.
+// historyProjections are made for the tests: a tally kept by an upsert, and a history that shows in
+// which order events were applied and, having no key on seq, when one was applied twice.
 var historyProjections = map[string]string{
 	"tally.sql": `
 -- projection: tally
@@ -96,27 +95,25 @@ type appended struct {
 	Existed    bool
 }
 
-// load is writers that append over HTTP as fast as they are answered, unless
-// they are told to take it easy, and the record of what they were told. A writer that gets no answer sends the same
-// events again until it does, if need be to the server that replaces the one
-// that died.
+// load is writers that append over HTTP as fast as they are answered, unless throttled, and the
+// record of their answers. A writer without an answer sends the same events again until it gets
+// one, if necessary to the server that replaces a dead one.
 type load struct {
 	campaigns []string
 	ending    chan struct{} // closed when no more events are to be made
 	writers   sync.WaitGroup
 
 	mu      sync.Mutex
-	servers []*server           // whom to ask, shared out among the writers
+	servers []*server           // servers to send to, distributed among the writers
 	rest    time.Duration       // that a writer takes between its batches
 	sent    int                 // events made
 	acked   map[string]appended // by event id
-	retold  int                 // of those, how many were there already when they were sent again
-	wrong   []string            // answers that must not be
+	retold  int                 // acknowledged events that were already there when sent again
+	wrong   []string            // invalid answers
 }
 
-// startLoad starts writers to a number of campaigns. Every fourth writer sends
-// batches of three. They ask nobody until point tells them whom, and stop at
-// the end of the test at the latest.
+// startLoad starts writers to a number of campaigns. Every fourth writer sends batches of three.
+// They wait until point names the servers, and stop at the end of the test at the latest.
 func startLoad(t *testing.T, writers, campaigns int) *load {
 	l := &load{ending: make(chan struct{}), acked: map[string]appended{}}
 	for i := range campaigns {
@@ -133,7 +130,7 @@ func startLoad(t *testing.T, writers, campaigns int) *load {
 	return l
 }
 
-// point names the servers that the writers ask from now on.
+// point sets the servers that the writers use from now on.
 func (l *load) point(servers ...*server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,8 +162,7 @@ func (l *load) awaitProgress(t *testing.T, more int) {
 	})
 }
 
-// finish makes no more events and waits until all that were made are
-// acknowledged.
+// finish makes no more events and waits until all are acknowledged.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	close(l.ending)
@@ -240,15 +236,15 @@ func (l *load) deliver(ctx context.Context, number int, campaign string, events 
 				return
 			}
 		}
-		select { // not to spin while there is no server
+		select { // avoids spinning while there is no server
 		case <-ctx.Done():
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-// ask is the server that a writer asks; nil when there is none, or when it has
-// ended: somebody else's server may have its port by now.
+// ask is the server that a writer uses; nil if there is none, or if it has ended: another process
+// may have its port by now.
 func (l *load) ask(number int) *server {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,7 +266,7 @@ func (l *load) complain(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// record judges and keeps an acknowledgement.
+// record checks and stores an acknowledgement.
 func (l *load) record(campaign string, events []event, a answer, tries int) {
 	var body struct{ Events []appended }
 	if err := json.Unmarshal(a.body, &body); err != nil || len(body.Events) != len(events) {
@@ -298,9 +294,8 @@ func (l *load) record(campaign string, events []event, a answer, tries int) {
 	}
 }
 
-// verifyJournal fails the test unless every event that was acknowledged so far
-// is in the journal exactly once, where its writer was told, and every
-// campaign's seqs are dense.
+// verifyJournal fails the test unless every acknowledged event is in the journal exactly once, at
+// the acknowledged place, and every campaign's seqs are dense.
 func (l *load) verifyJournal(t *testing.T, d databases) {
 	t.Helper()
 	l.mu.Lock()
@@ -331,9 +326,8 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 	}
 }
 
-// verifyApplied fails the test unless, in every campaign, what was applied is
-// 1, 2, …, k in this order and nothing else, where k is the campaign's last
-// event, and the tally has each of them.
+// verifyApplied fails the test unless, in every campaign, exactly 1, 2, …, k were applied in this
+// order, where k is the campaign's last event, and the tally has each of them.
 func verifyApplied(t *testing.T, d databases) {
 	t.Helper()
 	type tally struct{ events, total int64 }
@@ -362,8 +356,8 @@ func verifyApplied(t *testing.T, d databases) {
 	}
 }
 
-// verifyOrder fails the test unless what was applied of each campaign is 1, 2,
-// …, k in this order; it returns each k.
+// verifyOrder fails the test unless 1, 2, …, k were applied of each campaign in this order; it
+// returns each k.
 func verifyOrder(t *testing.T, d databases) map[string]int64 {
 	t.Helper()
 	applied := map[string]int64{}

@@ -19,8 +19,8 @@ insert into blobs (campaign_id, bytes) values (:campaign_id, 1) on conflict (cam
 update blobs set bytes = length(randomblob(900000000)) where campaign_id = :campaign_id;
 `
 
-// An event that needs more memory than there is fails alone, and in the end is
-// dead; the process lives, and others go on.
+// An event that needs more memory than available fails alone, and finally is dead; the process
+// survives, and others go on.
 func TestSQLiteServe_anEventThatNeedsTooMuchMemoryFailsAlone(t *testing.T) {
 	t.Parallel()
 	d := databases{dir: t.TempDir()}

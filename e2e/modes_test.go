@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// In inline mode an append is answered after it was applied. What could not be
-// applied is owed like in any mode: by a row that pages show, the worker retries
-// and operators act on.
+// In inline mode an append is answered after its events were applied. Events that could not be
+// applied are queued as in any mode: pages show the row, the worker retries it and operators act on
+// it.
 func TestModes_inline(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -40,7 +40,7 @@ func TestModes_inline(t *testing.T) {
 	if owed.State != "failing" && owed.State != "blocked" || owed.AppliedSeq != 50 {
 		t.Errorf("the campaign is %+v, want event 51 failed", owed)
 	}
-	eventually(t, patience, "the overview says that an event is owed", func() (bool, string) { // what was read once is kept for a moment
+	eventually(t, patience, "the overview says that an event is owed", func() (bool, string) { // a read result is cached for a moment
 		page := do(t, s, http.MethodGet, "/", nil)
 		return !strings.Contains(string(page.body), "is current"), string(page.body)
 	})
@@ -77,7 +77,7 @@ func TestModes_inline(t *testing.T) {
 	checkClean(t, d, flags...)
 }
 
-// What a killed server had appended and not yet applied, the next one applies.
+// Events that a killed server had appended but not applied are applied by the next one.
 func TestModes_inlineKilled(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -104,8 +104,8 @@ func TestModes_inlineKilled(t *testing.T) {
 	checkClean(t, d, append([]string{"--mode", "inline_apply_only"}, projections...)...)
 }
 
-// In shadow mode the worker rehearses and leaves everything as it was; the
-// same files then go on in the usual mode.
+// In shadow mode the worker rehearses and changes nothing; the same files then continue in the
+// usual mode.
 func TestModes_shadow(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// findNginx finds Debian's nginx, which lies where only root looks by itself.
+// findNginx finds Debian's nginx, which is only in root's search path.
 func findNginx() (string, error) {
 	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -24,8 +24,8 @@ func findNginx() (string, error) {
 	return "", errors.New("no nginx on PATH or in /usr/sbin")
 }
 
-// nginxFrame is a whole configuration around a server's locations. The one
-// process writes nowhere but below its prefix.
+// nginxFrame is a complete configuration around a server's locations. The single process writes
+// only below its prefix.
 const nginxFrame = `
 daemon off;
 master_process off;
@@ -57,7 +57,7 @@ func startNginx(t *testing.T, locations string) string {
 		t.Skipf("without a proxy there is nothing to test: %v", err)
 	}
 	dir := t.TempDir()
-	for attempt := 0; ; attempt++ { // somebody else may take the port first
+	for attempt := 0; ; attempt++ { // another process may take the port first
 		address := freePort(t)
 		if startNginxAt(t, path, dir, address, locations) {
 			return "http://" + address
@@ -68,7 +68,7 @@ func startNginx(t *testing.T, locations string) string {
 	}
 }
 
-// freePort is an address that nobody listens on just now.
+// freePort is an address that is currently free.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +122,7 @@ func startNginxAt(t *testing.T, path, dir, address, locations string) bool {
 	}
 }
 
-// through is the server as it is reached by a proxy.
+// through is the server as reached through a proxy.
 func (s *server) through(origin string) *server {
 	return &server{url: origin, cmd: s.cmd, stderr: s.stderr, up: s.up, exited: s.exited,
 		client: &http.Client{Timeout: s.client.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}

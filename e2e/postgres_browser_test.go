@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A head that died on one instance is seen on the pages of another, mended and
-// requeued there, and gone from the pages of the first.
+// A head that died on one instance is shown on the pages of another, fixed and requeued there, and
+// gone from the pages of the first.
 func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 	t.Parallel()
 	d := newPostgres(t)
@@ -46,16 +46,15 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 	onA.await("the audit has the act, by whom and why", telling("tbody tr", "local")+" && "+
 		telling("tbody tr", "Requeued event 3 of campaign poisoned")+" && "+telling("tbody tr", "ana left her first seat"))
 	onA.await("the audit has it once", `document.querySelectorAll("tbody tr").length === 1`)
-	checkClean(t, d, append([]string{"--no-replay"}, flags[len(quickDeath):]...)...) // the journal does not know of the mending
+	checkClean(t, d, append([]string{"--no-replay"}, flags[len(quickDeath):]...)...) // the fix is not in the journal
 }
 
-// oneSilent starts three instances and kills one of them while it holds
-// campaigns. It returns another one, and the id of the one that is silent now,
-// with a lease that lasts for some time yet.
+// oneSilent starts three instances and kills one of them while it has leased campaigns. It returns
+// another one, and the id of the silent one, whose lease lasts for some time.
 func oneSilent(t *testing.T) (witness *server, id string) {
 	t.Helper()
 	d := newPostgres(t)
-	// With small waves, one at a time, there is something for everybody to hold.
+	// With small waves, one at a time, every instance has work.
 	flags := append([]string{"--lease", "10m", "--event-timeout", "1m", "--batch-size", "8", "--concurrency", "1"}, writeProjections(t, historyProjections)...)
 	servers := []*server{start(t, d, flags...), start(t, d, flags...), start(t, d, flags...)}
 	victim := servers[1]
@@ -91,8 +90,8 @@ func oneSilent(t *testing.T) (witness *server, id string) {
 	return servers[0], id
 }
 
-// Who looks at the instances sees at once that one is silent, what it holds,
-// and when others may take that.
+// The page of instances shows at once that one is silent, its leases, and when others may claim its
+// campaigns.
 func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	t.Parallel()
 	s, id := oneSilent(t)

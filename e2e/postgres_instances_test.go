@@ -19,9 +19,8 @@ import (
 
 var instanceRounds = flag.Int("instance-rounds", 0, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often; 0 is 6, and 2 in a short run")
 
-// pacedProjections are historyProjections and one that takes its time over
-// every event, without using the processor, so that there is nearly always
-// somebody in the middle of a wave.
+// pacedProjections are historyProjections and one that spends time on every event without using the
+// CPU, so that nearly always some instance is in the middle of a wave.
 func pacedProjections() map[string]string {
 	files := maps.Clone(historyProjections)
 	files["paced.sql"] = `
@@ -45,8 +44,8 @@ select cast(:campaign_id as text), cast(:seq as bigint) from pg_sleep(0.003);
 	return files
 }
 
-// crew is instances on one database, under a load that all of them can take
-// together. One that was killed is replaced.
+// crew is instances on one database, under a load that they can handle together. A killed one is
+// replaced.
 type crew struct {
 	t           *testing.T
 	d           databases
@@ -83,7 +82,7 @@ func startBriskCrew(t *testing.T) *crew {
 		"--max-attempts", "1000", "--retry-base", "10ms", "--retry-max", "50ms")
 }
 
-// replace starts a server in the place of one that was killed.
+// replace starts a server instead of a killed one.
 func (c *crew) replace(i int) {
 	c.t.Helper()
 	c.servers[i] = start(c.t, c.d, c.flags...)
@@ -108,8 +107,7 @@ func (c *crew) held(id string) (n int) {
 	return n
 }
 
-// awaitHolding waits until an instance holds campaigns and then does something
-// to it at once.
+// awaitHolding waits until an instance has leased campaigns and then calls act at once.
 func (c *crew) awaitHolding(id string, act func()) {
 	c.t.Helper()
 	eventually(c.t, patience, "instance "+id+" holds campaigns", func() (bool, string) {
@@ -121,8 +119,8 @@ func (c *crew) awaitHolding(id string, act func()) {
 	})
 }
 
-// verifyTakeOver waits until others have taken everything that an instance of
-// a brisk crew holds, which went silent at a moment. Meanwhile it calls look.
+// verifyTakeOver waits until others have claimed everything leased by an instance of a brisk crew
+// that went silent. Meanwhile it calls look.
 func (c *crew) verifyTakeOver(id string, silent time.Time, look func()) {
 	c.t.Helper()
 	n := c.held(id)
@@ -134,9 +132,8 @@ func (c *crew) verifyTakeOver(id string, silent time.Time, look func()) {
 	c.t.Logf("%d campaigns of a silent instance were taken over after %s", n, time.Since(silent).Round(time.Millisecond))
 }
 
-// finish ends the load, waits until everything is applied, ends the servers
-// and verifies that everything that was acknowledged was applied once, in
-// order.
+// finish ends the load, waits until everything is applied, ends the servers and verifies that
+// everything acknowledged was applied once, in order.
 func (c *crew) finish() {
 	t, l := c.t, c.load
 	t.Helper()
@@ -158,8 +155,8 @@ func (c *crew) finish() {
 	compareUndisturbed(t, c.d, l.campaigns, journal, c.projections)
 }
 
-// Instances are killed one after the other and replaced, at once or when
-// others have taken over from them, and at last all together.
+// Instances are killed one after the other and replaced, at once or when others have taken over
+// from them, and finally all together.
 func TestPostgresInstances_killed(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
@@ -184,9 +181,8 @@ func TestPostgresInstances_killed(t *testing.T) {
 	c.finish()
 }
 
-// killHolding kills an instance that holds campaigns and verifies that they
-// are taken over. Where it gave them back in its last moment, it is
-// replaced and killed again.
+// killHolding kills an instance that has leased campaigns and verifies that others take over. If it
+// released them at the last moment, it is replaced and killed again.
 func (c *crew) killHolding(victim int) {
 	c.t.Helper()
 	const tries = 10
@@ -206,8 +202,8 @@ func (c *crew) killHolding(victim int) {
 	c.t.Fatalf("in %d tries no instance died while it held campaigns", tries)
 }
 
-// An instance is stopped in the middle of its work until others have taken
-// over, and woken: it must notice, and change nothing.
+// An instance is suspended in the middle of its work until others have taken over, and resumed: it
+// must notice, and change nothing.
 func TestPostgresInstances_hanging(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
@@ -226,11 +222,10 @@ func TestPostgresInstances_hanging(t *testing.T) {
 	c.finish()
 }
 
-// freezeHolding stops an instance that holds campaigns, verifies that others
-// take over, and wakes it. It reports whether another instance told meanwhile
-// that it held campaigns, for which there is little time on a slow machine, and
-// whether the instance noticed that it is fenced, which one need not that was
-// stopped when it had nothing more to write.
+// freezeHolding suspends an instance that has leased campaigns, verifies that others take over, and
+// resumes it. It reports whether another instance reported its leases meanwhile, for which there is
+// little time on a slow machine, and whether the instance noticed that it is fenced, which it need
+// not if it had nothing more to write.
 func (c *crew) freezeHolding(victim int) bool {
 	t := c.t
 	t.Helper()
@@ -244,7 +239,7 @@ func (c *crew) freezeHolding(victim int) bool {
 		wait(100 * time.Millisecond) // what it had sent may still take effect
 	}
 	for c.awaitHolding(id, stop); c.held(id) == 0; c.awaitHolding(id, stop) {
-		frozen.signal(t, syscall.SIGCONT) // it gave them back in the last moment
+		frozen.signal(t, syscall.SIGCONT) // it released them at the last moment
 	}
 	shown := false
 	c.verifyTakeOver(id, silent, func() { shown = shown || holding(t, witness, id) > 0 })
@@ -253,7 +248,7 @@ func (c *crew) freezeHolding(victim int) bool {
 	return shown && noticed
 }
 
-// holding is how many campaigns an instance holds as another one tells.
+// holding is how many campaigns an instance has leased according to another one.
 func holding(t *testing.T, witness *server, id string) int64 {
 	t.Helper()
 	var list struct {
@@ -272,9 +267,8 @@ func holding(t *testing.T, witness *server, id string) int64 {
 	return 0
 }
 
-// Instances outlive restarts and crashes of their database server. It is
-// nobody's attempt that failed then. Leases are longer than a recovery may take:
-// nobody may depend on their end.
+// Instances survive restarts and crashes of their database server, which count as no failed
+// attempt. Leases outlast any recovery: nothing may depend on their expiry.
 func TestPostgresInstances_serverRestart(t *testing.T) {
 	t.Parallel()
 	database, err := pgtest.Start()
@@ -329,8 +323,8 @@ func (c *crew) verifyNotReady() {
 	asking.Wait()
 }
 
-// verifyRecovery fails the test unless, before any lease ends, every instance
-// is ready and events that it appends to every campaign are applied.
+// verifyRecovery fails the test unless, before any lease expires, every instance is ready and
+// events appended to every campaign are applied.
 func (c *crew) verifyRecovery(back time.Time) {
 	t := c.t
 	t.Helper()
@@ -356,8 +350,7 @@ func (c *crew) verifyRecovery(back time.Time) {
 		ready.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
 }
 
-// applied appends an event and waits until it is applied. It returns what went
-// wrong.
+// applied appends an event and waits until it is applied. It returns the error, if any.
 func (c *crew) applied(s *server, campaign string) string {
 	a, err := s.do(c.t.Context(), http.MethodPost, "/api/v1/campaigns/"+campaign+"/events?wait=applied&timeout=30s",
 		event{EventType: "recovery.made", Payload: map[string]any{"n": 1}})
@@ -380,8 +373,8 @@ func (c *crew) verifyNoAttempts() {
 	}
 }
 
-// An instance that is asked to end hands over what it holds at once: the next
-// one is told, and does not wait for its poll, nor for the end of a lease.
+// An instance that is asked to end releases its leases at once: the next one is notified, and waits
+// neither for its poll nor for the expiry of a lease.
 func TestPostgresInstances_rollingRestart(t *testing.T) {
 	t.Parallel()
 	d := newPostgres(t)
@@ -452,9 +445,8 @@ func lines(t *testing.T, campaigns, events int) io.Reader {
 
 func numbered(i int) string { return fmt.Sprintf("campaign-%02d", i) }
 
-// holdUp makes everybody wait who applies an event to one of the campaigns,
-// until letGo is called or the test ends: a row of each tally is about to be
-// written.
+// holdUp blocks every worker that applies an event to one of the campaigns, until letGo is called
+// or the test ends: it holds a lock on a row of each tally.
 func holdUp(t *testing.T, d databases, campaigns int) (letGo func()) {
 	t.Helper()
 	tx, err := connect(t, d.projections(), "").Begin()

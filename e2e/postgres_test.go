@@ -19,16 +19,15 @@ import (
 
 var journalStep = flag.Int("journal-step", 30, "of how many campaigns TestPostgresWholeJournal compares the digests of one; 1 compares all, which takes minutes")
 
-// postgres is the one PostgreSQL server of all tests but those that restart
-// theirs.
+// postgres is the PostgreSQL server shared by all tests except those that restart theirs.
 var postgres struct {
 	start  sync.Once
 	server *pgtest.Server
 	err    error
 }
 
-// postgresServer returns the server, which it starts when it is asked for the
-// first time. Each process of the program has some twenty connections.
+// postgresServer returns the server, which it starts on first use. Each process of the program has
+// some twenty connections.
 func postgresServer(t *testing.T) *pgtest.Server {
 	t.Helper()
 	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
@@ -54,8 +53,7 @@ func newPostgres(t *testing.T) databases {
 	return databases{dir: t.TempDir(), url: postgresServer(t).Database(t)}
 }
 
-// Two instances on PostgreSQL make the same of a journal as one on SQLite does,
-// and what is expected of it.
+// Two instances on PostgreSQL produce the same from a journal as one on SQLite, and as expected.
 func TestPostgresWholeJournal(t *testing.T) {
 	t.Parallel()
 	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
@@ -113,8 +111,8 @@ func compareReadModels(t *testing.T, want, got databases, poisoned string) {
 	}
 }
 
-// Behind a proxy that gives out its connections for one transaction at a time,
-// everything works but that instances do not tell each other of their work.
+// Behind a proxy that pools connections per transaction, everything works except notifications
+// between instances.
 func TestPostgresProxy(t *testing.T) {
 	t.Parallel()
 	d := newPostgres(t)
@@ -163,10 +161,10 @@ func TestPostgresProxy(t *testing.T) {
 	if n := scalar[int64](t, d.projections(), "select count(*) from seats"); n != 4*25+3 {
 		t.Errorf("%d seats are taken, want %d", n, 4*25+3)
 	}
-	checkClean(t, behind, append([]string{"--no-replay"}, projections...)...) // the journal does not know of the mending
+	checkClean(t, behind, append([]string{"--no-replay"}, projections...)...) // the fix is not in the journal
 }
 
-// What differs from one run of a command to the next.
+// Differences between runs of the same command.
 var fleeting = []struct {
 	text *regexp.Regexp
 	as   string
@@ -178,8 +176,7 @@ var fleeting = []struct {
 	{regexp.MustCompile(` +`), " "}, // columns are as wide as what is in them
 }
 
-// Every command says the same on PostgreSQL as on SQLite, beside servers that
-// are running.
+// Every command prints the same on PostgreSQL as on SQLite, beside running servers.
 func TestPostgresCommands(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{}
@@ -194,8 +191,7 @@ func TestPostgresCommands(t *testing.T) {
 	}
 }
 
-// tellAll runs every command that works on databases and returns what they
-// said.
+// tellAll runs every command that uses databases and returns their output.
 func tellAll(t *testing.T, d databases) string {
 	t.Helper()
 	var said strings.Builder
@@ -249,7 +245,7 @@ func tellAll(t *testing.T, d databases) string {
 	say("", "check")
 	say("", "gaps")
 	servers[0].post(t, http.StatusOK, "/api/v1/campaigns/poisoned/pause", map[string]any{"reason": "for the test"})
-	// Their self-check may repair at any moment what is broken here.
+	// Their self-check could repair at any moment what is broken here.
 	for _, s := range servers {
 		if code := s.stop(t); code != 0 {
 			t.Errorf("a server ended with exit code %d", code)

@@ -10,14 +10,13 @@ import (
 	"unsafe"
 )
 
-// dieWithParent makes a process end with the test binary, also when that is
-// killed by its own deadline and runs no clean-up.
+// dieWithParent makes a process end with the test binary, even if that is killed by its own
+// deadline and runs no clean-up.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// withItsOwn makes a process end like dieWithParent, in a group with those that
-// it starts itself.
+// withItsOwn makes a process end like dieWithParent, in a group with its child processes.
 func withItsOwn() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
@@ -25,8 +24,8 @@ func withItsOwn() *syscall.SysProcAttr {
 // killAll ends a process made withItsOwn, and those of its group.
 func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// tinyDisk is a directory with room for a megabyte. Only root may mount one;
-// without it there is nothing to fill up, and the test is skipped.
+// tinyDisk is a directory with space for a megabyte. Mounting one requires root; otherwise the test
+// is skipped.
 func tinyDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,9 +20,8 @@ import (
 
 const outside = "/ops/outbox" // where the proxy offers the pages
 
-// stripped is a location that hands on what follows the prefix, byte by byte: a
-// proxy_pass with a path would decode an escaped slash in it, and a rewrite or
-// set escapes what it captured.
+// stripped is a location that forwards the path after the prefix, byte by byte: a proxy_pass with a
+// path would decode an escaped slash in it, and a rewrite or set escapes what it captured.
 const stripped = `
 		location = /ops/outbox { return 308 /ops/outbox/; }
 		location /ops/outbox/ {
@@ -37,10 +36,10 @@ const stripped = `
 type behind struct {
 	name      string
 	locations func(upstream string) string
-	unix      bool // the upstream is a Unix socket, so that the proxy can be there first
+	unix      bool // the upstream is a Unix socket, so that the proxy can start first
 	flags     func(origin string) []string
 
-	everything []string // further flags with which who asks may do everything
+	everything []string // flags that give every user all roles
 }
 
 var proxies = []behind{
@@ -69,8 +68,7 @@ var proxies = []behind{
 		everything: []string{"--admin", "group:ops"}},
 }
 
-// start puts a proxy in front of a fresh server, and returns the server as it
-// is reached through it.
+// start starts a proxy in front of a fresh server, and returns the server as reached through it.
 func (p behind) start(t *testing.T, more ...string) *server {
 	t.Helper()
 	flags := slices.Concat(quickDeath, more)
@@ -84,8 +82,8 @@ func (p behind) start(t *testing.T, more ...string) *server {
 	return s.through(origin)
 }
 
-// Behind a real proxy nothing that a page, an answer or a header refers to lies
-// outside of the prefix, and everything is there.
+// Behind a real proxy no reference in a page, an answer or a header leads outside the prefix, and
+// every reference works.
 func TestProxy_nothingLeadsOutside(t *testing.T) {
 	t.Parallel()
 	for _, p := range proxies {
@@ -110,7 +108,7 @@ func TestProxy_nothingLeadsOutside(t *testing.T) {
 	}
 }
 
-// crawl follows whatever answers refer to.
+// crawl follows all references in answers.
 type crawl struct {
 	t     *testing.T
 	s     *server
@@ -140,7 +138,7 @@ func (c *crawl) run(from string) {
 	}
 }
 
-// read finds what the body of an answer refers to.
+// read finds the references in an answer's body.
 func (c *crawl) read(path string, a answer) {
 	switch kind := a.header.Get("Content-Type"); {
 	case strings.HasPrefix(kind, "text/html"):
@@ -182,8 +180,7 @@ func (c *crawl) page(path string, body []byte) {
 	}
 }
 
-// element looks at what an element refers to. What only a POST may ask for is
-// not followed.
+// element checks the references of an element. It does not follow POST-only targets.
 func (c *crawl) element(path string, e html.Token) {
 	posts := e.Data == "form" && slices.ContainsFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "method" && strings.EqualFold(a.Val, "post") })
 	for _, a := range e.Attr {
@@ -197,8 +194,8 @@ func (c *crawl) element(path string, e html.Token) {
 	}
 }
 
-// mentions looks at addresses in the text, such as those of curl commands. The
-// configuration on /about may hold the origin as such.
+// mentions checks addresses in the text, such as those of curl commands. The configuration on
+// /about may contain the origin as such.
 func (c *crawl) mentions(path, text string) {
 	for _, rest := range strings.Split(html.UnescapeString(text), c.s.url)[1:] {
 		if !strings.HasPrefix(rest, outside+"/") && path != outside+"/about" {
@@ -210,8 +207,7 @@ func (c *crawl) mentions(path, text string) {
 	}
 }
 
-// relative resolves an address against the page that it stands on; one of
-// another server stays as it is.
+// relative resolves an address against its page; an address on another server stays unchanged.
 func (c *crawl) relative(path, to string) string {
 	base, err := url.Parse(c.s.url + path)
 	if err != nil {
@@ -241,7 +237,7 @@ func (c *crawl) refer(from, to string) {
 	}
 }
 
-// Somebody works through the proxy in a browser, and a page elsewhere cannot.
+// Actions work through the proxy in a browser, and a page elsewhere cannot perform them.
 func TestProxy_inABrowser(t *testing.T) {
 	t.Parallel()
 	for _, p := range proxies {
@@ -268,8 +264,7 @@ func TestProxy_inABrowser(t *testing.T) {
 	}
 }
 
-// foreignForm sends a form of a page of another origin, and waits for a
-// refusal that says this.
+// foreignForm sends a form of a page of another origin, and waits for a refusal with this text.
 func (b *tab) foreignForm(path string, says ...string) {
 	b.t.Helper()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +280,7 @@ func (b *tab) foreignForm(path string, says ...string) {
 	}
 }
 
-// Who the proxy names is who acts, whatever a client sends under these names.
+// The user named by the proxy is the actor, whatever a client sends under these header names.
 func TestProxy_namesWhoActions(t *testing.T) {
 	t.Parallel()
 	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
@@ -295,7 +290,7 @@ func TestProxy_namesWhoActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"X-Forwarded-Email", "X_Forwarded_Email", "x-forwarded-email", "X-Forwarded-Prefix"} {
-		request.Header[name] = []string{"root"} // the keys as they are, not as Go writes them
+		request.Header[name] = []string{"root"} // the raw header names, not Go's canonical form
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(request)

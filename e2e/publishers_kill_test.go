@@ -29,9 +29,9 @@ import (
 
 var publishKills = flag.Int("publish-kills", 0, "how often the tests of publishers kill a server; 0 is 15, and 4 in a short run")
 
-// Two servers deliver to five destinations while events are appended, and one
-// or the other is killed again and again. What arrives is the journal in its
-// order, except that the last events before a death may come once more.
+// Two servers deliver to five destinations while events are appended, and one or the other is
+// killed again and again. The destinations receive the journal in its order, except that the last
+// events before a kill may be repeated.
 func TestPublishersKill9(t *testing.T) {
 	t.Parallel()
 	killPublishers(t, newDatabases(t), amount(publishKills, 4, 15))
@@ -132,14 +132,14 @@ func positions(t *testing.T, d databases) []int64 {
 	return all
 }
 
-// resendLimit is how far back a delivery may begin again: a batch, twice.
+// resendLimit is how far back a delivery may restart: a batch, twice.
 const resendLimit = 200
 
-// mustBeJournal fails the test unless what was received is the journal's order
-// with nothing but re-sent suffixes, and returns how many came again.
+// mustBeJournal fails the test unless the received events are the journal's in order with nothing
+// but re-sent suffixes, and returns how many were repeated.
 func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int) {
 	t.Helper()
-	next, high := 0, 0 // in journal: what has to come, and what never came yet
+	next, high := 0, 0 // indexes in journal: the next expected event, and the first never received
 	for _, position := range got {
 		if next == len(journal) || journal[next] != position {
 			again, found := slices.BinarySearch(journal, position)
@@ -161,8 +161,8 @@ func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int)
 	return resent
 }
 
-// mustBeOrdered is mustBeJournal for a part of the journal; it returns what
-// came, once each.
+// mustBeOrdered is mustBeJournal for a part of the journal; it returns the received events, once
+// each.
 func mustBeOrdered(t *testing.T, name string, got []int64) []int64 {
 	t.Helper()
 	once := slices.Clone(got)
@@ -220,7 +220,7 @@ type hooks struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	even   bool // nothing goes wrong
+	even   bool // no faults
 	bad    int
 	got    map[string][]int64
 }
@@ -235,7 +235,7 @@ func newHooks(t *testing.T, seed uint64) *hooks {
 	return h
 }
 
-// calm has the hooks take everything from now on, each in a moment.
+// calm makes the hooks accept everything from now on, each within a moment.
 func (h *hooks) calm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,7 +245,7 @@ func (h *hooks) calm() {
 func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // whoever sent it was killed
+		return // the sender was killed
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -257,7 +257,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.bad++
 	}
 	switch mood {
-	case 0, 1: // it drops the connection before it has taken anything
+	case 0, 1: // drop the connection before accepting anything
 		panic(http.ErrAbortHandler)
 	case 2:
 		http.Error(w, "overloaded", http.StatusServiceUnavailable)
@@ -273,7 +273,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch mood {
 	case 5, 6: // and after it
 		panic(http.ErrAbortHandler)
-	case 7: // it answers when nobody waits any more
+	case 7: // answer after the client has given up
 		h.mu.Unlock()
 		wait(600 * time.Millisecond)
 		h.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A server that is stopped in the middle of its deliveries loses its pairs to
-// another one. When it goes on, it sends nothing more of what it had in hand.
+// A server suspended in the middle of its deliveries loses its subscriptions to another one. When
+// it resumes, it sends nothing more of its batch.
 func TestPublishersStoppedServer(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -38,7 +38,7 @@ topics:
 		n := len(hooks.took("/structured"))
 		return n > 5, fmt.Sprint(n, " events came")
 	})
-	for freeze(t, first); locked(t, d.journal()); freeze(t, first) { // nobody could take over while it has the lock
+	for freeze(t, first); locked(t, d.journal()); freeze(t, first) { // no other server could take over while it has the lock
 		first.signal(t, syscall.SIGCONT)
 	}
 	before := len(hooks.took("/structured"))

@@ -16,13 +16,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// partner is a system of somebody else, to which webhooks deliver.
+// partner is an external system that receives webhooks.
 type partner struct {
 	url string
 
 	mu      sync.Mutex
-	refusal func(path, event string) int // the status of an event that is not taken; 0 takes it
-	got     []string                     // ids of events that it took, in order
+	refusal func(path, event string) int // the status of an event that is refused; 0 accepts it
+	got     []string                     // ids of accepted events, in order
 }
 
 func newPartner(t *testing.T, refusal func(path, event string) int) *partner {
@@ -56,10 +56,10 @@ func (p *partner) serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// oddAnswer is what a partner says who means harm to pages.
+// oddAnswer is an answer of a malicious partner.
 const oddAnswer = "</bdi></code></pre><script>alert(1)</script> \u202egnp.exe is not known here"
 
-// becomes changes what the partner takes.
+// becomes changes what the partner accepts.
 func (p *partner) becomes(refusal func(path, event string) int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,9 +101,8 @@ topics:
 `, p.url+"/events", quickPublisher)), "--poll-interval", "100ms")
 }
 
-// troubledPublishers are publishers in every state that pages show: one well,
-// one behind a destination that is away, one that is refused an event, one
-// whose destination is gone, and two that are paused.
+// troubledPublishers are publishers in every state that pages show: one well, one whose destination
+// is down, one with a refused event, one whose destination is gone, and two that are paused.
 func troubledPublishers(t *testing.T, d databases) []string {
 	t.Helper()
 	p := newPartner(t, func(path, _ string) int {
@@ -162,8 +161,7 @@ var publisherPages = map[string]string{
 	"seek":           "/publishers/sessions/refused/seek", "seek-back": "/publishers/everything/archive/seek?to=beginning", "seek-skips": "/publishers/sessions/refused/seek?to=head", "seek-wrong": "/publishers/sessions/refused/seek?to=time&time=yesterday",
 }
 
-// What the page without publishers tells to paste is a configuration that a
-// server starts with.
+// The example on the page without publishers is a configuration that a server starts with.
 func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -187,8 +185,8 @@ func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 	})
 }
 
-// A webhook that fails is seen on the overview, paused, tried with a test
-// event once it is mended, resumed, and drained: all in the browser.
+// A failing webhook is shown on the overview, paused, tried with a test event once it is fixed,
+// resumed, and drained: all in the browser.
 func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -241,9 +239,8 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 	}
 }
 
-// A seek says what it does before it is done. One that leads nowhere is
-// refused, one that skips events as well unless the phrase is typed, and
-// nothing has moved then.
+// A seek is previewed before it is done. An invalid one is refused, and so is one that skips events
+// without the phrase; the position has not moved then.
 func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -305,8 +302,8 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 	}
 }
 
-// An event that the destination refuses holds up what is behind it until
-// somebody has looked at it and skips it.
+// An event refused by the destination blocks the events after it until an operator has examined it
+// and skips it.
 func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
@@ -337,8 +334,7 @@ func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
 	}
 }
 
-// publisher has a publisher whose destination is away, and refuses an event
-// once it is back.
+// publisher has a publisher whose destination is down, and refuses an event once it is back.
 func (o *onCall) publisher() {
 	p := newPartner(o.t, always(http.StatusServiceUnavailable))
 	config := partnerConfig(o.t, o.d, p)

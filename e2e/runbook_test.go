@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// The runbook's sections have steps, and those have commands for a shell with
-// what they print. The tests below read docs/operating.md and do as it says.
+// The runbook's sections have steps, and those have shell commands with their output. The tests
+// below execute docs/operating.md.
 type (
 	runbookSection struct {
 		name  string
@@ -30,8 +30,8 @@ type (
 		pages  []string
 		blocks []runbookBlock
 	}
-	// runbookBlock is a fenced block: ```sh, with the words after it that say
-	// for which database it is, and for which of two equal ways.
+	// runbookBlock is a fenced block: ```sh, followed by words for the database it applies to, and
+	// for one of two equivalent ways.
 	runbookBlock struct {
 		only  []string // sqlite, postgres, curl, cli
 		units []runbookUnit
@@ -135,8 +135,7 @@ func (b runbookBlock) runs(database, way string) bool {
 	return true
 }
 
-// shown reports whether a text has the parts of a pattern, which … separates,
-// in their order.
+// shown reports whether a text contains the parts of a pattern, which are separated by …, in order.
 func shown(text, pattern string) bool {
 	for part := range strings.SplitSeq(pattern, "…") {
 		_, rest, found := strings.Cut(text, strings.TrimSpace(part))
@@ -148,7 +147,7 @@ func shown(text, pattern string) bool {
 	return true
 }
 
-// onCall is somebody who goes through a section of the runbook.
+// onCall executes a section of the runbook.
 type onCall struct {
 	t      *testing.T
 	d      databases
@@ -158,10 +157,10 @@ type onCall struct {
 	serve  []string          // flags of the server
 	files  string            // the directory of the projection files
 	bin    string            // where outboxweb and journalctl are found
-	before map[string]func() // what happens in the world before a step
+	before map[string]func() // external events before a step
 }
 
-// scenarios bring about what the sections are about.
+// scenarios create the problems that the sections are about.
 var scenarios = map[string]func(*onCall){
 	"Every morning":                          (*onCall).morning,
 	"Checks and repairs":                     (*onCall).morning,
@@ -181,8 +180,8 @@ var scenarios = map[string]func(*onCall){
 	"Before and after an upgrade":            (*onCall).upgrade,
 }
 
-// Every step of the runbook is done, once with curl and once with commands,
-// and does what it says.
+// Every step of the runbook is executed, once with curl and once with commands, and has the
+// described effect.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	sections := readRunbook(t)
@@ -229,7 +228,7 @@ func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 	return o
 }
 
-// start starts the service where it was.
+// start starts the service at its previous address.
 func (o *onCall) start(flags ...string) {
 	o.t.Helper()
 	if o.s != nil {
@@ -256,7 +255,7 @@ func (o *onCall) systemctl(args string) {
 	}
 }
 
-// follow does a section step by step.
+// follow executes a section step by step.
 func (o *onCall) follow(section runbookSection, scenario func(*onCall)) {
 	o.t.Helper()
 	scenario(o)
@@ -285,7 +284,7 @@ func (o *onCall) follow(section runbookSection, scenario func(*onCall)) {
 	}
 }
 
-// open looks at a page, its names replaced.
+// open opens a page, with its placeholders replaced.
 func (o *onCall) open(step, page string) {
 	o.t.Helper()
 	path, query, _ := strings.Cut(page, "?")
@@ -307,8 +306,7 @@ func (o *onCall) value(name string) string {
 	return value
 }
 
-// run runs commands and compares; what is for the service manager it does
-// itself.
+// run runs commands and compares their output; it executes commands to the service manager itself.
 func (o *onCall) run(step string, u runbookUnit) {
 	o.t.Helper()
 	var script strings.Builder
@@ -439,7 +437,7 @@ func (o *onCall) full() {
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.s.awaitSettled(o.t)
 	if o.d.url != "" {
-		return // what follows cannot be brought about; the steps are done all the same
+		return // the rest cannot be simulated; the steps are executed nonetheless
 	}
 	ballast := fill(o.t, o.d.dir)
 	eventually(o.t, patience, "an append is refused", func() (bool, string) {
@@ -453,7 +451,7 @@ func (o *onCall) full() {
 	}
 }
 
-// damaged has a backup, and since then a page of the journal that cannot be read.
+// damaged has a backup, and since then an unreadable page in the journal.
 func (o *onCall) damaged() {
 	o.start()
 	if o.d.url != "" {
@@ -586,8 +584,7 @@ func (o *onCall) failVerify(id string) {
 	})
 }
 
-// quarantined has a projection that is set aside, and files with which it would
-// not have been.
+// quarantined has a quarantined projection, and files with which it would not fail.
 func (o *onCall) quarantined() {
 	rewrite(o.t, o.files, clubProjections("", ""))
 	rewrite(o.t, o.env["FIXED"], clubProjections("", countBadge))
@@ -604,7 +601,7 @@ func (o *onCall) pausing() {
 	o.s.awaitSettled(o.t)
 }
 
-// newFile has a projection that is to become another one.
+// newFile has a projection that is to be replaced by another version.
 func (o *onCall) newFile() {
 	rewrite(o.t, o.files, clubProjections("", countBadge))
 	rewrite(o.t, o.env["FIXED"], clubProjections("", strings.Replace(countBadge, "+ 1", "+ 10", 1)))
@@ -618,8 +615,7 @@ func (o *onCall) upgrade() {
 	o.morning()
 }
 
-// What a reader of the runbook is told to put in is explained, and what is
-// explained is used.
+// Placeholders in the runbook are explained, and every explained one is used.
 func TestRunbook_namesAreExplained(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(runbookFile)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// clubProjections are two read models that cannot follow every journal, as long
-// as they are told nothing else: seats blocks its campaign, badges is set aside.
+// clubProjections are two read models that fail on some journals unless given other statements:
+// seats blocks its campaign, badges is quarantined.
 func clubProjections(secondSeat, secondBadge string) map[string]string {
 	return map[string]string{
 		"seats.sql": `
@@ -52,7 +52,7 @@ insert into badges (campaign_id, user_id, given) values (:campaign_id, :payload.
 `}
 }
 
-// A second seat takes the place of the first, a second badge is counted.
+// A second seat replaces the first, a second badge is counted.
 const (
 	moveSeat   = "on conflict (campaign_id, user_id) do update set seat = excluded.seat"
 	countBadge = "on conflict (campaign_id, user_id) do update set given = badges.given + 1"
@@ -111,7 +111,7 @@ func cursorsOf(t *testing.T, s *server, campaign string) map[string]cursorDoc {
 	return byName
 }
 
-// awaitCursor waits until a projection stands so in a campaign.
+// awaitCursor waits until a projection has this state in a campaign.
 func awaitCursor(t *testing.T, s *server, campaign string, want cursorDoc) {
 	t.Helper()
 	eventually(t, patience, fmt.Sprintf("in campaign %s there is %+v", campaign, want), func() (bool, string) {
@@ -149,8 +149,8 @@ func failuresOf(t *testing.T, s *server, d databases, status string, flags []str
 	return list.Items
 }
 
-// everything is the contents of both databases, table by table, but for what a
-// server keeps writing about itself.
+// everything is the contents of both databases, table by table, without what a server keeps writing
+// about itself.
 func everything(t *testing.T, d databases) map[string][]string {
 	t.Helper()
 	tables := "select name from sqlite_master where type = 'table' order by name"
@@ -174,9 +174,9 @@ func everything(t *testing.T, d databases) map[string][]string {
 	return all
 }
 
-// A projection with a mistake is mended: what the new files would do is tried
-// first and touches nothing, then the server runs with them, everything is
-// rebuilt and requeued, and in the end nothing is left of the trouble.
+// A projection with a mistake is fixed: the effect of the new files is tried first without changing
+// anything, then the server runs with them, everything is rebuilt and requeued, and finally no
+// problem is left.
 func TestProjectionIsFixed(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
@@ -265,8 +265,8 @@ func TestProjectionIsFixed(t *testing.T) {
 	})
 }
 
-// A projection that is quarantined in a campaign holds nothing up there. Once it
-// is mended, a replay over HTTP, or with the command, brings it level.
+// A projection that is quarantined in a campaign blocks nothing there. Once it is fixed, a replay
+// over HTTP, or with the command, catches it up.
 func TestQuarantine_othersGoOnAndAReplayBringsItLevel(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
@@ -288,7 +288,7 @@ func TestQuarantine_othersGoOnAndAReplayBringsItLevel(t *testing.T) {
 		if n := scalar[int64](t, d.projections(), "select count(*) from seats"); n != 4 {
 			t.Errorf("%d seats are taken, want 4", n)
 		}
-		verified(t, d, 0, flags...) // what is set aside is as it should be where it stands
+		verified(t, d, 0, flags...) // a quarantined projection is correct as of its position
 
 		r := awaitEnd(t, s, startRun(t, s, map[string]any{"kind": "replay", "campaign_id": "hall", "reason": "too early"}).ID)
 		if r.Status == "completed" && r.Counts.Failed == 0 || cursorsOf(t, s, "hall")["badges"].State != "quarantined" {
@@ -325,8 +325,8 @@ func TestQuarantine_othersGoOnAndAReplayBringsItLevel(t *testing.T) {
 	})
 }
 
-// A projection is paused, in one campaign and then for all, while events keep
-// coming: the others go on, and resumed it is level again by itself.
+// A projection is paused, in one campaign and then for all, while events keep coming: the others go
+// on, and once resumed it catches up by itself.
 func TestProjection_pausedAndResumedUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
@@ -376,7 +376,7 @@ func TestProjection_pausedAndResumedUnderLoad(t *testing.T) {
 	})
 }
 
-// awaitLive waits until every projection follows the campaigns.
+// awaitLive waits until every projection is live in the campaigns.
 func awaitLive(t *testing.T, s *server, campaigns []string) {
 	t.Helper()
 	eventually(t, patience, "every projection follows every campaign", func() (bool, string) {

@@ -112,8 +112,8 @@ func verified(t *testing.T, d databases, code int, flags ...string) (r runDoc) {
 	return r
 }
 
-// A field that was changed in the read models of a journal is found, with
-// the event that had set it, and fixed by a rebuild of its campaign.
+// A field that was changed by hand in the read models of a journal is found, with the event that
+// had set it, and fixed by a rebuild of its campaign.
 func TestVerify_findsAPlantedField(t *testing.T) {
 	t.Parallel()
 	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
@@ -211,9 +211,8 @@ create table ledger (
 insert into ledger (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
 `}
 
-// ledgerReader reads the ledger again and again, past the program, as the
-// readers of read models do. A campaign with a hole or with less than before is
-// an error.
+// ledgerReader reads the ledger again and again, directly from the database, as the readers of read
+// models do. A campaign with a gap or with fewer rows than before is an error.
 type ledgerReader struct {
 	stop    context.CancelFunc
 	looking sync.WaitGroup
@@ -233,7 +232,7 @@ func readLedger(t *testing.T, d databases) *ledgerReader {
 			if err := r.look(ctx, db, seen); err != nil && ctx.Err() == nil {
 				r.wrong = append(r.wrong, err.Error())
 			}
-			select { // what it would see a moment later is no other state
+			select { // a moment later it would see the same state
 			case <-ctx.Done():
 			case <-time.After(5 * time.Millisecond):
 			}
@@ -309,10 +308,9 @@ func ledgerCampaigns(campaigns int) (ids []string) {
 	return ids
 }
 
-// While events keep coming and readers keep reading, one rebuild of everything is
-// cancelled near 40 %, and the process is killed at 70 % of another: nobody
-// ever reads half a table, nothing is lost or applied twice, and the second
-// rebuild gets to its end in the next process.
+// While events keep coming and readers keep reading, one rebuild of everything is cancelled near 40
+// %, and the process is killed at 70 % of another: no reader ever sees half a table, nothing is
+// lost or applied twice, and the second rebuild completes in the next process.
 func TestRebuild_cancelledAndKilled(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
@@ -383,12 +381,12 @@ func TestRebuild_cancelledAndKilled(t *testing.T) {
 	})
 }
 
-// Of fifty who want the same run at once one gets it, and the others are told
-// which run is in the way.
+// Of fifty requests for the same run at once one succeeds, and the others are refused with the
+// blocking run.
 func TestRuns_fiftyAtOnce(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
-		// Without a worker no run ends while the others are still asking.
+		// Without a worker no run ends while the others are still being requested.
 		flags := append(writeProjections(t, seatProjections), "--worker=false")
 		servers := []*server{start(t, d, flags...), start(t, d, flags...)}
 		appendTo(t, servers[0], "", "table", seats("ana", "ben"))

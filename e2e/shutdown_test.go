@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// shutdownPatience is how long a server under load may take from SIGTERM to
-// its end. What it cuts off meanwhile shows in its exit code.
+// shutdownPatience is how long a server under load may take from SIGTERM to its end. Anything it
+// cuts off shows in its exit code.
 const shutdownPatience = time.Minute
 
 func TestShutdown(t *testing.T) {
@@ -25,7 +25,7 @@ func TestShutdown(t *testing.T) {
 func shutDownUnderLoad(t *testing.T, mode string) {
 	d := newDatabases(t)
 	flags := append([]string{"--mode", mode}, writeProjections(t, historyProjections)...)
-	serve := append([]string{"--log-level", "warn", "--lease", "1h"}, flags...) // a lease that was left would never end
+	serve := append([]string{"--log-level", "warn", "--lease", "1h"}, flags...) // a leftover lease would never expire
 	l := startLoad(t, 8, 12)
 	for range 3 {
 		s := start(t, d, serve...)
@@ -52,8 +52,7 @@ func shutDownUnderLoad(t *testing.T, mode string) {
 	checkClean(t, d, flags...)
 }
 
-// endsInTime asks a server to end and fails the test unless it soon does, in
-// peace.
+// endsInTime asks a server to end and fails the test unless it soon does, without an error.
 func endsInTime(t *testing.T, s *server) {
 	t.Helper()
 	began := time.Now()
@@ -68,8 +67,7 @@ func endsInTime(t *testing.T, s *server) {
 	}
 }
 
-// A request that waits for something that does not come must not hold up the
-// end of the server.
+// A request that waits in vain must not delay the end of the server.
 func TestShutdown_endsWaits(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -16,9 +16,8 @@ type skipState struct {
 	AppliedSeq int64 `json:"applied_seq"`
 }
 
-// An operator finds a dead event that can never be applied, skips it, sees the
-// campaign drain, and is told that there is no way back once later events have
-// been applied.
+// An operator finds a dead event that can never be applied, skips it, sees the campaign drain, and
+// is told that the skip cannot be undone once later events have been applied.
 func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 	t.Parallel()
 	for _, kind := range bothTabs {
@@ -75,8 +74,8 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 	}
 }
 
-// The last event of a campaign is skipped and un-skipped from the command line,
-// beside the server, and applied once its cause is mended.
+// The last event of a campaign is skipped and un-skipped from the command line, beside the server,
+// and applied once its cause is fixed.
 func TestSkip_isTakenBackFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s, d := startSeats(t, quickDeath...)
@@ -117,8 +116,8 @@ func awaitSkips(t *testing.T, s *server, want skipState) {
 	})
 }
 
-// skippedPages starts a server in which an event can be skipped, one is skipped
-// and may be un-skipped, one is past that, and one was un-skipped.
+// skippedPages starts a server in which an event can be skipped, one skip can be undone, one cannot
+// any more, and one was undone.
 func skippedPages(t *testing.T) (*server, map[string]string) {
 	t.Helper()
 	s, _ := startSeats(t, quickDeath...)

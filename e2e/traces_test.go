@@ -34,7 +34,7 @@ func digestOf(t *testing.T, d databases, campaign string, flags ...string) (doc 
 	return doc
 }
 
-// expectedDigests is the document of a trace that is applied in full.
+// expectedDigests is the document of a fully applied trace.
 func expectedDigests(trace corpus.Trace) digestDoc {
 	projections := maps.Clone(trace.Digests)
 	delete(projections, "full")

@@ -15,8 +15,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// slowProjection takes its time over an event that says how much: it counts to
-// payload.spin.
+// slowProjection spends time on an event as the event requests: it counts to payload.spin.
 const slowProjection = `
 -- projection: slow
 -- tables: slow
@@ -112,8 +111,8 @@ func TestTwoProcesses_shareTheWork(t *testing.T) {
 	checkClean(t, d, projections...)
 }
 
-// A worker that is stopped while it holds leases loses them; woken, it must
-// notice and change nothing.
+// A worker that is suspended while it holds leases loses them; resumed, it must notice and change
+// nothing.
 func TestTwoProcesses_stoppedWorkerIsFenced(t *testing.T) {
 	t.Parallel()
 	t.Run("before its transaction", func(t *testing.T) {
@@ -141,9 +140,9 @@ func twoSlowServers(t *testing.T) (d databases, projections []string, servers ma
 	return d, projections, instances(t, a, b)
 }
 
-// fenceStopped stops a worker that holds leases until the other has taken them
-// over, and wakes it. Where the worker was stopped with the journal's lock in
-// its hands, nobody could take over; then it is tried again.
+// fenceStopped suspends a worker that holds leases until the other has claimed them, and resumes
+// it. If the worker was suspended with the journal's lock, no other could take over; then it
+// retries.
 func fenceStopped(t *testing.T, d databases, servers map[string]*server, stop func(*testing.T, databases, map[string]*server, string) (stopped string, takenOver bool)) {
 	t.Helper()
 	const tries = 5
@@ -162,8 +161,8 @@ func fenceStopped(t *testing.T, d databases, servers map[string]*server, stop fu
 	t.Fatalf("in %d tries nobody took over from a stopped worker", tries)
 }
 
-// stopBeforeTransaction stops the worker that holds the campaign while it waits
-// for the projections: this test has them locked until then.
+// stopBeforeTransaction suspends the worker that has leased the campaign while it waits for the
+// projections: this test has them locked until then.
 func stopBeforeTransaction(t *testing.T, d databases, servers map[string]*server, campaign string) (stopped string, takenOver bool) {
 	t.Helper()
 	unlock := lock(t, d.projections())
@@ -183,10 +182,10 @@ func stopBeforeTransaction(t *testing.T, d databases, servers map[string]*server
 	return stopped, takenOver
 }
 
-// stopInsideTransaction stops the worker that holds the campaign in the middle
-// of applying it, with the projections locked. The other gets the lease, and
-// the projections only once the first is woken, whose transaction then commits:
-// it was there before any fence. What it settles afterwards must not count.
+// stopInsideTransaction suspends the worker that has leased the campaign in the middle of applying
+// it, with the projections locked. The other gets the lease, and the projections only once the
+// first is resumed, whose transaction then commits: it began before any fence. Whatever it settles
+// afterwards must not count.
 func stopInsideTransaction(t *testing.T, d databases, servers map[string]*server, campaign string) (stopped string, takenOver bool) {
 	t.Helper()
 	appendSlow(t, servers, campaign, 500_000)
@@ -250,7 +249,7 @@ func campaignState(t *testing.T, s *server, id string) campaign {
 	return c
 }
 
-// awaitHolder waits until a worker holds the campaign and returns its id.
+// awaitHolder waits until a worker has leased the campaign and returns its id.
 func awaitHolder(t *testing.T, servers map[string]*server, id string) (owner string) {
 	t.Helper()
 	var anyone *server
@@ -276,7 +275,7 @@ func otherThan(servers map[string]*server, id string) *server {
 	return nil
 }
 
-// freeze stops a process and waits until it has stopped.
+// freeze suspends a process and waits until it is suspended.
 func freeze(t *testing.T, s *server) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
@@ -305,10 +304,10 @@ func lock(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// sqliteBusy is the result code of a lock that somebody else has.
+// sqliteBusy is the result code of a lock held by another connection.
 const sqliteBusy = 5
 
-// locked reports whether somebody is writing to a database file.
+// locked reports whether a database file is being written to.
 func locked(t *testing.T, path string) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(0)&_txlock=immediate")

@@ -19,8 +19,8 @@ type problem struct {
 	Appended  []appended
 }
 
-// refused reads an answer as a problem and fails the test unless it is one of
-// this status, complete, with the words in its detail.
+// refused reads an answer as a problem and fails the test unless it is a complete one with this
+// status, and the words in its detail.
 func refused(t *testing.T, a answer, status int, words ...string) problem {
 	t.Helper()
 	if a.status != status || a.header.Get("Content-Type") != "application/problem+json" {
@@ -39,8 +39,7 @@ func refused(t *testing.T, a answer, status int, words ...string) problem {
 	return p
 }
 
-// A writer reads its own writes: whoever waited finds the read model there, in
-// the file, at once.
+// A writer reads its own writes: after the wait the read model has them, in the file, at once.
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -86,8 +85,8 @@ func do(t *testing.T, s *server, method, path string, body any) answer {
 	return a
 }
 
-// Who waits in vain is told what is missing and why, and that the event is in
-// the journal all the same.
+// A wait that times out is answered with what is missing and why, and that the event is in the
+// journal nonetheless.
 func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -141,8 +140,7 @@ func TestReadYourWrites_saysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Several writers that wait at once are each answered as soon as their own
-// event is there.
+// Concurrent waiting writers are each answered as soon as their own event is applied.
 func TestReadYourWrites_manyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// ask sends a request with name-value pairs of headers, and returns the answer's
-// status, and all of it as it was sent.
+// ask sends a request with name-value pairs of headers, and returns the answer's status and its
+// full text.
 func (s *served) ask(path string, headers ...string) (int, string) {
 	s.t.Helper()
 	r, err := http.NewRequest("GET", s.url+path, nil)
@@ -123,8 +123,7 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 	}
 }
 
-// A proxy that signs people in looks safe, while whoever it lets in is the
-// local admin.
+// A proxy that signs users in looks safe although everyone it admits becomes the local admin.
 func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -148,8 +147,8 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 	}
 }
 
-// A page whose name was rebound is the local admin where every name is
-// answered and nobody is asked.
+// A page with a rebound name would be the local admin if every host name is answered without
+// authentication.
 func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

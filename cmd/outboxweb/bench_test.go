@@ -15,7 +15,7 @@ import (
 	"outboxweb/internal/pgtest"
 )
 
-// benchedServer is a server on which several measure, each in two databases.
+// benchedServer is a server shared by several benchmarks, each in two databases.
 type benchedServer struct{ *pgtest.Server }
 
 // TestPostgresBench runs bench on PostgreSQL and checks that it leaves nothing.
@@ -40,7 +40,7 @@ func TestPostgresBench(t *testing.T) {
 	}
 }
 
-// databases makes two databases, in the first of which somebody has a table.
+// databases makes two databases, the first with a table of another user.
 func (s benchedServer) databases(t *testing.T) (journal, projections string) {
 	t.Helper()
 	prefix := strings.ReplaceAll(t.Name()[strings.Index(t.Name(), "/")+1:], "_", "")
@@ -54,7 +54,7 @@ func (s benchedServer) databases(t *testing.T) (journal, projections string) {
 	return journal, projections
 }
 
-// ask runs a query past the program and returns its answer as lines.
+// ask runs a query directly on the database and returns its answer as lines.
 func ask(t *testing.T, url, query string) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -73,14 +73,14 @@ func ask(t *testing.T, url, query string) []string {
 	return lines
 }
 
-// everything lists what users have in a database.
+// everything lists the user objects of a database.
 const everything = `
 select nspname from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'
 union all
 select schemaname || '.' || relname from pg_stat_user_tables
 order by 1`
 
-// mustLeaveNothing checks that both databases are as they were.
+// mustLeaveNothing checks that both databases are unchanged.
 func mustLeaveNothing(t *testing.T, journal, projections string) {
 	t.Helper()
 	if diff := cmp.Diff([]string{"public", "public.events"}, ask(t, journal, everything)); diff != "" {
@@ -123,8 +123,8 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 	mustLeaveNothing(t, journal, projections)
 }
 
-// mustBeMeasured checks that all of names have figures, and the drains those
-// of the bare driver.
+// mustBeMeasured checks that all of names have figures, and the drains also those of the bare
+// driver.
 func mustBeMeasured(t *testing.T, result benchResult, names []string) {
 	t.Helper()
 	var got []string

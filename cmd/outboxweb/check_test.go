@@ -30,8 +30,8 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// TestCheck_foldsAProjectionThatIsSetAsideOnlyAsFarAsItStands has one
-// projection that follows and one that was set aside half-way.
+// TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands has one live projection and one
+// that was quarantined half-way.
 func TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), `-- projection: names

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A list of the file is taken item by item: joined, two patterns would be one
-// that nothing matches, and a group's name with a comma would be two.
+// A list in the file is taken item by item: joined, two patterns would be one that matches nothing,
+// and a group's name with a comma would be two.
 func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	t.Parallel()
 	c, err := parseServe(t, "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n")
@@ -30,8 +30,7 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	}
 }
 
-// A span of time may be in days, and 0, which YAML takes for a number, is one
-// without a unit.
+// A duration may be in days, and 0, which YAML parses as a number, needs no unit.
 func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"365d": "365d", "36h": "36h0m0s", "0": "0", "'0'": "0", "24h": "1d"} {
@@ -52,7 +51,7 @@ func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
 	}
 }
 
-// A duration has a unit, unless it is 0, which YAML takes for a number.
+// A duration has a unit, unless it is 0, which YAML parses as a number.
 func TestConfig_aDurationOfZeroNeedsNoUnit(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{"0": 0, "'0'": 0, "0s": 0, "36h": 36 * time.Hour} {

@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// FuzzConfig reads any configuration file as serve does, up to what it would
-// open. It is refused in one sentence that names the file, or the flag.
+// FuzzConfig reads arbitrary configuration files as serve does, up to opening anything. An invalid
+// one is refused in one sentence that names the file, or the flag.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"", "mode: outbox_apply_only\nbase_path: /ops\nworker: false\nbatch_size: 10\npoll_interval: 2s\n", "projections: [builtin:campaigns, 'dir']\naudit_only: a\n",
@@ -29,7 +29,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		_, _, err := readConfig(name, keys)
-		if err == nil { // a parser of its own takes long
+		if err == nil { // creating a parser is slow
 			var c cli
 			if _, err = newParser(&c, std).Parse([]string{"serve", "--config", name}); err == nil {
 				_, err = c.subscriptions()

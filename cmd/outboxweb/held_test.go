@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// heldDesk is a journal whose events the projections of some files follow.
+// heldDesk is a journal with projections from some files.
 type heldDesk struct {
 	t     *testing.T
 	flags []string
@@ -23,7 +23,7 @@ type heldDesk struct {
 	w     *worker.Worker
 }
 
-// logging is a projection that has a row of every event.
+// logging is a projection with a row for every event.
 func logging(name string) string {
 	return strings.ReplaceAll(`-- projection: P
 -- tables: P
@@ -69,7 +69,7 @@ func (d *heldDesk) append(campaign string, n int) {
 	d.apply()
 }
 
-// apply has all events applied that can be.
+// apply applies all events that can be applied.
 func (d *heldDesk) apply() {
 	d.t.Helper()
 	for more := true; more; {
@@ -91,13 +91,13 @@ func (d *heldDesk) appendPayloads(campaign string, payloads ...string) {
 	}
 }
 
-// says runs a command and wants texts in what it prints, and that it ends well.
+// says runs a command, which must succeed, and wants texts in its output.
 func (d *heldDesk) says(command string, wanted ...string) {
 	d.t.Helper()
 	d.runs(command, exitDone, wanted...)
 }
 
-// runs runs a command and wants how it ends and texts in what it prints.
+// runs runs a command and wants its exit code and texts in its output.
 func (d *heldDesk) runs(command string, end int, wanted ...string) {
 	d.t.Helper()
 	flags := d.flags

@@ -14,15 +14,14 @@ import (
 // hostileBody is the largest body of an append, in bytes.
 const hostileBody = 16 << 20
 
-// What any append may cost: the memory of the whole process, and the time that
-// other writers wait.
+// The maximum cost of any append: memory of the whole process, and waiting time of other writers.
 const (
 	hostilePeakMB = 250
 	hostileWait   = time.Second
 )
 
-// hostileAppends are bodies of the largest size, made to cost as much as can be,
-// and how each is answered.
+// hostileAppends are bodies of the largest size, made to be as expensive as possible, and the
+// expected answers.
 var hostileAppends = []struct {
 	name   string
 	status int
@@ -57,8 +56,7 @@ var hostileAppends = []struct {
 	{"a condition", 413, func() string { return filled(`{"events":[],"condition":{"items":[`, `{"event_types":["a"]},`, `{}]}}`) }},
 }
 
-// batchOf is a batch of the same event, so many times or as often as there is
-// room.
+// batchOf is a batch of the same event, repeated so many times or to the maximum size.
 func batchOf(event string, times int) string {
 	most := (hostileBody - 100) / (len(event) + 1)
 	if times == 0 || times > most {
@@ -67,12 +65,12 @@ func batchOf(event string, times int) string {
 	return `{"events":[` + strings.Repeat(event+",", times-1) + event + `]}`
 }
 
-// filled is a text of the largest size, with unit again and again in its middle.
+// filled is a text of the largest size, with unit repeated in its middle.
 func filled(first, unit, last string) string {
 	return first + strings.Repeat(unit, (hostileBody-len(first)-len(last))/len(unit)) + last
 }
 
-// No append, and no three together, take more memory than a server should have.
+// No append, and no three together, exceed the memory of a reasonable server.
 func TestServe_noAppendExhaustsMemory(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
@@ -85,7 +83,7 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 		for n := range 3 {
 			senders.Go(func() {
 				status := s.append(fmt.Sprintf("hostile-%d-%d", i, n), body)
-				if status != shape.status && status != http.StatusServiceUnavailable { // which says to come back
+				if status != shape.status && status != http.StatusServiceUnavailable { // 503 asks to retry
 					t.Errorf("%s: status %d, want %d", shape.name, status, shape.status)
 				}
 			})
@@ -109,8 +107,7 @@ func (s *served) append(campaign, body string) int {
 	return answer.StatusCode
 }
 
-// peakMB is the most memory that the process has had since it began, or since
-// forgetPeak.
+// peakMB is the process's peak memory since its start, or since forgetPeak.
 func (s *served) peakMB() int {
 	s.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -157,8 +154,8 @@ func BenchmarkHostileAppend(b *testing.B) {
 	}
 }
 
-// besideAppend sends a hostile append and tells how long each append of another
-// writer took meanwhile.
+// besideAppend sends a hostile append and returns the duration of each append of another writer
+// meanwhile.
 func (s *served) besideAppend(body string, want int) (waits []time.Duration) {
 	s.t.Helper()
 	done := make(chan int, 1)

@@ -17,8 +17,8 @@ import (
 
 const root = "../.."
 
-// mayImport is the import table of the house: which of our packages each
-// package may import. cmd/outboxweb may import all of them.
+// mayImport is the import table: which of our packages each package may import. cmd/outboxweb may
+// import all of them.
 var mayImport = map[string][]string{
 	"internal/outbox":     {},
 	"internal/sqldb":      {"internal/outbox"},
@@ -124,7 +124,7 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
 		if slices.Contains([]string{"outboxweb/cmd/outboxweb", "outboxweb/e2e/benchcompare", "outboxweb/internal/corpus", "outboxweb/internal/enginetest"}, p.ImportPath) {
-			continue // for tests alone, corpus asks whether it runs in CI, and enginetest is run by a server's probe
+			continue // only used by tests; corpus checks whether it runs in CI, and a server's probe runs enginetest
 		}
 		for _, file := range p.GoFiles {
 			set := token.NewFileSet()
@@ -165,7 +165,7 @@ func requirement(t *testing.T, gomod, module string) string {
 	return ""
 }
 
-// modernc.org/sqlite works with the libc it was translated for only.
+// modernc.org/sqlite only works with the libc version it was translated for.
 func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
 	t.Parallel()
 	var module struct{ GoMod string }

@@ -39,7 +39,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		return len(page.Items) + attempts
 	}
 	log := slog.New(slog.DiscardHandler)
-	keeper{d.st, 0, 0, log}.run(t.Context()) // for good, so that it returns at once
+	keeper{d.st, 0, 0, log}.run(t.Context()) // 0 keeps records forever, so it returns at once
 	if n := kept(); n != 3 {
 		t.Fatalf("%d records are kept for good, want all", n)
 	}

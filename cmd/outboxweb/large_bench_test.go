@@ -25,9 +25,9 @@ insert into blobs (campaign_id, n, bytes) values (:campaign_id, 1, length(:paylo
 on conflict (campaign_id) do update set n = blobs.n + 1, bytes = blobs.bytes + excluded.bytes;
 `
 
-// BenchmarkLargeEvents measures how far a server grows while it drains large
-// events that are all due at once, beside what it has at rest, and fails beyond
-// the limits: a wave is bounded in bytes, and so is the garbage of those before.
+// BenchmarkLargeEvents measures how much a server grows while it drains large events that are all
+// due at once, compared with an idle one, and fails beyond the limits: a wave is bounded in bytes,
+// and so is the garbage of earlier waves.
 func BenchmarkLargeEvents(b *testing.B) {
 	for _, shape := range []struct {
 		events, campaigns, bytes int

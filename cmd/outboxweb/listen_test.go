@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shortDir is a directory whose name leaves room for that of a Unix socket.
+// shortDir is a directory whose path is short enough for a Unix socket in it.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ow")
@@ -30,7 +30,7 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// through is a client whose requests all go to a Unix socket.
+// through is a client that sends all requests to a Unix socket.
 func through(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -97,9 +97,8 @@ func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
 	wantAnswer(t, through(socket), "http://localhost/")
 }
 
-// Of those that start at once where a dead process has left its socket, one
-// gets the place, and can be reached there. They race in a process of their
-// own, since making a socket changes the umask.
+// Of several processes that start at once at a stale socket, exactly one gets the address, and is
+// reachable there. They run in a separate process, since creating a socket changes the umask.
 func TestListen_racersDoNotTakeEachOthersSocket(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("racesockets", filepath.Join(shortDir(t), "http.sock")).CombinedOutput(); err != nil {
@@ -169,8 +168,7 @@ func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
 	}
 }
 
-// A server removes the socket it has made, and not the one that has taken its
-// place since.
+// A server removes its own socket, but not one that has replaced it since.
 func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
@@ -186,8 +184,8 @@ func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 
-// activated runs serve --listen systemd as systemd would, with these files
-// passed on, and returns where it says it listens, or how it failed.
+// activated runs serve --listen systemd as systemd would, with these files passed on, and returns
+// the address it prints, or its error.
 func activated(t *testing.T, files []*os.File, flags ...string) (address string, failed string) {
 	t.Helper()
 	program, err := exec.LookPath("outboxweb")
@@ -263,7 +261,7 @@ func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 	}
 }
 
-// Without a mode in its unit, systemd makes a socket for everybody.
+// Without a mode in its unit, systemd creates a socket open to everyone.
 func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
 	t.Parallel()
 	l, socket := unixSocket(t)
@@ -340,7 +338,7 @@ func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 	}
 }
 
-// What is passed on to a parent is not for its child.
+// Sockets passed on to a parent are not for its child.
 func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("outboxweb", "serve", "--listen", "systemd")
@@ -369,7 +367,7 @@ func TestGate_judgesAddresses(t *testing.T) {
 	}
 }
 
-// A client that takes its time is cut off by the real server too.
+// A slow client is cut off by the real server too.
 func TestServe_cutsAClientThatNeverEndsItsHeader(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

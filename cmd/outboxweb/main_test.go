@@ -28,15 +28,14 @@ func here(ctx context.Context, args ...string) (stdout, stderr string, code int)
 	return out.String(), errs.String(), code
 }
 
-// TestScripts runs the program as its users do. Beside testscript's own
-// commands there are:
+// TestScripts runs the program as its users do. Beside testscript's own commands there are:
 //
 //	exits CODE COMMAND…   runs a command that must end with this exit code
 //	sql FILE STATEMENT    changes a database behind the program's back
 //	drain [FLAG…]         serves until nothing can be applied any more
 //
-// and, in each directory, what a script cannot spell: huge.jsonl with a line
-// of 200 kB, utf8.jsonl with a byte that is no UTF-8.
+// and, in each directory, files that a script cannot contain: huge.jsonl with a line of 200 kB,
+// utf8.jsonl with a byte that is not UTF-8.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -117,7 +116,7 @@ func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
 // settled reports whether every campaign is either current or blocked.
 func settled(ts *testscript.TestScript, args []string) bool {
 	stdout, stderr, code := here(context.Background(), args...)
-	if code == exitUsage { // the server has not made its databases yet
+	if code == exitUsage { // the server has not created its databases yet
 		return false
 	}
 	if code != 0 {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// notices is THIRD_PARTY_NOTICES.md: the modules that the program is built of,
-// each with the text of its licence.
+// notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
 func notices(t *testing.T) string {
 	t.Helper()
 	type module struct{ Path, Version, Dir string }

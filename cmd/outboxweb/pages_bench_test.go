@@ -24,9 +24,8 @@ var (
 	benchClients   = flag.Int("bench.clients", 20, "clients of BenchmarkPages, each asking without a pause")
 )
 
-// deepQueue is a store with very many rows: the first events of each campaign
-// are real, the rows behind them are written by SQL, since no page and no
-// claim reads their events.
+// deepQueue is a store with very many rows: the first events of each campaign are real, the rows
+// behind them are inserted with SQL, since no page and no claim reads their events.
 func deepQueue(b *testing.B, rows, campaigns int) *engine {
 	b.Helper()
 	return deepQueueIn(b, b.TempDir(), rows, campaigns)
@@ -67,7 +66,7 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine {
 			select c.campaign_id, n.value, 'character.moved', c.oldest_enqueued_at, c.oldest_enqueued_at, c.oldest_enqueued_at
 			from campaigns c cross join generate n where n.value > %d`, real),
 		fmt.Sprintf(`update campaigns set high_water_seq = %d, pending = %d`, each, each),
-		// A few campaigns in trouble, so that the overview has something to show.
+		// A few campaigns with problems, so that the overview is not empty.
 		`update projection_apply_outbox set status = 'dead', attempt_count = 8, last_error = 'UNIQUE constraint failed', fingerprint = 'UNIQUE constraint failed'
 			where seq = 1 and campaign_id in (select campaign_id from campaigns order by campaign_id limit 40)`,
 		`update campaigns set pending = pending - 1, dead = 1, head_status = 'dead', due_at = null
@@ -81,8 +80,8 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine {
 	return s
 }
 
-// BenchmarkPages asks for pages from many clients at once and reports the
-// time under which 99 of 100 are answered, at rest and while the worker drains.
+// BenchmarkPages requests pages from many clients at once and reports the 99th percentile of
+// response times, at rest and while the worker drains.
 func BenchmarkPages(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
@@ -144,10 +143,9 @@ func askForPages(b *testing.B, url string) {
 	b.ReportMetric(p50(times), "p50-ms")
 }
 
-// BenchmarkClaim measures looking for due campaigns, and claiming and giving
-// back one wave of 500 rows, beside a queue of 1,000 rows: looking must cost
-// the same however deep the queue is. A claim also writes, and rows of many
-// campaigns lie on more pages when the queue is deep.
+// BenchmarkClaim measures finding due campaigns, and claiming and releasing one wave of 500 rows,
+// beside a queue of 1,000 rows: finding must cost the same however deep the queue is. A claim also
+// writes, and rows of many campaigns are on more pages if the queue is deep.
 func BenchmarkClaim(b *testing.B) {
 	for _, rows := range []int{1000, *benchRows} {
 		s := deepQueue(b, rows, min(*benchCampaigns, rows/10))

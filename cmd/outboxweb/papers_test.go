@@ -47,8 +47,8 @@ func papers(t *testing.T) map[string]string {
 	return all
 }
 
-// Links, anchors and pictures lead somewhere within the repository, or to an
-// https address; nothing points outside it.
+// Links, anchors and pictures resolve within the repository, or are https addresses; nothing points
+// outside it.
 func TestPapers_linksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	all := papers(t)
@@ -78,7 +78,7 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// What papers name of the code is there: files, targets of make, tests.
+// Files, make targets and tests named in papers exist.
 func TestPapers_nameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))

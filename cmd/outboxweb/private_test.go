@@ -35,15 +35,15 @@ const threeEvents = `{"campaign_id":"c","event_type":"campaign.created","payload
 {"campaign_id":"c","event_type":"note.added","payload":{}}
 `
 
-// Whatever the umask, nobody else can read what the program makes: databases
-// with the files beside them, backups, what was restored, what is published.
+// Whatever the umask, no other user can read the files that the program creates: databases with
+// their companion files, backups, restored and published files.
 func TestFiles_areTheirOwnersAlone(t *testing.T) {
 	t.Parallel()
 	for _, umask := range []string{"000", "022", "077"} {
 		t.Run(umask, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			given := filepath.Join(dir, "given") // a directory that others may look into
+			given := filepath.Join(dir, "given") // a directory that others may read
 			if err := os.Mkdir(given, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -89,8 +89,8 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 	}
 }
 
-// wantPrivate looks at everything below dir but the directories that were
-// there: these files must be among it.
+// wantPrivate checks everything below dir except existing directories: these files must be among
+// it.
 func wantPrivate(t *testing.T, dir string, there, files []string) {
 	t.Helper()
 	var seen []string
@@ -126,7 +126,7 @@ func wantPrivate(t *testing.T, dir string, there, files []string) {
 	}
 }
 
-// Who has opened a database to a group meant it.
+// A database opened to a group was opened on purpose.
 func TestFiles_thatExistKeepTheirMode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,8 +18,8 @@ import (
 
 var archive = subscriptionArg{outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}}
 
-// withPublisher gives a desk a publisher that an event is in the way of: the
-// second of three of its topic, at position 4.
+// withPublisher gives a desk a publisher blocked by an event: the second of three of its topic, at
+// position 4.
 func (d *desk) withPublisher() *desk {
 	d.t.Helper()
 	for _, kind := range []string{"scene.a", "scene.b", "scene.c"} {

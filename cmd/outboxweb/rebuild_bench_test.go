@@ -28,10 +28,9 @@ var (
 	benchPostgres = flag.Bool("bench.postgres", false, "let BenchmarkRebuild use the databases of $OUTBOXWEB_JOURNAL_DB and $OUTBOXWEB_PROJECTIONS_DB")
 )
 
-// BenchmarkRebuild measures a rebuild of everything beside the bare replay of the
-// same events, which is its limit; what pages take meanwhile, and how far the
-// process grows. Then it measures how much slower events are applied while a
-// run replays, in turns with none.
+// BenchmarkRebuild measures a rebuild of everything beside the bare replay of the same events,
+// which is its lower bound; response times of pages meanwhile, and the growth of the process. Then
+// it measures how much slower events are applied while a run replays, in turns with none.
 func BenchmarkRebuild(b *testing.B) {
 	tuneCollector(0)
 	s, set := rebuildable(b)
@@ -42,7 +41,7 @@ func BenchmarkRebuild(b *testing.B) {
 	b.Run("beside", func(b *testing.B) { measureBeside(b, s, set) })
 }
 
-// working has a worker at work while f runs.
+// working runs a worker while f runs.
 func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 	b.Helper()
 	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
@@ -98,8 +97,8 @@ func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
 	}
 }
 
-// measureBeside drains the same number of events in turns, with a run that
-// never comes to its end and without one.
+// measureBeside drains the same number of events in turns, with a run that never ends and without
+// one.
 func measureBeside(b *testing.B, s *engine, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
@@ -206,8 +205,7 @@ func untilApplied(b *testing.B, s *engine) {
 	}
 }
 
-// bareFold is how many events a second two replayers get through, without
-// anything being compared or swapped.
+// bareReplay is how many events per second two replayers process, without comparing or swapping.
 func bareReplay(b *testing.B, s *engine, set *projection.Set) float64 {
 	b.Helper()
 	campaigns := allCampaigns(b, s)

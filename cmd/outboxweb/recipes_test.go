@@ -18,11 +18,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// block is a fenced block of docs/access.md: below which heading, of which
-// language, and for which program by the comment in its first line.
+// block is a fenced block of docs/access.md: its heading, its language, and its program according
+// to the comment in its first line.
 type block struct{ heading, language, file, text string }
 
-// kind is the language, and the file where that says whose it is.
+// kind is the language, and the file if that determines the program.
 func (b block) kind() string {
 	if b.language == "yaml" || b.language == "toml" {
 		return b.language + " " + b.file
@@ -57,7 +57,7 @@ func recipes(t *testing.T) []block {
 	return all
 }
 
-// Each configuration that docs/access.md shows is one that its program reads.
+// Each configuration in docs/access.md is valid for its program.
 func TestDocs_recipesAreRead(t *testing.T) {
 	t.Parallel()
 	read := map[string][]string{} // heading → what was checked
@@ -147,7 +147,7 @@ func readCloudflared(t *testing.T, text string) {
 	}
 	readStrictly(t, text, &c)
 	if len(c.Ingress) != 2 || !c.Ingress[0].OriginRequest.Access.Required || len(c.Ingress[0].OriginRequest.Access.AudTag) != 1 || c.Ingress[1].Hostname != "" || c.Ingress[1].Service != "http_status:404" {
-		t.Errorf("%+v", c) // the last rule has to take everything
+		t.Errorf("%+v", c) // the last rule must match everything
 	}
 }
 
@@ -242,7 +242,7 @@ func readNginx(t *testing.T, text string) {
 	}
 }
 
-// unusedAddress is a loopback address that nobody listens on just now.
+// unusedAddress is a loopback address that is currently free.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

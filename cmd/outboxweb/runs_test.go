@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// desk is a command's surroundings on files of a test's own.
+// desk is a command's environment on a test's own files.
 type desk struct {
 	*app
 	t        *testing.T
@@ -47,7 +47,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// ended makes a run that has these results and lines and ended so.
+// ended makes a run with these results and lines that ended with this status.
 func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
 	d.t.Helper()
 	ctx, infos, versions := d.t.Context(), projectionInfos(d.set), map[string]string{}
@@ -177,7 +177,7 @@ func TestFollowRun_endsWithTheRun(t *testing.T) {
 func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	// Nobody here has these projections, so that it waits.
+	// No process here has these projections, so the run stays queued.
 	run, err := d.st.runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // patience is how long a test waits for a condition before it fails.
 const patience = time.Minute
 
-// served is a server in a process of its own.
+// served is a server in its own process.
 type served struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -31,8 +31,7 @@ type served struct {
 	ended  chan error
 }
 
-// serve starts the program on databases in a fresh directory and waits until
-// it says where it listens.
+// serve starts the program on databases in a fresh directory and waits until it prints its address.
 func serve(t testing.TB, flags ...string) *served {
 	t.Helper()
 	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
@@ -188,8 +187,8 @@ func TestServe_sampleLeavesAJournalThatHasEventsAlone(t *testing.T) {
 	}
 }
 
-// The server waits for no request for long. Where the machine does not get to
-// the second signal by then, it is tried again.
+// The server waits only briefly for requests. If the machine is too slow to send the second signal
+// in that time, the test retries.
 func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	var ended error
@@ -246,8 +245,7 @@ func TestServe_refusesAnAddressInUse(t *testing.T) {
 	}
 }
 
-// Collectors of logs take each line as one JSON document, of whichever stream
-// and whoever wrote it.
+// Log collectors parse each line as one JSON document, of either stream and from any library.
 func TestServe_logsInOneFormat(t *testing.T) {
 	t.Parallel()
 	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
@@ -265,7 +263,7 @@ func TestServe_logsInOneFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "no TLS at all\r\n\r\n"); err != nil { // net/http tells its own log
+	if _, err := io.WriteString(conn, "no TLS at all\r\n\r\n"); err != nil { // net/http writes to its own log
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {

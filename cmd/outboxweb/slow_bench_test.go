@@ -25,12 +25,11 @@ const (
 	slowReaders = 4
 )
 
-// askedBeside are the pages that ordinary clients ask for in BenchmarkSlow.
+// askedBeside are the pages that ordinary clients request in BenchmarkSlow.
 var askedBeside = []string{"/", "/rows", "/rows/c-00001/1", "/campaigns/c-00001", "/api/v1/summary", "/api/v1/rows", "/api/v1/campaigns/c-00001"}
 
-// slowKinds are the ways of being slow: what is said on a connection, and what
-// goes on there afterwards, until it fails. Each is begun anew when the server
-// has cut it off.
+// slowKinds are the kinds of slow clients: what is sent on a connection, and what happens there
+// afterwards, until it fails. Each is restarted when the server has cut it off.
 var slowKinds = []struct {
 	says string
 	then func(context.Context, *net.TCPConn) error
@@ -42,9 +41,9 @@ var slowKinds = []struct {
 	{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", stayIdle},
 }
 
-// BenchmarkSlow measures what slow connections cost others: how long ordinary
-// clients, who ask for one page after another without a pause, wait for them
-// with and without slow ones, in turns, and how much the server grows.
+// BenchmarkSlow measures what slow connections cost others: response times of ordinary clients,
+// which request one page after another without a pause, with and without slow ones, in turns, and
+// how much the server grows.
 func BenchmarkSlow(b *testing.B) {
 	dir := b.TempDir()
 	if err := deepQueueIn(b, dir, *benchRows, *benchCampaigns).Close(); err != nil {
@@ -52,7 +51,7 @@ func BenchmarkSlow(b *testing.B) {
 	}
 	s := serve(b, "--worker=false", "--journal-db", "sqlite:"+filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:"+filepath.Join(dir, "projections.db"))
 	var alone, beside []time.Duration
-	askFor(b, s.url, time.Second) // what is read once is read
+	askFor(b, s.url, time.Second) // one-time reads are done
 	before := residentMB(b, s.cmd.Process.Pid)
 	for range *benchSlowTurns {
 		alone = append(alone, askFor(b, s.url, slowTurn)...)
@@ -71,8 +70,7 @@ func BenchmarkSlow(b *testing.B) {
 	}
 }
 
-// askFor has ordinary clients ask for pages for some time, and tells how long
-// each answer took.
+// askFor has ordinary clients request pages for some time, and returns the duration of each answer.
 func askFor(b *testing.B, url string, d time.Duration) []time.Duration {
 	ctx, cancel := context.WithTimeout(b.Context(), d)
 	defer cancel()

@@ -33,11 +33,10 @@ var consolePages = map[string]string{
 	"row": "/rows/c-00001/1", "failures": "/failures", "operations": "/operations", "audit": "/audit",
 }
 
-// BenchmarkTabs measures what looking costs: how much slower the worker drains
-// with open overviews that poll, how long any page takes while it drains, and how long
-// the overview takes at rest under many requests a second. The worker's speed
-// is compared with its own without anybody looking, in turns, since machines
-// are noisy.
+// BenchmarkTabs measures the console overhead: how much slower the worker drains with open
+// overviews that poll, how long any page takes while it drains, and how long the overview takes at
+// rest under many requests per second. The worker's speed is compared with its own without open
+// pages, in turns, since machines are noisy.
 func BenchmarkTabs(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
@@ -52,7 +51,7 @@ func BenchmarkTabs(b *testing.B) {
 			for turn := range *benchTurns {
 				nobody := func() { alone += appliedDuring(b, s, func() { time.Sleep(turnTime) }) }
 				tabs := func() { watched += appliedDuring(b, s, func() { openTabs(b, server.URL, turnTime, nil, times) }) }
-				if turn%2 == 1 { // what the queue's getting shorter does falls on both
+				if turn%2 == 1 { // the effect of a shrinking queue is shared by both
 					nobody, tabs = tabs, nobody
 				}
 				nobody()
@@ -112,8 +111,8 @@ func allCampaigns(b *testing.B, s *engine) []outbox.Campaign {
 	return all
 }
 
-// openTabs keeps overviews open that poll like the page's script, and meanwhile
-// opens pages five times a second, noting how long each takes.
+// openTabs keeps overviews open that poll like the page's script, and meanwhile opens pages five
+// times a second, recording how long each takes.
 func openTabs(b *testing.B, url string, d time.Duration, pages map[string]string, times map[string][]time.Duration) {
 	ctx, cancel := context.WithTimeout(b.Context(), d)
 	defer cancel()
@@ -171,8 +170,7 @@ func openPage(b *testing.B, client *http.Client, url string) time.Duration {
 	return time.Since(began)
 }
 
-// poll asks for the live part of the overview as the page does, and returns its
-// tag.
+// poll requests the live part of the overview as the page does, and returns its tag.
 func poll(b *testing.B, client *http.Client, url, etag string, took func(time.Duration)) string {
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -195,9 +193,9 @@ func poll(b *testing.B, client *http.Client, url, etag string, took func(time.Du
 	return resp.Header.Get("ETag")
 }
 
-// atRate asks for the overview so many times a second, whether or not the
-// requests before have been answered: half of the time for the whole page, and
-// half of the time as polling tabs do. A request's time counts from when it was to be sent.
+// atRate requests the overview so many times a second, whether or not earlier requests have been
+// answered: half of the time the whole page, and half of the time as polling tabs do. A request's
+// time counts from when it was to be sent.
 func atRate(b *testing.B, url string, perSecond int, d time.Duration) []time.Duration {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 	defer client.CloseIdleConnections()

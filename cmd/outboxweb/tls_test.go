@@ -32,7 +32,7 @@ func newPairFiles(t *testing.T) pairFiles {
 	return pairFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
 }
 
-// put replaces a file by rename, as those do who renew certificates.
+// put replaces a file by rename, as certificate renewal tools do.
 func (p pairFiles) put(name string, text []byte) {
 	p.t.Helper()
 	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
@@ -69,8 +69,8 @@ func newPair(t *testing.T, serial int64) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// trusting is a client that trusts the certificate in the file, and makes a
-// connection for each request.
+// trusting is a client that trusts the certificate in the file, and opens a connection for each
+// request.
 func (p pairFiles) trusting() *http.Client {
 	p.t.Helper()
 	text, err := os.ReadFile(p.cert)
@@ -125,7 +125,7 @@ func TestTLS_serverTakesAnotherCertificateWithoutRestart(t *testing.T) {
 	})
 }
 
-// log is what a logger has written, for a test to read.
+// logged is what a logger has written, for a test to read.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer

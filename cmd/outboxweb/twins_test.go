@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// actCommands names the command that does what an action of the API does.
+// actCommands names the command for each action of the API.
 var actCommands = map[string]string{
 	"/rows/requeue":                             "requeue",
 	"/rows/retry":                               "retry",

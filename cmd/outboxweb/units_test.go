@@ -39,8 +39,7 @@ func readUnit(t *testing.T, name string) unit {
 	return u
 }
 
-// The units of docs fit the program: its flags, its variables, and the one
-// socket that it takes.
+// The units in docs match the program: its flags, its variables, and the one socket that it takes.
 func TestUnits_fitTheProgram(t *testing.T) {
 	t.Parallel()
 	socket, service := readUnit(t, "outboxweb.socket"), readUnit(t, "outboxweb.service")
@@ -70,7 +69,7 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	}
 }
 
-// systemd itself finds nothing to say of them, where it is installed.
+// systemd-analyze has no complaints about them, if it is installed.
 func TestUnits_pleaseSystemd(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")

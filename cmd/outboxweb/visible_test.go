@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// A log as JSON says what was said, and has nothing that a terminal obeys.
+// A JSON log keeps the text, without anything that a terminal interprets.
 func TestLogger_ofJSONShowsEverything(t *testing.T) {
 	t.Parallel()
 	const said = "a\u0085b\u009b31m\x1b[31m\x7f\u202egnp.exe\u2028\U000e0041\n日本"
@@ -34,10 +34,11 @@ func TestLogger_ofJSONShowsEverything(t *testing.T) {
 	}
 }
 
-// obeyed is what a terminal would obey, or would turn the text around.
+// obeyed is text that a terminal would interpret, or that would change the direction of the text
+// around it.
 const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
 
-// A journal may hold such names from before they were refused.
+// A journal may contain such names from before they were refused.
 func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// sentence is a text that a person may read, and where it stands.
+// sentence is a user-visible text, and its file.
 type sentence struct{ file, text string }
 
 var (
@@ -23,12 +23,11 @@ var (
 	help      = regexp.MustCompile("help:\"((?:[^\"\\\\]|\\\\.)*)\"")
 )
 
-// testHelp are the directories of what only tests and builds use.
+// testHelp are the directories used only by tests and builds.
 var testHelp = []string{"corpus", "cputest", "dbtest", "enginetest", "storetest", "pgtest", "benchcompare", "e2e", "tools", "lint", "sample", "migrations"}
 
-// sentences are the texts in the program's own Go: string literals of more than
-// one word that are no SQL, and the help of flags. Texts in templates are not
-// among them.
+// sentences are the texts in the program's own Go: string literals of more than one word other than
+// SQL, and the help of flags. Texts in templates are excluded.
 func sentences(t *testing.T) (all []sentence) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -72,8 +71,7 @@ func sentences(t *testing.T) (all []sentence) {
 	return all
 }
 
-// retired are words that were ours alone, or not the field's, and what is said
-// instead.
+// retired are words that are not the field's, and their replacements.
 var retired = map[string]string{
 	`\bmend(s|ed|ing)?\b`:   "fix",
 	`\b(made|built) anew\b`: "rebuilt",
@@ -97,12 +95,10 @@ var retired = map[string]string{
 	`\bmeanwhile\b`:                                   "in the meantime",
 }
 
-// quoted is what texts may name with a word of their own: flags and identifiers
-// that scripts know, and SQL's.
+// quoted are words that texts may use: flags and identifiers that scripts depend on, and SQL's.
 var quoted = regexp.MustCompile("`[^`\n]*`|set_aside|(?s:<!--.*?-->)")
 
-// Texts of pages, commands, the API and the documentation keep to the words of
-// docs/concepts.md and of the field.
+// Texts of pages, commands, the API and the documentation use the words of docs/concepts.md.
 func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 	t.Parallel()
 	all := sentences(t)
@@ -139,8 +135,8 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 	}
 }
 
-// catalogue is every text of the program's own Go that a person may read, so
-// that a new one is read as a sentence when it comes.
+// catalogue is every user-visible text of the program's own Go, so that a new one is reviewed as a
+// sentence.
 const catalogue = "testdata/sentences.txt"
 
 // With OUTBOXWEB_UPDATE=1 in the environment the test writes the catalogue

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// lab is what one comparison works with.
+// lab is the state of one comparison.
 type lab struct {
 	config
 	began time.Time
@@ -45,7 +45,7 @@ type side struct {
 	overview time.Time // when the overview was last asked for
 }
 
-// progress says on stderr what is done at the moment.
+// progress prints the current step on stderr.
 func (l *lab) progress(format string, args ...any) {
 	fmt.Fprintf(l.log, "%4.0f s  %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -90,8 +90,8 @@ func (l *lab) open(ctx context.Context) error {
 	return err
 }
 
-// inMemory is a directory in memory with 2 GB of room, where databases cost no
-// time of a disk; empty when there is none.
+// inMemory is a directory in memory with 2 GB of space, where databases cost no disk time; empty if
+// there is none.
 func inMemory() string {
 	const dir = "/dev/shm"
 	var free syscall.Statfs_t
@@ -135,7 +135,7 @@ func (l *lab) build(ctx context.Context) error {
 	})
 }
 
-// both does something for the two sides at the same time.
+// both calls do for the two sides concurrently.
 func (l *lab) both(do func(*side) error) error {
 	var errs [len(l.sides)]error
 	var sides sync.WaitGroup
@@ -146,7 +146,7 @@ func (l *lab) both(do func(*side) error) error {
 	return errors.Join(errs[:]...)
 }
 
-// prepare fills the databases that are needed.
+// prepare fills the required databases.
 func (l *lab) prepare(ctx context.Context, suites []suite) error {
 	for _, part := range suites {
 		if part.prepare == nil || len(wanted([]suite{part})) == 0 {
@@ -165,7 +165,7 @@ func (l *lab) prepare(ctx context.Context, suites []suite) error {
 	return nil
 }
 
-// on serves databases of a side while fn asks, and then ends the server.
+// on serves databases of a side while fn sends requests, and then ends the server.
 func (s *side) on(ctx context.Context, settings []string, how os.Signal, fn func(*server) error) error {
 	running, err := serve(ctx, s.binary, settings)
 	if err != nil {
@@ -182,14 +182,14 @@ func (s *side) run(ctx context.Context, settings []string, input string, args ..
 	return output(cmd)
 }
 
-// settings name the databases in a directory of the side. Work in the
-// background is off: it would fall into one side's sample and not the other's.
+// settings name the databases in a directory of the side. Background work is off: it would fall
+// into one side's sample and not the other's.
 func (s *side) settings(name string, more ...string) []string {
 	dir := filepath.Join(s.dir, name)
 	return append(more, "OUTBOXWEB_JOURNAL_DB=sqlite:"+dir+"/journal.db", "OUTBOXWEB_PROJECTIONS_DB=sqlite:"+dir+"/projections.db", "OUTBOXWEB_VERIFY_EVERY=0")
 }
 
-// copied makes a copy of the databases of a name, for one use.
+// copied copies the databases of a name, for one use.
 func (s *side) copied(from, to string) error {
 	to = filepath.Join(s.dir, to)
 	if err := os.RemoveAll(to); err != nil {

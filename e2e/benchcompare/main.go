@@ -1,15 +1,13 @@
 //go:build linux
 
-// Command benchcompare measures the program of the work tree beside that of an
-// older revision, in turns on the same machine, and prints the ratios of what
-// they cost.
+// Command benchcompare measures the program of the work tree beside that of an older revision, in
+// turns on the same machine, and prints the ratios of their costs.
 //
 //	go run ./e2e/benchcompare -base main
 //
-// It treats both as black boxes, as their users do: HTTP, commands, processes.
-// Only Claim is measured by a Go benchmark, which is copied into the older
-// revision. Exit codes: 0 nothing is slower, 1 something is or it failed, 2
-// wrong usage.
+// It treats both as black boxes, as their users do: HTTP, commands, processes. Only Claim is
+// measured by a Go benchmark, which is copied into the older revision. Exit codes: 0 nothing is
+// slower, 1 something is or it failed, 2 wrong usage.
 package main
 
 import (
@@ -25,8 +23,8 @@ import (
 	"time"
 )
 
-// How long everything but building may take. Turns end when the next would pass turnsUntil,
-// turns of undecided rows alone when one would pass extraUntil.
+// Time limits of everything but building. Turns end when the next would pass turnsUntil, turns of
+// undecided rows alone when one would pass extraUntil.
 const (
 	turnsUntil = 4 * time.Minute
 	extraUntil = 4*time.Minute + 40*time.Second
@@ -42,7 +40,7 @@ func main() {
 	os.Exit(code)
 }
 
-// config is what the flags say.
+// config holds the flags' values.
 type config struct {
 	base  string
 	turns int
@@ -100,7 +98,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // compare builds, measures and prints; it reports whether some row is slower.
 func compare(ctx context.Context, c config, out, errs io.Writer) (slower bool, err error) {
-	ctx, cancel := context.WithCancel(ctx) // ends every process that is left
+	ctx, cancel := context.WithCancel(ctx) // ends all remaining processes
 	l := &lab{config: c, began: time.Now(), log: errs}
 	defer func() {
 		cancel()

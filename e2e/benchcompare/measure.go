@@ -14,17 +14,16 @@ import (
 type row struct {
 	name  string
 	unit  unit
-	shown bool   // for information: not judged
+	shown bool   // for information, without a judgement
 	note  string // why there are no figures
 	pairs []pair
 }
 
-// probe measures one or more rows at a time: a figure for each, in seconds or
-// bytes.
+// probe measures one or more rows at a time: a figure for each, in seconds or bytes.
 type probe struct {
 	rows     []*row
-	pairs    int  // a turn
-	slices   int  // of a pair: so many samples of each side, alternating
+	pairs    int  // per turn
+	slices   int  // per pair: so many samples of each side, alternating
 	together bool // both sides at the same time
 	often    bool // also between others
 	measure  func(context.Context, *side) ([]float64, error)
@@ -46,14 +45,14 @@ func (p *probe) atOnce() *probe {
 	return p
 }
 
-// suite are probes that need the same preparation.
+// suite is probes that need the same preparation.
 type suite struct {
 	name    string
 	prepare func(context.Context, *side) error
 	probes  []*probe
 }
 
-// suites are all measurements of which a row is wanted.
+// suites returns all measurements with a selected row.
 func (l *lab) suites() []suite {
 	backlogs, claim := []*probe{rebuildProbe(), startProbe(), memoryProbe()}, claimProbe()
 	for _, b := range shapes {
@@ -84,8 +83,7 @@ func wanted(suites []suite) []*probe {
 	return all
 }
 
-// measure takes turns, and then measures alone what is undecided. It returns
-// the number of turns.
+// measure takes turns, then measures the undecided rows alone. It returns the number of turns.
 func (l *lab) measure(ctx context.Context, probes []*probe) (int, error) {
 	l.progress("warming up")
 	for _, p := range probes {
@@ -114,8 +112,7 @@ func (l *lab) measure(ctx context.Context, probes []*probe) (int, error) {
 	return turns, l.decide(ctx, probes)
 }
 
-// decide measures rows again that may be slower, until that is beyond doubt, not
-// true, or not to be told in the time that is left.
+// decide measures rows again that may be slower, until that is certain, refuted, or time runs out.
 func (l *lab) decide(ctx context.Context, probes []*probe) error {
 	const extra = 16 // turns at the most
 	for range extra {
@@ -136,7 +133,7 @@ func (p *probe) undecided() bool {
 	return slices.ContainsFunc(p.rows, func(r *row) bool { return !r.shown && verdictOf(r.pairs).undecided() })
 }
 
-// warmUp measures each side once uncounted. What only the base lacks is noted.
+// warmUp measures each side once without counting it. It records what only the base lacks.
 func (l *lab) warmUp(ctx context.Context, p *probe) error {
 	for i, s := range l.sides {
 		if p.rows[0].note != "" && i == base {
@@ -168,8 +165,8 @@ func (l *lab) turn(ctx context.Context, p *probe) error {
 	return nil
 }
 
-// pair makes one pair, of a probe's slices of both sides: whatever else the
-// machine does then falls on both alike.
+// pair makes one pair, of a probe's slices of both sides: other load on the machine then affects
+// both alike.
 func (l *lab) pair(ctx context.Context, p *probe) error {
 	if p.rows[0].note != "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// sliceCPU is about how much CPU time a slice of a page uses, in seconds. It is
-// short, so that a burst of other work on the machine falls on both sides.
+// sliceCPU is about how much CPU time a slice of a page uses, in seconds. It is short, so that a
+// burst of other work on the machine affects both sides.
 const sliceCPU = 0.005
 
 // asked are the addresses whose CPU time a page is measured, after their kind.
@@ -42,8 +42,8 @@ func pageProbes() []*probe {
 	return all
 }
 
-// pageProbe asks for a page again and again on one connection. How often is
-// decided at the first time, for both sides.
+// pageProbe requests a page repeatedly on one connection. The first measurement decides how many
+// times, for both sides.
 func pageProbe(name, path string) *probe {
 	requests := 0
 	return newProbe(func(ctx context.Context, s *side) ([]float64, error) {
@@ -72,8 +72,8 @@ func pageProbe(name, path string) *probe {
 	}, &row{name: name, unit: micros}).times(3, 8)
 }
 
-// overviewProbe asks for an overview that has to be read from the databases: one
-// is shared for a second. It is a small sample and taken often.
+// overviewProbe requests an overview that has to be read from the databases: one is shared for a
+// second. It is a small sample and taken often.
 func overviewProbe() *probe {
 	p := newProbe(func(ctx context.Context, s *side) ([]float64, error) {
 		if err := sleep(ctx, time.Until(s.overview.Add(1100*time.Millisecond))); err != nil {
@@ -99,8 +99,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// preparePages makes a sample journal of which 60 campaigns end up behind a dead
-// head, runs and publishers, so that lists are as long as pages show them.
+// preparePages makes a sample journal with 60 campaigns blocked by a dead head, runs and
+// publishers, so that lists are as long as pages show them.
 func (l *lab) preparePages(ctx context.Context, s *side) error {
 	lines, _, err := l.sides[base].run(ctx, nil, "", "sample", "--campaigns", "160", "--events", "12000", "--poison", "60")
 	if err != nil {

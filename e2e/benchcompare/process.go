@@ -22,9 +22,9 @@ import (
 // patience bounds every wait for something that should happen soon.
 const patience = time.Minute
 
-// command prepares a process that ends with ctx and with this one, free of the
-// settings of the person who runs it. settings are those of outboxweb, given by
-// environment, since an older program ignores there what it does not know.
+// command prepares a process that ends with ctx and with this one, without the user's own settings.
+// settings are outboxweb's, given by environment, since an older program ignores unknown ones
+// there.
 func command(ctx context.Context, settings []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -71,7 +71,7 @@ func serve(ctx context.Context, binary string, settings []string, flags ...strin
 		return nil, err
 	}
 	s := &server{cmd: cmd, client: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}}
-	line, _ := bufio.NewReader(out).ReadString('\n') // what is wrong with it is on stderr
+	line, _ := bufio.NewReader(out).ReadString('\n') // its error is on stderr
 	s.start = time.Since(began)
 	url, listening := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !listening {
@@ -145,7 +145,7 @@ func field(path string, n int) (float64, error) {
 	return strconv.ParseFloat(fields[n], 64)
 }
 
-// settledRSS waits until the memory stays as it is, for two seconds at most.
+// settledRSS waits until the memory is stable, for two seconds at most.
 func (s *server) settledRSS(ctx context.Context) (float64, error) {
 	var last, now float64
 	same := 0
@@ -197,7 +197,7 @@ func (s *server) ask(ctx context.Context, path, body string) ([]byte, error) {
 	return answer, err
 }
 
-// cost is the CPU time that the server uses for what fn asks of it, in seconds.
+// cost is the CPU time, in seconds, that the server uses for fn's requests.
 func (s *server) cost(fn func() error) (float64, error) {
 	before, err := s.cpu()
 	if err != nil {

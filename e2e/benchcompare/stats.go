@@ -18,8 +18,8 @@ const (
 // pair is one measurement of each side, made one right after the other.
 type pair struct{ base, current float64 }
 
-// judgement is what pairs say. Low and high bound the median of the ratios with
-// a confidence of at least 93.75 %; both are 0 when there are too few pairs.
+// judgement is the result of pairs. Low and high bound the median of the ratios with a confidence
+// of at least 93.75 %; both are 0 when there are too few pairs.
 type judgement struct {
 	base, current    float64 // medians
 	ratio, low, high float64

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// callers is how many append at a time where many do.
+// callers is the number of concurrent appenders, where many append.
 const callers = 32
 
 const event = `{"campaign_id":%q,"event_type":"bench.moved","entity_type":"token","entity_id":"t-%d","payload":{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7}}}`
@@ -199,8 +199,8 @@ func sizeProbe() *probe {
 
 const claimBenchmark = "internal/store/claim_bench_test.go"
 
-// prepareClaim compiles the benchmark of the work tree in both. What does not
-// compile in the older one is left out.
+// prepareClaim compiles the work tree's benchmark in both. If it does not compile in the older one
+// it is left out.
 func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
 	older := s == l.sides[base]
 	if older {

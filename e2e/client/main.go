@@ -1,6 +1,5 @@
-// Program client does to an API what a test of it asks for: with an API's URL
-// and a row whose campaign is blocked by it, it appends behind the row, finds
-// the campaign, reads the row and requeues it.
+// Program client exercises an API: given the API's URL and a row that blocks its campaign, it
+// appends behind the row, finds the campaign, reads the row and requeues it.
 package main
 
 import (
@@ -108,7 +107,7 @@ func requeue(ctx context.Context, c *api.ClientWithResponses, campaign string, s
 	return nil
 }
 
-// readNothing asks for a row that there is not.
+// readNothing requests a row that does not exist.
 func readNothing(ctx context.Context, c *api.ClientWithResponses, campaign string, _ int64) error {
 	a, err := c.GetRowWithResponse(ctx, campaign, 1_000)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/redact"
 )
 
-// logged asks a site and returns what its log has of that.
+// logged sends requests to a site and returns its log entries about them.
 func logged(t *testing.T, level slog.Level, ask func(*site), change ...func(*Config)) []map[string]any {
 	t.Helper()
 	var log bytes.Buffer
@@ -52,8 +52,8 @@ func TestAccessLog_tellsOfARequest(t *testing.T) {
 	}
 }
 
-// A line is a line whatever a client sends, and holds no secrets, however they
-// are escaped.
+// A log line is one line whatever a client sends, and contains no secrets, however they are
+// escaped.
 func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
 	t.Parallel()
 	lines := logged(t, slog.LevelInfo, func(s *site) {
@@ -74,8 +74,8 @@ func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
 	}
 }
 
-// What comes again and again and tells nothing, and what anybody can send
-// without end, is for those who look for it.
+// Repetitive requests without information, and those that anyone can send without limit, are logged
+// only at debug level.
 func TestAccessLog_keepsQuietAboutProbes(t *testing.T) {
 	t.Parallel()
 	ask := func(s *site) {

@@ -35,7 +35,7 @@ func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"altered":true`)
 	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
 
-	// Of a document that is shown only on demand nothing is said.
+	// Documents that are shown only on demand are not checked.
 	s.tamper(`update events set payload = '{"a":"` + strings.Repeat("x", 64<<10) + `"}' where campaign_id = 'c-1' and seq = 3`)
 	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
 	s.get("/api/v1/campaigns/c-1/events/3").want(t, 200).lacks(t, `"altered"`)

@@ -11,7 +11,7 @@ import (
 
 const archivePath = "/api/v1/publishers/scenes/archive"
 
-// withPublisher gives a site a publisher that stands at a position.
+// withPublisher gives a site a publisher at a position.
 func (s *site) withPublisher(position int64) {
 	s.t.Helper()
 	db := dbtest.Open(s.t, s.sub.Journal)
@@ -22,7 +22,7 @@ values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 
 	}
 }
 
-// publisherFails lets the event at a position be in the publisher's way.
+// publisherFails makes the event at a position block the publisher.
 func (s *site) publisherFails(position int64, kind string) {
 	s.t.Helper()
 	db := dbtest.Open(s.t, s.sub.Journal)

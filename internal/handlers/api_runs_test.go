@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// claimRun takes up the run that waits, as a worker does.
+// claimRun claims the queued run, as a worker does.
 func (s *site) claimRun() runs.Lease {
 	s.t.Helper()
 	l, ok, err := s.runs.Claim(context.Background(), testWorker, map[string]string{"campaigns": "v1"}, time.Minute)

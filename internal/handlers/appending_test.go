@@ -15,7 +15,7 @@ var (
 	promise     = regexp.MustCompile(`(?m)^# prints: (.*)$`)
 )
 
-// What the document tells its readers to type does what it says.
+// The examples in the document work as described.
 func TestAppendingDocument_isTrue(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/appending.md")

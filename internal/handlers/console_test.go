@@ -78,13 +78,13 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"lag_events":3`)
 }
 
-// While nothing but ages changes, a tab that polls is told so.
+// While nothing but ages changes, a polling tab gets a 304.
 func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
-		s.srv.overviews[outbox.SpanHour].invalidate() // as if a second had passed for all who look
+		s.srv.overviews[outbox.SpanHour].invalidate() // as if a second had passed for all readers
 		return s.get("/", target)
 	}
 	before := look().want(t, 200)
@@ -99,7 +99,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	}
 }
 
-// What all readers share must be nobody's in particular.
+// The shared part must not depend on one reader.
 func TestOverview_isSharedWithoutItsReader(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*site{
@@ -182,8 +182,7 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last action: requeue by local")
 }
 
-// twice sends the form of that name, as the page has it, two times, and wants one
-// act on record for it.
+// twice submits the named form of the page two times, and wants one audit record for it.
 func (s *site) twice(page, form, target, body, action string) {
 	s.t.Helper()
 	html := s.get(page).want(s.t, 200, `id="`+form+`"`).body
@@ -199,7 +198,7 @@ func (s *site) twice(page, form, target, body, action string) {
 	}
 }
 
-// What an action has done is done, also when the page that shows it cannot name it.
+// An action is done even if the page that shows it cannot name it.
 func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -8,8 +8,8 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// A page of the table that every list reads takes the lists away; the answer
-// says where the way out stands.
+// A damaged page of the table that every list reads breaks the lists; the answer links to the
+// solution.
 func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 	t.Parallel()
 	pair := dbtest.Files(t.TempDir())

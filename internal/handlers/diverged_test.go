@@ -7,8 +7,8 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// diverged makes the projections of c-1 those of a journal that had two events
-// more than this one, and appends one.
+// diverged makes the projections of c-1 those of a journal with two more events than this one, and
+// appends one.
 func (s *site) diverged() *site {
 	s.t.Helper()
 	for _, id := range []string{"c-1", "c-2", "c-3"} {
@@ -37,7 +37,7 @@ func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
 	s.get("/readyz").want(t, 200)
 }
 
-// A rebuild beside the wrong journal takes good read models away.
+// A rebuild from the wrong journal destroys correct read models.
 func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).diverged()

@@ -2,8 +2,8 @@ package handlers
 
 import "testing"
 
-// The runbook is on the server itself, with its commands for the reader's own
-// address, and pages lead to the section that applies.
+// The runbook is served by the server itself, with its commands for the reader's own address, and
+// pages link to the relevant section.
 func TestOperating_isReadWhereItApplies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()

@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// append appends one event with a payload, past the limits of HTTP.
+// append appends one event with a payload, without the limits of HTTP.
 func (s *site) append(campaign, eventType, payload string) {
 	s.t.Helper()
 	e := outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
@@ -141,7 +141,7 @@ func TestPayload_thatThereIsNoRoomForIsBusy(t *testing.T) {
 	}
 	s.get("/api/v1/campaigns/c-1/events/1/payload").want(t, 503, "busy")
 	<-s.srv.reading.places
-	for range 2 * documentReaders { // each gives its room back
+	for range 2 * documentReaders { // each releases its slot
 		s.get("/api/v1/campaigns/c-1/events/1/payload").want(t, 200)
 		s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 		s.get("/campaigns/c-1/events/2/tree").want(t, 404)
@@ -160,7 +160,7 @@ func TestFileName_isSafeEverywhere(t *testing.T) {
 	}
 }
 
-// A payload of 25 MB costs the pages around it nothing until it is asked for.
+// A payload of 25 MB costs the pages around it nothing until it is requested.
 func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it counts allocations
 	s := newSite(t)
 	large, err := store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})

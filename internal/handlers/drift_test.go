@@ -12,7 +12,7 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// noteDrift writes down what a verify in the background found.
+// noteDrift records the result of a background verify.
 func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
 	s.t.Helper()
 	for _, name := range []string{"campaigns", "roster"} {
@@ -33,7 +33,7 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "drifted")
 	s.noteDrift("c-1", outbox.VerdictDrift)
 	s.noteDrift("c-3", outbox.VerdictDrift)
-	s.seed("c-3", "a") // a new event waits, and the rows differ still
+	s.seed("c-3", "a") // a new event waits, and the rows still differ
 
 	s.comes("/api/v1/summary", `drifted":2`)
 	s.comes("/", `2 campaigns have drifted`)
@@ -116,8 +116,7 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s.get("/projections/campaigns").want(t, 200, "Blocks 1 campaign: an event fails in it.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
 }
 
-// comes waits until a page says something: all who ask share what was read up
-// to some seconds ago.
+// comes waits until a page contains a text: readers share data that may be some seconds old.
 func (s *site) comes(target, text string) {
 	s.t.Helper()
 	s.comesBack(text+" on "+target, func() int {

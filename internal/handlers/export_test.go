@@ -20,7 +20,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// spoilers are campaign ids, each of which a careless file would spoil.
+// spoilers are campaign ids that break careless exports.
 var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", "\u200b=1", "\u2060+1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
 func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
@@ -83,7 +83,7 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 	for _, list := range []string{"rows", "rows?status=dead", "rows?event_type=b&reverse=true", "rows?campaign=none", "campaigns", "campaigns?state=blocked&sort=age", "audit", "audit?action=pause"} {
 		name, query, _ := strings.Cut(list, "?")
 		listed := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/"+name+"?limit=200&"+query).want(t, 200))
-		for prefix, paging := range map[string]string{"": "limit=1&", apiPrefix: ""} { // a page's is passed over
+		for prefix, paging := range map[string]string{"": "limit=1&", apiPrefix: ""} { // a page ignores unknown parameters
 			exported := decodeAs[[]json.RawMessage](t, s.get(prefix+"/export/"+name+"?format=json&"+paging+query).want(t, 200))
 			if len(exported) != len(listed.Items) {
 				t.Fatalf("%s has %d items, the list %d", list, len(exported), len(listed.Items))
@@ -130,7 +130,7 @@ func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
 	}
 }
 
-// serveExport serves what a test yields as an export of numbers.
+// serveExport serves a test's sequence as an export of numbers.
 func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 	s.srv.router.Get(path, s.srv.stream(func(w http.ResponseWriter, r *http.Request) error {
 		if _, bounded := r.Context().Deadline(); bounded {
@@ -151,7 +151,7 @@ func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 	}))
 }
 
-// flushes is an answer that notes how much was written between flushes.
+// flushes is an answer that records how much was written between flushes.
 type flushes struct {
 	*httptest.ResponseRecorder
 	sizes []int
@@ -210,8 +210,8 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 	}
 }
 
-// listenWith serves the site on a port of its own, by the server that the
-// program has. Where the test says nothing of patience it has no end.
+// listenWith serves the site on its own port, with the program's server. Zero patience means no
+// limit.
 func (s *site) listenWith(p Patience) *httptest.Server {
 	const ample = time.Hour
 	p = Patience{cmp.Or(p.Header, ample), cmp.Or(p.Read, ample), cmp.Or(p.Write, ample), cmp.Or(p.Idle, ample)}

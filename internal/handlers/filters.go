@@ -73,7 +73,7 @@ type auditQuery struct {
 	Action   string `json:"action" validate:"omitempty,action"`
 	Campaign string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many rows that touched one of its rows
 	Seq      int64  `json:"seq" validate:"min=0"`
-	// the object if not a campaign or row: run 7, operation 3, projection NAME, publisher
+	// the object other than a campaign or row: run 7, operation 3, projection NAME, publisher
 	// TOPIC/NAME, token 4
 	Target  string `json:"target" validate:"text,maxbytes=500"`
 	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`

@@ -21,8 +21,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// fuzzed is a site that has something on every page, to be asked anything. One
-// serves all inputs of a process.
+// fuzzed is a site with content on every page. One serves all inputs of a process.
 type fuzzed struct {
 	*site
 	mu  sync.Mutex
@@ -53,13 +52,12 @@ func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
 	return z
 }
 
-// headersOfEveryAnswer are those that keep a browser from doing more with an
-// answer than it should.
+// headersOfEveryAnswer are headers that restrict what a browser does with an answer.
 var headersOfEveryAnswer = []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", "Cache-Control", "X-Request-Id", "Content-Type"}
 
-// ask sends a request as net/http would have read it. The answer must be one
-// that blames the request if anything, must carry the headers and, where the
-// API gives it, be documented. A target that net/http does not read is skipped.
+// ask sends a request as net/http would have parsed it. The answer must not be a server error, must
+// carry the headers and, from the API, be documented. A target that net/http does not parse is
+// skipped.
 func (z *fuzzed) ask(t *testing.T, r request) {
 	t.Helper()
 	head := r.method + " " + r.target + " HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n"
@@ -74,7 +72,7 @@ func (z *fuzzed) ask(t *testing.T, r request) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	query := got.URL.Query()
 	waits := query.Has("wait") || query.Has("min_seq")
-	if waits { // what nobody works on never comes
+	if waits { // nothing is applied, so a wait never ends
 		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	}
 	defer cancel()
@@ -89,7 +87,7 @@ func (z *fuzzed) ask(t *testing.T, r request) {
 		t.Errorf("%s is answered with %d: %.500s\n%s", r, rec.Code, rec.Body, z.log.String())
 	}
 	if waits && rec.Code == http.StatusOK && rec.Body.Len() == 0 {
-		return // it was given up before there was an answer
+		return // the request was given up before there was an answer
 	}
 	for _, name := range headersOfEveryAnswer {
 		if values := rec.Result().Header.Values(name); len(values) != 1 && rec.Code >= 200 && rec.Code != http.StatusSeeOther && rec.Code != http.StatusMovedPermanently {
@@ -111,8 +109,7 @@ func (z *fuzzed) routesOf(method string, wanted func(pattern string) bool) []str
 	return patterns
 }
 
-// chosen is the route that a text names, or else one that depends on nothing
-// but the text.
+// chosen is the route that a text names, or else one that depends only on the text.
 func chosen(routes []string, text string) string {
 	if slices.Contains(routes, text) {
 		return text
@@ -133,7 +130,7 @@ func anyValue(name string) string {
 	return "1"
 }
 
-// fuzzedQueries calls f with each read route and queries that it knows.
+// fuzzedQueries calls f with each read route and queries that it takes.
 func (z *fuzzed) fuzzedQueries(routes []string, f func(route, query string)) {
 	for _, route := range routes {
 		f(route, "")
@@ -149,7 +146,7 @@ func (z *fuzzed) fuzzedQueries(routes []string, f func(route, query string)) {
 	}
 }
 
-// FuzzQuery asks what can be read with any query.
+// FuzzQuery sends any query to what can be read.
 func FuzzQuery(f *testing.F) {
 	z := newFuzzed(f)
 	routes := z.routesOf(http.MethodGet, func(string) bool { return true })
@@ -165,7 +162,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzPath asks at any address.
+// FuzzPath requests any address.
 func FuzzPath(f *testing.F) {
 	z := newFuzzed(f)
 	for _, pattern := range append(z.routesOf(http.MethodGet, func(string) bool { return true }), z.routesOf(http.MethodPost, func(string) bool { return true })...) {
@@ -187,8 +184,8 @@ var listRoutes = []string{
 	"/failures?", "/failures/groups?", "/projections/campaigns/cursors?", "/projections/campaigns/cursors?state=behind&", "/publishers/scenes/archive/history?",
 }
 
-// FuzzCursor turns the pages of every list with any cursor, as it stands in an
-// address and as what lists pack into theirs.
+// FuzzCursor pages through every list with any cursor, both as in an address and as packed by
+// lists.
 func FuzzCursor(f *testing.F) {
 	z := newFuzzed(f)
 	for _, list := range listRoutes {
@@ -216,8 +213,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzForm sends any form to any act, where actions are done and where the server
-// is read-only.
+// FuzzForm sends any form to any action, where actions are done and where the server is read-only.
 func FuzzForm(f *testing.F) {
 	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })
 	routes := writable.routesOf(http.MethodPost, func(pattern string) bool { return !strings.HasPrefix(pattern, apiPrefix) })
@@ -238,7 +234,7 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzBody sends any JSON to any act of the API.
+// FuzzBody sends any JSON to any action of the API.
 func FuzzBody(f *testing.F) {
 	z := newFuzzed(f)
 	routes := z.routesOf(http.MethodPost, func(pattern string) bool { return strings.HasPrefix(pattern, apiPrefix) })

@@ -15,11 +15,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// guarded is a site behind a proxy that signs people in, with tokens for
-// machines beside it.
+// guarded is a site behind an authenticating proxy, with API tokens.
 type guarded struct {
 	*site
-	tokens map[string]string // texts, by what became of each
+	tokens map[string]string // texts, by state
 }
 
 const publicOrigin = "https://ops.example"
@@ -71,14 +70,14 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 	return token
 }
 
-// asker is somebody who makes requests, and what is known about that one.
+// asker is a client and its expected identity.
 type asker struct {
 	name string
-	role outbox.Role // RoleNone: cannot be identified
+	role outbox.Role // RoleNone: cannot be authenticated
 	as   func(*http.Request)
 }
 
-// byProxy asks through the proxy, which names the user and the groups.
+// byProxy sends a request through the proxy, which names the user and the groups.
 func byProxy(user, groups string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.RemoteAddr = "10.0.0.7:4444"
@@ -93,14 +92,14 @@ func (g *guarded) byToken(name string) func(*http.Request) {
 	return header("Authorization", "Bearer "+g.tokens[name])
 }
 
-// people are those whom the proxy names, one a role.
+// people are users named by the proxy, one per role.
 var people = map[outbox.Role]func(*http.Request){
 	outbox.RoleViewer:   byProxy("zoe", "sales"),
 	outbox.RoleOperator: byProxy("otto", "sales,ops"),
 	outbox.RoleAdmin:    byProxy("ada", ""),
 }
 
-// strangers cannot be identified, each for another reason.
+// strangers cannot be authenticated, each for another reason.
 func (g *guarded) strangers() []asker {
 	ada := people[outbox.RoleAdmin]
 	return []asker{
@@ -129,7 +128,7 @@ func (g *guarded) strangers() []asker {
 	}
 }
 
-// known are those who have a role, each known in both ways.
+// known are clients with a role, each authenticated in both ways.
 func (g *guarded) known() []asker {
 	var all []asker
 	for _, role := range outbox.Roles {
@@ -138,7 +137,7 @@ func (g *guarded) known() []asker {
 	return all
 }
 
-// fill gives the site something of everything that there are actions on.
+// fill gives the site at least one object of every action.
 func (g *guarded) fill() *guarded {
 	g.t.Helper()
 	asAdmin := people[outbox.RoleAdmin]
@@ -182,7 +181,7 @@ func (g *guarded) wantActed(a answer) {
 	}
 }
 
-// dump is all that the site's databases hold, save for what the named tables do.
+// dump is the contents of the site's databases, without the named tables.
 func (s *site) dump(except ...string) string {
 	s.t.Helper()
 	var out strings.Builder
@@ -219,7 +218,7 @@ func (s *site) dump(except ...string) string {
 	return out.String()
 }
 
-// wantSame fails the test when the databases do not hold what they held.
+// wantSame fails the test if the contents of the databases changed.
 func (s *site) wantSame(what, before, after string) {
 	s.t.Helper()
 	if before == after {

@@ -56,7 +56,7 @@ func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"held_projections":[]`)
 }
 
-// A replay after a resume waits for a verify in its way.
+// A replay after a resume waits for a blocking verify.
 func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
@@ -86,12 +86,12 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, standing+", and no run is catching it up")
 	s.get("/").want(t, 200, "is behind in 1 campaign, and no run is catching it up")
 
-	// Nobody replays it at the end of a run that began after that.
+	// The end of a run that began later starts no replay.
 	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202)
 	s.get("/campaigns/c-1").want(t, 200, standing+", and no run is catching it up")
 }
 
-// The journal is told of without the projections.
+// The journal is shown without the projections.
 func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)

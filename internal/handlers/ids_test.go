@@ -15,9 +15,8 @@ var (
 	labelled = regexp.MustCompile(`(?s)<label\b[^>]*>.*?</label>`)
 )
 
-// tellsApart fails the test when two elements of a page share an id, when a
-// label or description names an element that is not there, or when a control
-// has no label.
+// tellsApart fails the test if two elements of a page share an id, if a label or description
+// references a missing element, or if a control has no label.
 func (s *site) tellsApart(page string) {
 	s.t.Helper()
 	html := s.get(page).want(s.t, http.StatusOK).body

@@ -13,7 +13,7 @@ import (
 	"outboxweb/internal/store"
 )
 
-// beat writes the heartbeat of an instance that promises one every two seconds.
+// beat writes the heartbeat of an instance with an interval of two seconds.
 func (s *site) beat(id, version string) {
 	s.t.Helper()
 	err := s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: id, Host: "host-" + id, PID: 77, Version: version, Mode: outbox.ModeOutbox,
@@ -23,7 +23,7 @@ func (s *site) beat(id, version string) {
 	}
 }
 
-// lease has an instance claim whatever is due, for half a minute.
+// lease has an instance claim all due campaigns, for half a minute.
 func (s *site) lease(id string) {
 	s.t.Helper()
 	claims, err := s.store.Claim(context.Background(), store.Worker{ID: id}, store.ClaimLimits{Rows: 1000, Lease: 30 * time.Second})
@@ -32,8 +32,8 @@ func (s *site) lease(id string) {
 	}
 }
 
-// died seeds a site on which one instance died twelve seconds ago with two
-// campaigns in hand, while two of different versions go on.
+// died seeds a site on which one instance died twelve seconds ago with two leased campaigns, while
+// two of different versions are running.
 func died(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)

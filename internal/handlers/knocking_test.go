@@ -12,8 +12,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Whoever knocks while nobody can be identified leaves a line a second, and not
-// one for each time.
+// While authentication is unavailable, requests cause one log line per second, rather than one
+// each.
 func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -24,7 +24,7 @@ import (
 // allowance is how long a test waits for what should happen soon.
 const allowance = time.Minute
 
-// connect opens a connection to a server, and says something there.
+// connect opens a connection to a server, and sends a text.
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -41,8 +41,8 @@ func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	return conn
 }
 
-// saying says something to a server on a connection of its own and returns
-// the status and the body of the answer.
+// saying sends a text to a server on its own connection and returns the status and the body of the
+// answer.
 func saying(t *testing.T, server *httptest.Server, text string) (status int, body string) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(connect(t, server, text)), nil)
@@ -87,7 +87,7 @@ func TestHead_hasLimits(t *testing.T) {
 	}
 }
 
-// closedBy waits until the server ends a connection, and returns what it said.
+// closedBy waits until the server closes a connection, and returns what it sent.
 func closedBy(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	said, err := io.ReadAll(conn)
@@ -97,7 +97,7 @@ func closedBy(t *testing.T, conn net.Conn) string {
 	return string(said)
 }
 
-// trickle says a byte at a time on a connection until that fails.
+// trickle sends a byte at a time on a connection until that fails.
 func trickle(conn net.Conn) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -110,9 +110,8 @@ func trickle(conn net.Conn) {
 
 const headOfRequest = " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
-// slowClients are the ways to keep a server waiting: what such a client says,
-// how it goes on, the patience that ends it, which is a short one, and what it
-// is answered before that.
+// slowClients are the ways to keep a server waiting: what such a client sends, how it goes on, the
+// short patience that ends it, and the answer before that.
 var slowClients = map[string]struct {
 	text    string
 	further func(net.Conn)
@@ -126,14 +125,13 @@ var slowClients = map[string]struct {
 	"asks for nothing more": {text: "GET /healthz" + headOfRequest + "\r\n", short: Patience{Idle: moment}, want: "200 OK"},
 }
 
-// moment is the patience that clients are to exceed. No test wants an answer
-// within it.
+// moment is the patience that clients are to exceed. No test expects an answer within it.
 const moment = 100 * time.Millisecond
 
 const slowEach = 25
 
-// serveLarge has the site answer with more than the system takes for a client
-// that reads nothing.
+// serveLarge makes the site answer with more than the system buffers for a client that reads
+// nothing.
 func (s *site) serveLarge() {
 	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 64<<20)) })
 }
@@ -173,7 +171,7 @@ func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
 	for range slowEach {
 		unread = append(unread, connect(t, server, "GET /test/large"+headOfRequest+"\r\n"))
 	}
-	deadline := time.After(allowance) // by then the server has given up on those who read nothing
+	deadline := time.After(allowance) // by then the server has cut off clients that read nothing
 	for s.srv.cost.requests.Load() < slowEach {
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -188,7 +186,7 @@ func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
 	}
 }
 
-// The server waits for all of the slow ones while others are answered.
+// The server waits for all slow clients while others are answered.
 func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -212,12 +210,12 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 			t.Errorf("%s: %s", path, response.Status)
 		}
 	}
-	for _, conn := range slow { // so that the server need not wait for them at its end
+	for _, conn := range slow { // so that the server need not wait for them when it stops
 		conn.Close()
 	}
 }
 
-// What a client does not take is not made far ahead of it.
+// An answer is not produced far ahead of what its client reads.
 func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -343,7 +341,7 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 	s := newSite(t)
 	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
 	server := s.listenWith(Patience{})
-	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // the system takes in little for a client that reads nothing
+	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // limits what the system buffers for a client that reads nothing
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
 	}}
 	for range documentReaders {
@@ -396,7 +394,7 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	done.Wait()
 	<-s.srv.exporting.places
 	<-s.srv.previewing.places
-	for _, a := range asks { // each gives its place back
+	for _, a := range asks { // each releases its slot
 		a.do()
 		if got := a.do(); got.StatusCode == 503 {
 			t.Errorf("%s: %s", a.name, got.body)
@@ -523,7 +521,7 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	if wait := p.allow(who("ana"), now); wait <= 0 || wait > time.Second {
 		t.Errorf("ana waits for %s", wait)
 	}
-	for i := range 3 * maxPaced { // all at once, so that nobody is idle
+	for i := range 3 * maxPaced { // concurrently, so that no entry is idle
 		p.allow(who(fmt.Sprint(i)), now)
 		if len(p.known) > maxPaced {
 			t.Fatalf("%d are known", len(p.known))

@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// routed is a request and the entry of the table that it leads to.
+// routed is a request and its entry in the table of routes.
 type routed struct {
 	request
 	entry route
@@ -29,8 +29,8 @@ func everyRoute(t *testing.T, s *site) []routed {
 	return all
 }
 
-// least is who may make the request: of an address that answers questions and
-// acts, the requests of these tests act.
+// least is the role required for the request: at addresses that also preview, the requests of these
+// tests act.
 func (r routed) least() outbox.Role {
 	if r.entry.action != "" {
 		return r.entry.action.Role()
@@ -38,7 +38,7 @@ func (r routed) least() outbox.Role {
 	return r.entry.role
 }
 
-// ask sends a request as a browser does, when it is a form, or as a script.
+// ask sends a request as a browser does, if it is a form, or as a script.
 func (s *site) ask(r request, as func(*http.Request)) answer {
 	s.t.Helper()
 	return s.do(r.method, r.target, r.body, func(req *http.Request) {
@@ -82,7 +82,7 @@ func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 	}
 }
 
-// TestRoutes_letInWhomTheTableNames asks for every address as everybody.
+// TestRoutes_letInWhomTheTableNames requests every address with every identity.
 func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
@@ -106,7 +106,7 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	}
 }
 
-// wantAdmission fails the test unless the table's role decides about who asks.
+// wantAdmission fails the test unless the table's role decides the answer.
 func (g *guarded) wantAdmission(who asker, r routed) {
 	g.t.Helper()
 	a := g.ask(r.request, who.as)
@@ -197,8 +197,8 @@ func TestReadOnly_refusesEveryActOfEverybody(t *testing.T) {
 	g.wantSame("a read-only server", before, g.dump("tokens"))
 }
 
-// origins and the others are what a browser, or whoever pretends to be one,
-// may send with an action; empty is not at all.
+// origins and the others are header values that a browser, or a client pretending to be one, may
+// send with an action; empty means absent.
 var (
 	sites   = []string{"", "same-origin", "same-site", "cross-site", "none", "junk"}
 	origins = []string{"", "http://127.0.0.1:8080", publicOrigin, "https://evil.example", "null", "::junk"}
@@ -206,14 +206,14 @@ var (
 	wrong   = map[bool]string{false: "application/json", true: "application/x-www-form-urlencoded"}
 )
 
-// fromHere is whether an action with these headers can have come from a page of
-// ours or from a script, which sends none: pages of others can send neither.
+// fromHere is whether an action with these headers can have come from a page of ours or from a
+// script, which sends neither header; other sites' pages send both.
 func fromHere(form bool, site, origin string) bool {
-	if origin == publicOrigin { // it is named as trusted, as the proxy may rewrite Host
+	if origin == publicOrigin { // it is configured as trusted, as the proxy may rewrite Host
 		return true
 	}
 	switch site {
-	case "same-origin", "none": // only browsers set it, and these are ours
+	case "same-origin", "none": // only browsers set it, and these values are ours
 		return true
 	case "":
 		return origin == "http://127.0.0.1:8080" || origin == "" && !form
@@ -221,8 +221,8 @@ func fromHere(form bool, site, origin string) bool {
 	return false
 }
 
-// TestActs_areTakenFromOwnPagesAndScriptsAlone sends every action with every
-// combination of what tells where it comes from.
+// TestActions_areTakenFromOwnPagesAndScriptsAlone sends every action with every combination of
+// headers about its origin.
 func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()

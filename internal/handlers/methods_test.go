@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRoutes_answerEveryMethodLikeTheOthers asks every address with a method it
-// does not take, with HEAD, and for a change of a read-only server.
+// TestRoutes_answerEveryMethodLikeTheOthers requests every address with a method that it does not
+// allow, with HEAD, and, for changes, on a read-only server.
 func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 	t.Parallel()
 	s, closed := newSite(t).trouble(), newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()

@@ -18,26 +18,26 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// oddTexts are what a client may put where a text belongs. PostgreSQL takes
-// neither NUL nor what is not UTF-8, and orders text in its own way.
+// oddTexts are texts that a client may send. PostgreSQL accepts neither NUL nor invalid UTF-8, and
+// has its own text order.
 var oddTexts = []string{
 	"", " ", ".", "..", "a/b", "%00", "_*", `'"\`, "$1", "{}", "null", "İé", "e\u0301", "日本💥",
 	"\uFFFD", "\uFEFF", "\U0010FFFF", "\n", "\x7f", "\u0085", "\x00", "c-1\x00", "\xff", "c-1\xff", "\xc0\x80", "\xed\xa0\x80", "\xe2\x82",
 	strings.Repeat("x", 200), strings.Repeat("é", 101), strings.Repeat("x", 10_000),
 }
 
-// oddNumbers are what a client may put where a number belongs.
+// oddNumbers are values that a client may send for a number.
 var oddNumbers = []string{
 	"", "0", "-1", "1", "+1", " 1", "01", "1.0", "1e3", "0x10", "١", "one", "NaN", "1\x00", "\xff",
 	"201", "10001", "2147483647", "2147483648", "4611686018427387904", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 400),
 }
 
-// cursorNames begin the cursors of all lists, in both directions; the empty one
-// is of none.
+// cursorNames are the prefixes of all lists' cursors, in both directions; the empty one belongs to
+// none.
 var cursorNames = []string{"", ">seq+", "<seq-", ">due+", "<due+", ">id+", "<id-", ">lag+", "<age+", ">acts-", "<acts+",
 	">operations", "<operations", ">operation-rows", "<operation-rows-left", ">skips", "<skips"}
 
-// oddCursors are keys that no list has given out, packed as lists pack theirs.
+// oddCursors are keys that no list has returned, packed as lists pack theirs.
 func oddCursors() []string {
 	var all []string
 	for _, name := range cursorNames {
@@ -85,8 +85,8 @@ func (s *site) send(r request) answer {
 	return s.do(r.method, r.target, r.body, header("Content-Type", r.kind), header("Idempotency-Key", r.key), header("Origin", "http://127.0.0.1:8080"))
 }
 
-// The structs that requests are read into, by the address below the API's
-// prefix; a page reads its twin's. The empty address is that of every page.
+// The structs that requests are read into, by the address below the API's prefix; a page reads the
+// same as its API address. The empty address means every page.
 var (
 	queryParams = map[string][]any{
 		"": {auditEntryQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
@@ -237,9 +237,9 @@ func quoteRaw(s string) string {
 	return `"` + b.String() + `"`
 }
 
-// stable is an answer without what two sites that were asked the same may
-// answer differently: ids made by chance, hashes, positions and the time of a
-// page's data. Whole exports go through it, for which a regular expression takes minutes.
+// stable is an answer without what may differ between two sites for the same request: random ids,
+// hashes, positions and the time of a page's data. Whole exports go through it, for which a regular
+// expression takes minutes.
 func stable(text string) string {
 	var b strings.Builder
 	from := 0
@@ -297,7 +297,7 @@ func isUUID(text string) bool {
 	return true
 }
 
-// difference tells where two answers differ; it is empty when they do not.
+// difference says where two answers differ; it is empty if they do not.
 func difference(a, b answer) string {
 	if a.StatusCode != b.StatusCode {
 		return fmt.Sprintf("%d %.300s\n%d %.300s", a.StatusCode, a.body, b.StatusCode, b.body)
@@ -317,10 +317,9 @@ func difference(a, b answer) string {
 	return fmt.Sprintf("…%.200q\n…%.200q", one[max(0, at-40):], other[max(0, at-40):])
 }
 
-// TestPostgres_answersOddRequestsAsSQLiteDoes sends the same to both, and
-// demands the same answer, which is never an internal error. Afterwards their
-// lists are the same, in the same order. What /about tells of the databases and of
-// the time they take is theirs alone.
+// TestPostgres_answersOddRequestsAsSQLiteDoes sends the same to both, and requires the same answer,
+// which is never an internal error. Afterwards their lists are the same, in the same order.
+// Database details and timings on /about may differ.
 func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	t.Parallel()
 	lite, post := newSiteOn(t, dbtest.Files(t.TempDir())).trouble(), newSite(t).trouble()

@@ -20,8 +20,8 @@ var filledPages = []string{
 	"/instances", "/audit", "/about",
 }
 
-// askingPages say what an action would do and ask whether to; a control that leads
-// to one leads to the action.
+// askingPages preview an action and ask for confirmation; a control that links to one offers the
+// action.
 var askingPages = map[string]outbox.Action{
 	"/operations/new": outbox.ActionOperationStart, "/runs/new": outbox.ActionRunStart, "/rows/requeue": outbox.ActionOperationStart,
 	"/rows/{campaign}/{seq}/requeue": outbox.ActionRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActionPublisherSeek,
@@ -35,16 +35,16 @@ var (
 	curlPost  = regexp.MustCompile(`curl [^<]*?` + curlSends + `[^<]*?https?://[^/\s']+(/[^\s'<]*)`)
 )
 
-// curlSends is in each curl line that asks for a change, and in no other.
+// curlSends is in each curl line that changes something, and in no other.
 const curlSends = "Content-Type: application/json"
 
-// offer is a control of a page, and who may use it.
+// offer is a control of a page, and the roles that may use it.
 type offer struct {
 	what string
 	role outbox.Role
 }
 
-// offers are the controls of a page that act or lead to an action.
+// offers are the controls of a page that act or link to an action.
 func (s *site) offers(page, body string) map[string]offer {
 	s.t.Helper()
 	all := map[string]offer{}
@@ -104,8 +104,8 @@ func curlsOf(offers map[string]offer) (n int) {
 	return n
 }
 
-// TestPages_offerExactlyWhatTheRoleAllows compares what each role is offered on
-// every page with what an admin is, less what the table of roles forbids.
+// TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
+// admin's, less those that the table of roles forbids.
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
@@ -176,7 +176,7 @@ func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 	}
 	g.srv.ReadOnly = true
 	for _, c := range g.srv.overviews {
-		c.rendered = nil // a server is read-only from its start
+		c.rendered = nil // a server does not become read-only after its start
 	}
 	for _, page := range filledPages {
 		for _, role := range outbox.Roles {
@@ -191,8 +191,8 @@ func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 	}
 }
 
-// TestOverview_isRenderedForEachRole reads the overview as one after the other,
-// within the second in which its reading is shared.
+// TestOverview_isRenderedForEachRole reads the overview with one role after the other, within the
+// second in which its data is shared.
 func TestOverview_isRenderedForEachRole(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()

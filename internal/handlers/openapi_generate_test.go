@@ -35,7 +35,7 @@ func TestDocument_isTheOneGenerated(t *testing.T) {
 	}
 }
 
-// generated is the document of the routes there are.
+// generated is the document of the current routes.
 func generated(t testing.TB) []byte {
 	t.Helper()
 	g := &generator{schemas: schemas{t: t, sources: &sources{t: t, packages: map[string]*sourcePackage{}},
@@ -61,7 +61,7 @@ func generated(t testing.TB) []byte {
 	return append(text, '\n')
 }
 
-// generator gathers what operations refer to.
+// generator collects the components that operations refer to.
 type generator struct {
 	schemas
 	parameters openapi3.ParametersMap
@@ -133,8 +133,7 @@ func patternNames(pattern string) (names []string) {
 	return names
 }
 
-// pathParameter is a parameter of a pattern. Those that name what has a number
-// are read by numberParam.
+// pathParameter is a parameter of a pattern. Those of numbered objects are read by numberParam.
 func pathParameter(name string) *openapi3.Parameter {
 	p := openapi3.NewPathParameter(name)
 	switch name {
@@ -148,8 +147,7 @@ func pathParameter(name string) *openapi3.Parameter {
 	return p
 }
 
-// shared is a reference to a parameter that is the same wherever there is one of
-// its name.
+// shared is a reference to a parameter that is the same under its name everywhere.
 func (g *generator) shared(p *openapi3.Parameter) *openapi3.ParameterRef {
 	name := p.In + "-" + p.Name
 	g.parameters[name] = &openapi3.ParameterRef{Value: p}
@@ -159,7 +157,7 @@ func (g *generator) shared(p *openapi3.Parameter) *openapi3.ParameterRef {
 func (g *generator) queryParameter(q queryParameter) *openapi3.Parameter {
 	comment, written := fieldOf(g.sources.structOf(q.owner, nil), q.field.Name)
 	t := q.field.Type
-	if t.Kind() == reflect.Pointer { // whether it was given
+	if t.Kind() == reflect.Pointer { // a pointer distinguishes absence
 		t = t.Elem()
 	}
 	schema := g.of(t, written, inBodies)
@@ -227,7 +225,7 @@ func (g *generator) answer(a apiAnswer) *openapi3.Response {
 	return response
 }
 
-// refused is a reference to an answer that many give.
+// refused is a reference to an answer shared by many routes.
 func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 	if g.responses[r.name] == nil {
 		content := openapi3.NewContentWithSchemaRef(g.of(reflect.TypeFor[problem](), nil, inAnswers), []string{"application/problem+json"})
@@ -236,7 +234,7 @@ func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 	return &openapi3.ResponseRef{Ref: "#/components/responses/" + r.name}
 }
 
-// What all routes of a kind refuse.
+// Refusals of all routes of a kind.
 var (
 	refusedPrefix    = refusal{"BadPrefix", http.StatusBadRequest, "a trusted proxy sent a malformed X-Forwarded-Prefix"}
 	refusedUnknown   = refusal{"Unidentified", http.StatusUnauthorized, "not authenticated, or the credentials cannot be trusted"}
@@ -254,7 +252,7 @@ var (
 	refusedFull      = refusal{"Full", http.StatusInsufficientStorage, "the disk of the database is full; nothing was changed"}
 )
 
-// What each kind of route may refuse, whatever it is about.
+// Refusals that any route of a kind may give.
 var (
 	readsRefuse     = []refusal{refusedPrefix, refusedUnknown, refusedForbidden, refusedHost, refusedInvalid, refusedInternal, refusedBusy}
 	questionsRefuse = append(slices.Clip(readsRefuse), refusedMissing, refusedSlow, refusedSize, refusedMedia, refusedFull)

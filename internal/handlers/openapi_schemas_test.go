@@ -53,8 +53,8 @@ var schemaNames = map[string]string{
 // instanceShown is what the JSON method of outbox.InstanceState writes.
 type instanceShown struct {
 	instanceFacts
-	HeartbeatSeconds  float64 `json:"heartbeat_seconds"`   // how often it promises a heartbeat; 0 means that it writes only when it has worked
-	ClockAheadSeconds float64 `json:"clock_ahead_seconds"` // how far its clock is known to be ahead of this server's, negative when behind; 0 when by less than a second, or not known. last_seen is by this server's clock
+	HeartbeatSeconds  float64 `json:"heartbeat_seconds"`   // the heartbeat interval; 0 means that it writes only after it has worked
+	ClockAheadSeconds float64 `json:"clock_ahead_seconds"` // how far its clock is known to be ahead of this server's, negative when behind; 0 when less than a second, or unknown. last_seen is by this server's clock
 }
 
 var (
@@ -62,18 +62,18 @@ var (
 	instanceType = reflect.TypeFor[outbox.InstanceState]()
 )
 
-// schemas makes schemas of Go types by the rules of encoding/json. Types with
-// names become components.
+// schemas makes schemas of Go types by the rules of encoding/json. Types with names become
+// components.
 //
 // A field's tag api says what its type does not:
 //
-//	required    a body has to have it, and an answer always has it
+//	required    a body must have it, and an answer always has it
 //	object      a document that is a JSON object
 //	nullable    a list or a document that may be null
 //	empty       a text that may also be empty
-//	enum=A B    the texts that it may be
-//	default=V   what it is when it is left out
-//	min=N max=N how large a number is, or how many bytes a text or items a list has
+//	enum=A B    the permitted texts
+//	default=V   its value if it is omitted
+//	min=N max=N range of a number, or of the bytes of a text or items of a list
 type schemas struct {
 	t       testing.TB
 	sources *sources
@@ -81,19 +81,18 @@ type schemas struct {
 	made    openapi3.Schemas
 }
 
-// usedType is a type, and what its values are for: a component is for one of
-// both.
+// usedType is a type and the usage of its values: a component is for one of both.
 type usedType struct {
 	of  reflect.Type
 	use usage
 }
 
-// usage is what a value is for.
+// usage is what a value is used for.
 type usage int
 
 const (
 	inAnswers usage = iota
-	inBodies        // fields are required only when they say so, and others are refused
+	inBodies        // fields are required only if tagged so, and unknown ones are refused
 )
 
 func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.SchemaRef {
@@ -164,8 +163,7 @@ func (g *schemas) component(t reflect.Type, use usage) *openapi3.SchemaRef {
 	return ref
 }
 
-// schemaName is the name of the schema of a type, of whose parameters a page or
-// list is known.
+// schemaName is the name of the schema of a Go type name, with its type parameters.
 func schemaName(goName string) string {
 	base, parameter, generic := strings.Cut(strings.TrimSuffix(goName, "]"), "[")
 	if generic {
@@ -201,7 +199,7 @@ func (g *schemas) object(t reflect.Type, written ast.Expr, use usage) *openapi3.
 type schemaField struct {
 	reflect.StructField
 	name    string
-	depth   int // of structs that it is embedded by
+	depth   int // number of structs that it is embedded by
 	comment string
 	written ast.Expr // its type
 }
@@ -252,7 +250,7 @@ func (f schemaField) says(word string) bool {
 	return ok
 }
 
-// tagged is what a field's tag api says under a word.
+// tagged returns the value of a word in a field's tag api.
 func tagged(f reflect.StructField, word string) (value string, ok bool) {
 	for part := range strings.SplitSeq(f.Tag.Get("api"), ",") {
 		if name, value, _ := strings.Cut(part, "="); name == word {
@@ -262,8 +260,7 @@ func tagged(f reflect.StructField, word string) (value string, ok bool) {
 	return "", false
 }
 
-// shownType is the type of what can be read of the field: where a missing value
-// is left out, no null stands for it.
+// shownType is the type of the field in JSON: if a missing value is omitted, it is never null.
 func (f schemaField) shownType(use usage) reflect.Type {
 	if use == inAnswers && f.omitted() && f.Type.Kind() == reflect.Pointer {
 		return f.Type.Elem()
@@ -295,8 +292,8 @@ func nullable(of *openapi3.SchemaRef) *openapi3.SchemaRef {
 	return of
 }
 
-// constrain adds to a schema what the tags validate and api say of a field. A
-// schema that is kept elsewhere is nil, and nothing can be said of it here.
+// constrain adds the tags validate and api of a field to a schema. schema is nil for one defined
+// elsewhere, to which nothing can be added.
 func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 	if schema == nil {
 		return
@@ -318,7 +315,7 @@ func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 	}
 }
 
-// unaliased are the rules of a tag validate, with those that names stand for.
+// unaliased are the rules of a tag validate, with its aliases expanded.
 func unaliased(tag string) string {
 	rules := strings.Split(tag, ",")
 	for i, name := range rules {
@@ -329,7 +326,7 @@ func unaliased(tag string) string {
 	return strings.Join(rules, ",")
 }
 
-// limit adds what a validation says.
+// limit adds the limits of a validation rule.
 func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 	switch name {
 	case "oneof":
@@ -345,7 +342,7 @@ func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 	}
 }
 
-// describe adds what a tag api says.
+// describe adds the limits of a tag api.
 func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 	switch name {
 	case "object":
@@ -370,8 +367,7 @@ func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 	}
 }
 
-// bound limits how much there is of a value: of a number, of the bytes of a text,
-// or of the items that it has.
+// bound limits the size of a value: a number, the bytes of a text, or the number of items.
 func (g *schemas) bound(schema *openapi3.Schema, name string, n int64) {
 	switch count := uint64(n); {
 	case schema.Type.Is("integer") && name == "min":

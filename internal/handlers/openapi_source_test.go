@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// sources are what the Go source of this module says of its types beside what
-// reflection knows: comments, and the constants of a type.
+// sources is what the Go source of this module adds to reflection: comments, and the constants of a
+// type.
 type sources struct {
 	t        testing.TB
 	packages map[string]*sourcePackage // by import path
@@ -23,7 +23,7 @@ type sources struct {
 type sourcePackage struct {
 	types     map[string]*ast.TypeSpec
 	comments  map[string]string   // by type
-	constants map[string][]string // texts by type, in the order of the source, but for the empty one
+	constants map[string][]string // texts by type, in the order of the source, without the empty one
 }
 
 const modulePath = "outboxweb/"
@@ -81,8 +81,7 @@ func (p *sourcePackage) read(d *ast.GenDecl) {
 
 var goNil = regexp.MustCompile(`\bnil\b`)
 
-// sentence is the first comment that there is, in one line and in the words of
-// JSON.
+// sentence is the first nonempty comment, in one line and in the terms of JSON.
 func sentence(comments ...*ast.CommentGroup) string {
 	for _, c := range comments {
 		if text := strings.Join(strings.Fields(c.Text()), " "); text != "" {
@@ -98,16 +97,15 @@ func typeName(t reflect.Type) string {
 	return name
 }
 
-// comment is what the source says of a type.
+// comment is the doc comment of a type.
 func (s *sources) comment(t reflect.Type) string { return s.of(t.PkgPath()).comments[typeName(t)] }
 
-// constants are the values that the source names of a type.
+// constants are the values that the source declares of a type.
 func (s *sources) constants(t reflect.Type) []string {
 	return s.of(t.PkgPath()).constants[typeName(t)]
 }
 
-// structOf is the source of a struct type; written is where it stands when it
-// has no name.
+// structOf is the source of a struct type; written is its type expression if it has no name.
 func (s *sources) structOf(t reflect.Type, written ast.Expr) *ast.StructType {
 	path := t.PkgPath()
 	if t.Name() != "" {
@@ -141,8 +139,8 @@ func (p *sourcePackage) underlying(name string) ast.Expr {
 	return nil
 }
 
-// fieldOf is what the source says of a field, and where its type stands. A
-// comment that begins as those of declarations do is left with what it says.
+// fieldOf is the comment of a field, and its type expression. A comment that begins with the
+// field's name and a verb is reduced to the rest.
 func fieldOf(source *ast.StructType, name string) (comment string, written ast.Expr) {
 	for _, f := range source.Fields.List {
 		for _, n := range f.Names {

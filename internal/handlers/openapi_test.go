@@ -29,10 +29,9 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, err
 })
 
-// closeSchemas makes the document refuse fields that it does not name, so that
-// the tests find what an answer has and the document does not tell of. Schemas
-// that others are made of stay open, unless nothing is added to them but a
-// description.
+// closeSchemas makes the document refuse unknown fields, so that the tests detect undocumented
+// fields in answers. Schemas that others are composed of stay open, unless only a description is
+// added to them.
 func closeSchemas(doc *openapi3.T) {
 	all, parts := map[*openapi3.Schema]bool{}, map[*openapi3.Schema]bool{}
 	var gather func(refs ...*openapi3.SchemaRef)
@@ -43,7 +42,7 @@ func closeSchemas(doc *openapi3.T) {
 			}
 			all[ref.Value] = true
 			if ref.Value.Type == nil && len(ref.Value.AnyOf) == 0 {
-				ref.Value.Nullable = true // by the standard it is whatever it says, which this checker does not know
+				ref.Value.Nullable = true // valid by the standard, which this checker does not support
 			}
 			gather(ref.Value.Items)
 			for _, property := range ref.Value.Properties {
@@ -107,8 +106,7 @@ func TestDocument_namesExactlyTheRoutesThereAre(t *testing.T) {
 	}
 }
 
-// checkDocumented fails the test when an answer of the API is not one that
-// the document describes.
+// checkDocumented fails the test if an answer of the API does not conform to the document.
 func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	doc, err := document()
@@ -143,9 +141,8 @@ func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.Res
 	}
 }
 
-// checkTaken fails the test when a body that the API has taken is not one that
-// the document describes. Bodies that are odd on purpose may be: they cannot be
-// read again.
+// checkTaken fails the test if an accepted body does not conform to the document. Deliberately
+// invalid bodies are excluded: they cannot be read again.
 func checkTaken(t testing.TB, input *openapi3filter.RequestValidationInput) {
 	t.Helper()
 	r := input.Request.Clone(context.Background())

@@ -16,7 +16,7 @@ import (
 	"outboxweb/web/templates"
 )
 
-// stepAll takes running operations further until they wait for a worker.
+// stepAll steps running operations until they wait for a worker.
 func (s *site) stepAll() {
 	s.t.Helper()
 	ctx := context.Background()
@@ -177,8 +177,8 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }
 
-// Without JavaScript the button can be pressed with nothing ticked, which must
-// not come to mean every dead row.
+// Without JavaScript the button can be pressed with nothing ticked, which must not mean every dead
+// row.
 func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).blocked(2)

@@ -36,8 +36,8 @@ func (s *site) pausing(method string, change ...func(*http.Request)) (form, api 
 	return form, api
 }
 
-// TestOrigin_refusalsNameTheHeaderAndTheWayOut tells an operator behind a proxy
-// that rewrites Host what to change.
+// TestOrigin_refusalsNameTheHeaderAndTheWayOut checks that refusals say what to change behind a
+// proxy that rewrites Host.
 func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
@@ -144,7 +144,7 @@ func TestOrigin_ofTheProxyIsTrusted(t *testing.T) {
 	if !strings.HasPrefix(to, "/campaigns/c-2?act=") {
 		t.Errorf("the act leads to %q", to)
 	}
-	// A browser vouches for its page although a proxy rewrote Host.
+	// Sec-Fetch-Site proves that the page is ours although a proxy rewrote Host.
 	s.do("POST", "/campaigns/c-2/resume", "", form, header("Origin", "https://other.example"), header("Sec-Fetch-Site", "same-origin")).want(t, http.StatusSeeOther)
 	s.get("/campaigns/c-2", host("ops.example")).want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 	s.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
@@ -186,8 +186,8 @@ func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
 	s.get("/api/v1/summary", host("<b>")).want(t, 421, "use one of its own host names").lacks(t, "--host")
 }
 
-// TestHost_ofTheRequestTargetCounts speaks to a real server: a target in
-// absolute form names the host, and Host does not.
+// TestHost_ofTheRequestTargetCounts connects to a real server: a target in absolute form names the
+// host, and Host does not.
 func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newSite(t).http)
@@ -218,8 +218,8 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	}
 }
 
-// TestHost_probesAndScrapersAskByWhateverName: kubelet and Prometheus ask a pod
-// by its address, and a service by names that nobody configures here.
+// TestHost_probesAndScrapersAskByWhateverName: kubelet and Prometheus use a pod's address, and
+// service names that are not configured here.
 func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.BasePath = "/ops" })
@@ -233,9 +233,8 @@ func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
 	}
 }
 
-// TestHost_aReboundPageReadsNoMetrics sends what every browser sends and no
-// page can leave out. A page's own name cannot be an address, so those are
-// answered.
+// TestHost_aReboundPageReadsNoMetrics sends what every browser sends and no page can omit. A page's
+// own name cannot be an address, so addresses are answered.
 func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,7 +15,7 @@ import (
 	"outboxweb/internal/pgtest"
 )
 
-// serverOfItsOwn starts a server that the test may end, with a site on it.
+// serverOfItsOwn starts a server that the test may stop, with a site on it.
 func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
 	t.Helper()
 	server, err := pgtest.Start()
@@ -31,7 +31,7 @@ func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
 	return server, newSiteOn(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}, tryOnStore)
 }
 
-// tryOnStore lets a site try events, which are those that a campaign has.
+// tryOnStore lets a site dry-run the events of a campaign.
 func tryOnStore(c *Config) {
 	s := c.Store
 	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.DryRun, error) {
@@ -84,17 +84,17 @@ var neededBodies = map[string]string{
 	"/publishers/{topic}/{publisher}/seek":             "to=beginning",
 }
 
-// answered is what a client must wait for an answer at most while the database
-// is away. It is less than requestTime, which ends whatever goes on without end.
+// answered is the longest acceptable wait for an answer while the database is down. It is less than
+// requestTime, which ends any request.
 const answered = 35 * time.Second
 
-// TestPostgresAway_everybodyIsToldInTimeAndItHeals ends the server under the
-// site and asks for everything, many at once, as open pages and scripts do.
+// TestPostgresAway_everybodyIsToldInTimeAndItHeals stops the server under the site and sends all
+// requests, many at once, as open pages and scripts do.
 func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	t.Parallel()
 	server, s := serverOfItsOwn(t)
 	s.trouble()
-	s.get("/api/v1/summary").want(t, 200) // kept for a second, so that the overview fails further on
+	s.get("/api/v1/summary").want(t, 200) // cached for a second, so that the overview fails later on
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	s.heals(server)
 }
 
-// wantAway fails the test unless the answer suits a database that is away.
+// wantAway fails the test unless the answer is suitable for a database that is down.
 func (s *site) wantAway(r request, a answer) {
 	s.t.Helper()
 	want := 503
@@ -129,7 +129,7 @@ func (s *site) wantAway(r request, a answer) {
 	case "/rows/requeue":
 		want = 303
 	case apiPrefix + "/summary":
-		if a.StatusCode == 200 { // the one from before
+		if a.StatusCode == 200 { // a cached one
 			return
 		}
 	}
@@ -169,7 +169,7 @@ func (s *site) heals(server *pgtest.Server) {
 	s.comesBack("an append", func() int {
 		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode
 	}, 201)
-	s.comesBack("the overview", func() int { return s.get("/").StatusCode }, 200) // all share what the last look found, for a second
+	s.comesBack("the overview", func() int { return s.get("/").StatusCode }, 200) // the shared result of the last check lasts a second
 	for _, r := range everyRequest(s.t, s) {
 		if a := s.send(r); a.StatusCode >= 500 {
 			s.t.Errorf("%s is answered with %d after the server is back: %.300s", r, a.StatusCode, a.body)

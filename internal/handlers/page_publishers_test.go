@@ -17,10 +17,10 @@ const (
 	seekPath    = archivePage + "/seek"
 )
 
-// hostile is a text that must be shown as it is and do nothing.
+// hostile is a text that must be shown unchanged and have no effect.
 const hostile = `</code><script>alert("x")</script>` + "\u202e\n"
 
-// submitted sends a form and follows where it leads.
+// submitted sends a form and follows the redirect.
 func (s *site) submitted(path string, form url.Values) answer {
 	s.t.Helper()
 	to := s.submit(path, form.Encode()).want(s.t, http.StatusSeeOther).Header.Get("Location")

@@ -18,7 +18,7 @@ import (
 	"outboxweb/web/templates"
 )
 
-// reportRun says what a worker has done of the run it holds.
+// reportRun reports a worker's progress on its leased run.
 func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 	s.t.Helper()
 	rep.Lease = time.Minute
@@ -33,7 +33,7 @@ func (s *site) startRun(body string) outbox.Run {
 	return decodeAs[outbox.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
 }
 
-// startKey is the key that the button of a form sends.
+// startKey is the idempotency key in a form.
 func startKey(a answer) string {
 	m := regexp.MustCompile(`name="idempotency_key" value="([^"]+)"`).FindStringSubmatch(a.body)
 	if m == nil {

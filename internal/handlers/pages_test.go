@@ -11,7 +11,7 @@ import (
 	"outboxweb/web/templates"
 )
 
-// everyPage are the addresses of pages that a site seeded by trouble has.
+// everyPage are the addresses of a seeded site's pages.
 var everyPage = []string{
 	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
@@ -200,8 +200,8 @@ func TestReadOnly_offersAndDoesNothing(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 403)
 }
 
-// A success does not stand above a row that has died again, nor above what
-// somebody else has changed meanwhile.
+// A success message disappears when its row has died again, or when another action has changed the
+// object.
 func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -89,7 +89,7 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		for _, embedded := range []string{"paging.", "ordering.", "actBody.", "requeueBody."} { // embedded structs are not part of a field's name
+		for _, embedded := range []string{"paging.", "ordering.", "actionBody.", "requeueBody."} { // embedded structs are not part of a field's name
 			name = strings.TrimPrefix(name, embedded)
 		}
 		fields[name] = name + " " + rule(f)

@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// withRoster is a site whose one projection is in the database too, with two
-// campaigns that it has been told of.
+// withRoster is a site whose one projection is also in the database, with two campaigns applied to
+// it.
 func withRoster(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -24,7 +24,7 @@ func withRoster(t *testing.T) *site {
 	return s
 }
 
-// quarantine sets the projection aside for c-1 at its second event.
+// quarantine quarantines the projection in c-1 at its second event.
 func (s *site) quarantine() {
 	s.t.Helper()
 	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {

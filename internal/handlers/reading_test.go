@@ -11,8 +11,8 @@ import (
 	"outboxweb/internal/dbtest"
 )
 
-// TestReading_changesNothing asks for every address that answers to GET, and
-// watches both databases from other connections.
+// TestReading_changesNothing requests every GET address, and watches both databases from other
+// connections.
 func TestReading_changesNothing(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "counted", poison, "counted")
@@ -43,9 +43,9 @@ func TestReading_changesNothing(t *testing.T) {
 	}
 }
 
-// stateOf is a text that every committed write to the database changes: on
-// SQLite the version that a connection sees others raise, on PostgreSQL where
-// each row lies, who wrote it and who locked it, and how far the sequences are.
+// stateOf is a text that changes with every committed write to the database: on SQLite the data
+// version seen by another connection, on PostgreSQL each row's location, writer and locker, and the
+// sequences.
 func stateOf(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	read := func(query string) string {
@@ -56,7 +56,7 @@ func stateOf(t *testing.T, db *sql.DB) string {
 		return text + "\n"
 	}
 	if !dbtest.Postgres() {
-		db.SetMaxOpenConns(1) // it compares with what this connection saw before
+		db.SetMaxOpenConns(1) // it compares with what the same connection saw before
 		return read(`pragma data_version`)
 	}
 	state := read(`select coalesce(string_agg(concat(sequencename, last_value), ' '), '') from pg_sequences where schemaname = current_schema()`)

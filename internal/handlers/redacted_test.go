@@ -29,8 +29,7 @@ import (
 // leak is part of every secret of these tests, and of nothing else.
 const leak = "Leak7"
 
-// secretForms are secrets of every form, put together here so that no scanner
-// takes this file for one.
+// secretForms are secrets of every form, composed here so that no scanner reports this file.
 var secretForms = []string{
 	"eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiI" + leak + "xMjM0In0" + ".c2ln" + leak,
 	"-----BEGIN " + "PRIVATE KEY-----\nMII" + leak + "\n-----END " + "PRIVATE KEY-----",
@@ -39,13 +38,13 @@ var secretForms = []string{
 	"obw_" + leak + "0123456789abcdefghij", "Bearer " + leak, "postgres://ana:" + leak + "@db/x", "password=" + leak, "client_secret: \"" + leak + "\"",
 }
 
-// secretText is a text with a secret of every form, and the place it is in.
+// secretText is a text with a secret of every form, and its place.
 func secretText(place string) string {
 	return "at " + place + " " + strings.Join(secretForms, " then ") + " done"
 }
 
-// secretJSON is a document with a secret under a name, one of every form, and
-// one in a text that is JSON itself.
+// secretJSON is a document with a secret under a key, one of every form, and one in a text that is
+// JSON itself.
 func secretJSON(place string) string {
 	text, err := json.Marshal(map[string]any{"place": place, "password": map[string]string{"is": leak}, "apiKey": leak, "notes": secretForms, "inner": `{"token":"` + leak + `"}`})
 	if err != nil {
@@ -140,7 +139,7 @@ values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '
 	}
 }
 
-// leaks fails the test when an answer or its headers have a secret.
+// leaks fails the test if an answer or its headers contain a secret.
 func (a answer) leaks(t *testing.T, what string) {
 	t.Helper()
 	text := a.body
@@ -153,7 +152,7 @@ func (a answer) leaks(t *testing.T, what string) {
 	}
 }
 
-// addresses are what a route is asked for, in all its forms.
+// addresses are a route's addresses in all forms.
 func addresses(route string) []string {
 	target := plain.Replace(route)
 	all := []string{target}
@@ -249,7 +248,7 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	s.get("/api/v1/rows?q="+leak).want(t, 200, `"items":[]`, `"total":0`)
 }
 
-// Neither cursors nor counts tell whether rows have a text that is hidden.
+// Neither cursors nor counts reveal whether rows contain a hidden text.
 func TestRedaction_searchTellsNothingOfWhatIsHidden(t *testing.T) {
 	t.Parallel()
 	s, _ := leaky(t, redact.Config{})
@@ -269,7 +268,7 @@ func TestRedaction_searchTellsNothingOfWhatIsHidden(t *testing.T) {
 	s.get("/export/rows?q="+leak).want(t, 200).lacks(t, "c-1")
 }
 
-// A projection may be called what else is the name of a secret.
+// A projection may have a name that is otherwise a secret's key.
 func TestRedaction_keepsDigestsOfProjections(t *testing.T) {
 	t.Parallel()
 	run := redact.Shown(redact.Builtin(), outbox.Run{Versions: map[string]string{"access_tokens": "3"}, Digests: map[string]string{"access_tokens": "sha256:a"},
@@ -309,8 +308,8 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 	}
 }
 
-// In a sentence, a document is no document any more, and what its escapes say
-// cannot be found.
+// Inside a sentence a document is not recognized as one, and secrets in its escapes cannot be
+// found.
 func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -332,19 +331,18 @@ func TestRedaction_hidesInTheSentencesOfErrors(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, "password=[redacted]").leaks(t, "append")
 }
 
-// doors are the files that may write answers, and what hides secrets in them.
+// doors are the files that may write answers, and how they hide secrets.
 var doors = map[string]string{
 	"doors.go":         "redact.Shown(s.Redact, v)",
 	"problem.go":       "redact.Shown(s.Redact, p)",
 	"export.go":        "redact.Shown(by, items)",
 	"documents.go":     "s.Redact.JSON(",
 	"page_overview.go": "redact.Shown(s.Redact, view)",
-	"refused_form.go":  "s.router.ServeHTTP(",   // writes a page that came through its door, with a problem that did
-	"openapi.go":       "bytes.Replace(openapi", // is the same for everybody
+	"refused_form.go":  "s.router.ServeHTTP(",   // writes a page and a problem that were already redacted
+	"openapi.go":       "bytes.Replace(openapi", // the same for every reader
 }
 
-// What the store answers has secrets: an answer that is written anywhere else
-// might have them too.
+// Answers from the store contain secrets: an answer written anywhere else might too.
 func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 	t.Parallel()
 	writes := regexp.MustCompile(`\.Render\(|json\.(Marshal|NewEncoder)|\.Write\(|\.WriteString\(|Fprint|ServeContent\(|Handler\(templ|pageFunc\(func`)
@@ -376,9 +374,8 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 	}
 }
 
-// BenchmarkRedaction compares what redaction costs with what rendering the same
-// costs, of a page of rows and of a list of events. Reading them from the database
-// comes on top of the latter.
+// BenchmarkRedaction compares the cost of redaction with that of rendering, for a page of rows and
+// for a list of events. For the latter, reading the database is extra.
 func BenchmarkRedaction(b *testing.B) {
 	hide := redact.Builtin()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)

@@ -28,7 +28,7 @@ func (s *site) allActions() []outbox.AuditEntry {
 	return page.Items
 }
 
-// badRequests are wrong before any store method is asked.
+// badRequests are invalid before any store method is called.
 var badRequests = map[string]struct {
 	form, json string
 	change     []func(*http.Request)
@@ -76,10 +76,10 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 	}
 }
 
-// otherActs have no routes of their own here.
+// otherActions have no routes of their own here.
 var otherActions = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke}
 
-// forgetActs lets the pages of the audit stay short.
+// forgetAudit keeps the pages of the audit log short.
 func (s *site) forgetAudit() {
 	s.t.Helper()
 	for more := true; more; {
@@ -153,7 +153,7 @@ func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
 	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/api/v1/rows/requeue", nil)
 	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActionRequeueMany))
-	for range 2 { // whatever is refused of one request, the record is one
+	for range 2 { // one request leaves one record, however many refusals it has
 		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
 	}
 	acts := s.allActions()

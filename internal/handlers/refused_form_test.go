@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Whoever is refused what a form asks for gets its page again: what is wrong
-// stands at the form, and what was typed is still in it.
+// A refused form is answered with its page: the error is at the form, and the input is still in it.
 func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 	t.Parallel()
 	const long = 501
@@ -46,7 +45,7 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 			if before, _, _ := strings.Cut(a.body, `role="alert"`); strings.LastIndex(before, "<form") < strings.LastIndex(before, "</form>") {
 				t.Error("the refusal does not stand in the form")
 			}
-			// The page now has another address; the form still knows where it is.
+			// The page now has another address; the form still has its own.
 			again := strings.Contains(a.body, `name="form_page" value="`+strings.ReplaceAll("http://127.0.0.1:8080"+form.page, "&", "&amp;")+`"`)
 			if !again {
 				t.Error("the form does not say on which page it is")
@@ -54,7 +53,7 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 			from = header("Referer", "http://127.0.0.1:8080"+form.path)
 			s.submit(form.path, form.fields+"&form_page="+url.QueryEscape("http://127.0.0.1:8080"+form.page), from).want(t, 422, value)
 
-			// Scripts are told the same without a line in the browser's console.
+			// Scripts get the same without a line in the browser's console.
 			told := s.submit(form.path, form.fields, header("Referer", "http://127.0.0.1:8080"+form.page), header("HX-Request", "true")).want(t, 200, `role="alert"`, value)
 			if told.Header.Get("Outboxweb-Status") != "422" || told.Header.Get("HX-Push-Url") != "false" {
 				t.Errorf("scripts are told %v", told.Header)
@@ -87,8 +86,7 @@ func TestRefusedForm_ofOddNamesBelowAPrefix(t *testing.T) {
 	}
 }
 
-// When the form is not on the page any more, the refusal stands above it and says
-// what was typed.
+// If the form is no longer on the page, the refusal is at the top and shows the input.
 func TestRefusedForm_thatIsGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -103,8 +101,8 @@ func TestRefusedForm_thatIsGone(t *testing.T) {
 	}
 }
 
-// What a page's script cannot be told at a form it is told without an answer
-// that browsers write into their console.
+// An error that cannot be shown at a form reaches the page's script in an answer that browsers do
+// not log to their console.
 func TestRefusedForm_toldToScripts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.ActRate = 1 })
@@ -124,12 +122,12 @@ func TestRefusedForm_toldToScripts(t *testing.T) {
 	s.submit("/campaigns/c-1/pause", "reason=x").want(t, 429, "<h1>")
 }
 
-// A question that cannot be read is asked again.
+// An invalid preview form is shown again.
 func TestRefusedForm_thatAsks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a")
 	s.get("/runs/new?kind=verify&campaigns=c-1%0D%0Ac-2&rate=fast").want(t, 422, `value="fast"`, `role="alert"`, "c-1\nc-2</textarea>", `value="verify" required="" checked=""`)
-	s.get("/rows?status=rotten&campaign=c-1").want(t, 422, "<title>422").lacks(t, "row-c-1-1") // a list under a filter that does not hold would mislead
+	s.get("/rows?status=rotten&campaign=c-1").want(t, 422, "<title>422").lacks(t, "row-c-1-1") // a list under an invalid filter would mislead
 	s.get("/export/rows?reverse=tru").want(t, 422, "<h1>")
 }

@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// behindProxy is a site whose users a proxy at 10.0.0.7 names: ana is an admin,
-// ben an operator, cal a viewer.
+// behindProxy is a site whose users are named by a proxy at 10.0.0.7: ana is an admin, ben an
+// operator, cal a viewer.
 func behindProxy(t *testing.T) *site {
 	t.Helper()
 	return newSite(t, func(c *Config) {
@@ -29,7 +29,7 @@ func behindProxy(t *testing.T) *site {
 	})
 }
 
-// as is a request that the proxy passes on for a user.
+// as is a request forwarded by the proxy for a user.
 func as(user string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.RemoteAddr = "10.0.0.7:4444"
@@ -37,7 +37,7 @@ func as(user string) func(*http.Request) {
 	}
 }
 
-// bearing is a request with a token, past the proxy.
+// bearing is a request with a token, bypassing the proxy.
 func bearing(text string) func(*http.Request) { return header("Authorization", "Bearer "+text) }
 
 // token makes a token and returns its text.

@@ -8,9 +8,8 @@ import (
 	"outboxweb/web/templates"
 )
 
-// A name that would turn the page around, from before such were refused, is shown
-// by its escapes, on whole pages and in the parts that refresh; the form about it
-// still sends the name.
+// A name with direction-changing characters, from before they were refused, is shown with escapes,
+// on whole pages and in the parts that refresh; its form still sends the name unchanged.
 func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 	t.Parallel()
 	const name = "\u202egnp.exe\u200b"

@@ -8,7 +8,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// differs names what several processes do to each other.
+// differs matches tests about several processes.
 const differs = "^Test(Postgres|Operation_runs|StepOperation)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }

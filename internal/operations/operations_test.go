@@ -70,7 +70,7 @@ func TestStartOperation_refusesOtherRowsThanWereShown(t *testing.T) {
 		_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(4))})
 		refused(t, err, outbox.ErrConflict, "107 rows would be released now, not 4")
 	})
-	// Events keep coming; a few more are no other action.
+	// Events keep coming; a few more do not change the action.
 	f.StartOperation(outbox.OperationRequest{ExpectedRows: new(int64(2)), ExpectedReleased: new(int64(100))})
 }
 
@@ -305,7 +305,7 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
 	f.Killed("b", 1)
-	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as before older projections were restored
+	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as happened before older projections were restored
 	f.Exec(`update campaigns set dead = 2, pending = 1`)
 	op := f.StartOperation(outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{
 		{CampaignID: "a-00", Seq: 3}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "b-00", Seq: 3}}}})
@@ -329,8 +329,8 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f.Sound()
 }
 
-// A row that is dead as before, and was not all the time, is another one: what
-// the operator was shown is not what it died of now.
+// A row that was requeued meanwhile and is dead again has changed: the error that the operator was
+// shown is not its current one.
 func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -383,8 +383,8 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	}
 }
 
-// startedBeside starts an operation on everything while somebody else's
-// transaction has rows that it wants, and commits that one once it waits.
+// startedBeside starts an operation on everything while another transaction has locked some of its
+// rows, and commits that transaction once the operation waits.
 func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error) {
 	f.TB.Helper()
 	var starting sync.WaitGroup
@@ -397,7 +397,7 @@ func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error
 	return op, err
 }
 
-// Somebody takes a row after it was chosen and before it is frozen.
+// A row is taken after it was chosen and before it is frozen.
 func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -419,7 +419,7 @@ values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	}
 }
 
-// Of two operators who start the same one at once, the second finds nothing left.
+// Of two operators who start the same operation at once, the second finds no rows.
 func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -439,8 +439,8 @@ values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
 	}
 }
 
-// Nothing but a claim's own failure ends a watch: a program that knows no
-// operations may have settled it.
+// Only a claim's own failure ends a watch: a program version without operations may have settled
+// it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))

@@ -71,18 +71,18 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	f.Sound()
 }
 
-// A row that an operation has requeued may be passed over and come back while
-// the events behind it are watched; its failure is then the operation's too.
+// A row that an operation has requeued may be skipped and un-skipped while the events behind it are
+// watched; its failure then counts for the operation.
 func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(2))
 	f.AppendN("a", 3)
 	f.Kill("a")
 	f.MustSkip("a", 1)
-	f.Kill("a") // what keeps it from being passed over
+	f.Kill("a") // which prevents it from being skipped over
 	op := f.StartOperation(outbox.OperationRequest{})
 	f.StepOperation(op.ID)
-	applyNext(f, "a") // passes over
+	applyNext(f, "a") // skips it
 	f.StepOperation(op.ID)
 	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *st
 	return b, now
 }
 
-// repair mends what both groups died of.
+// repair fixes what both groups died of.
 func repair(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
@@ -96,8 +96,7 @@ func step(t *testing.T, b *enginetest.Engine) bool {
 	return moved
 }
 
-// settleOperation steps and applies until nothing moves any more, and returns
-// the operation as it is then.
+// settleOperation steps and applies until nothing changes any more, and returns the operation.
 func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	t.Helper()
 	for step(t, b) || b.MustPass(t) {
@@ -169,7 +168,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// mustStandDead looks at a row that died after fewer attempts than its history has.
+// mustStandDead checks a row that died after fewer attempts than its history has.
 func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts int) {
 	t.Helper()
 	if r := b.MustRow(t, campaign, 2).Row; r.Status != outbox.Dead || r.AttemptCount != attempts {
@@ -223,7 +222,7 @@ func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 }
 
-// The canary is applied, and an event it released is not.
+// The canary is applied, but an event it released is not.
 func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
@@ -293,8 +292,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A row that dies after the start is not part of the selection: it is named
-// and not touched.
+// A row that dies after the start is not part of the selection: it is listed and not touched.
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
@@ -332,7 +330,7 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	if claims := b.MustClaim(t); len(claims) == 0 {
 		t.Fatal("nothing was due")
 	}
-	b.Close() // with a wave in its hands
+	b.Close() // with a wave in progress
 
 	other := b.Beside(t)
 	if err := other.EndLeases(t.Context(), ""); err != nil {
@@ -379,7 +377,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	repair(t, b)
 	b.OnWork(b.Worker.Wake)
 	defer b.Start(t)()
-	// All but the first find a worker that would sleep for an hour.
+	// All but the first need a wake-up: the worker would sleep for an hour.
 	for i := range 6 {
 		op := mustStart(t, b, outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
 		storetest.Eventually(t, "the operation ends", func() bool { return operation(t, b, op.ID).Status != outbox.OperationRunning })

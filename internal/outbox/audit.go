@@ -57,7 +57,7 @@ type AuditEntry struct {
 	Action     Action       `json:"action"`
 	CampaignID string       `json:"campaign_id" redact:"-"`
 	Seq        int64        `json:"seq"`     // 0 when the action is not on one row
-	Target     Target       `json:"target"`  // the object beside a campaign or row, such as run 7; otherwise empty
+	Target     Target       `json:"target"`  // the object in addition to a campaign or row, such as run 7; empty if none
 	Outcome    AuditOutcome `json:"outcome"` // done or refused
 	// why it was refused; empty if it was done. The first ten refusals of the same action and
 	// identity within a minute have a record each; one more record then counts the rest, in its

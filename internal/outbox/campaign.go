@@ -38,7 +38,7 @@ type Campaign struct {
 	ProjectionsSeq   int64     // of a diverged campaign, the last event the projections have from another journal; set only where a campaign is read by itself
 	Skips            int64     // events that are skipped and never applied
 	Drifted          int64     // projections whose live rows differ from the journal, as of the last verify; set where campaigns are shown
-	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; likewise
+	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; set where campaigns are shown
 	// Unverified is the first of those projections; nil if there is none, and in lists of
 	// campaigns.
 	Unverified *Verification
@@ -63,7 +63,7 @@ const (
 // States lists every state, worst first.
 var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateUnverifiable, StateDrifted, StateLagging, StateCurrent}
 
-// ParseState reads a state by its name; the empty name stands for any.
+// ParseState parses a state's name; the empty name means any.
 func ParseState(name string) (State, error) { return parseName("state", name, States) }
 
 // State is the campaign's condition.
@@ -158,7 +158,7 @@ const (
 	SortAge CampaignSort = "age" // oldest unapplied event first
 )
 
-// ParseCampaignSort reads an order by its name; the empty name is SortID.
+// ParseCampaignSort parses an order's name; the empty name is SortID.
 func ParseCampaignSort(name string) (CampaignSort, error) {
 	s, err := parseName("sort", name, []CampaignSort{SortID, SortLag, SortAge})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What no event can have would never be in the way.
+// A value that no event can have would never match.
 func TestParseCondition_refusesWhatDecodingWouldReplace(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -21,7 +21,7 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		{ActionRequeue, Reach{Released: 1001}, "release 1001 rows", " release 1001 rows\n", true},
 		{ActionRequeue, Reach{Released: 1201}, "release 1201 rows", "release 1101 rows", true}, // others were appended meanwhile
 		{ActionRequeue, Reach{Released: 1202}, "release 1202 rows", "release 1001 rows", false},
-		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1000 rows", false}, // no phrase that was ever asked for
+		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1000 rows", false}, // a phrase that was never shown
 		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release 1051 rows", false},
 		{ActionRequeue, Reach{Released: 1050}, "release 1050 rows", "release +1050 rows", false},
 		{ActionRetry, Reach{Released: 9000}, "", "", true},

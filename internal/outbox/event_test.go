@@ -23,8 +23,7 @@ func whole() outbox.Event {
 	}
 }
 
-// The hashes are stored with every event and compared for ever: they must
-// never change.
+// The hashes are stored with every event and compared forever: they must never change.
 func TestContentHash_isStable(t *testing.T) {
 	t.Parallel()
 	e := whole()
@@ -58,7 +57,7 @@ func TestContentHash_coversWhatTheWriterSaidAndNothingElse(t *testing.T) {
 		"tags":           func(e *outbox.Event) { e.Tags = json.RawMessage(`{}`) },
 		"metadata":       func(e *outbox.Event) { e.Metadata = json.RawMessage(`{}`) },
 		"payload":        func(e *outbox.Event) { e.Payload = json.RawMessage(`{}`) },
-		// What moves from one field to the next is another fact.
+		// Content moved from one field to the next is another fact.
 		"fields shifted": func(e *outbox.Event) { e.ActorType, e.ActorID = "participantp-1", "" },
 		"json shifted":   func(e *outbox.Event) { e.Tags, e.Metadata = e.Metadata, e.Tags },
 	} {
@@ -132,7 +131,7 @@ func TestNormalize_isIdempotent(t *testing.T) {
 		if again.ContentHash() != e.ContentHash() || !again.OccurredAt.Equal(e.OccurredAt) || e.OccurredAt.Nanosecond()%1000 != 0 {
 			t.Fatalf("normalized %+v, then %+v", e, again)
 		}
-		// What is stored can be read as JSON and appended again.
+		// A stored event can be read as JSON and appended again.
 		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
@@ -169,9 +168,8 @@ func TestNormalize_namesTheField(t *testing.T) {
 	}
 }
 
-// Characters that a terminal obeys, or that turn what stands around them, are
-// refused where an event is named; a condition may still ask for events that
-// were named so before.
+// Characters that a terminal interprets, or that change the direction of text, are refused in ids;
+// a condition may still select events named so before.
 func TestNormalize_refusesCharactersThatObscureAnId(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"campaign_id", "event_id", "event_type", "actor_type", "actor_id", "entity_type", "entity_id", "session_id", "request_id", "correlation_id", "causation_id"} {
@@ -259,8 +257,8 @@ func FuzzParseEvent(f *testing.F) {
 	})
 }
 
-// An event as the API answers with it can be appended again; whether it is
-// skipped is not for a writer to say, and no part of what is hashed.
+// An event from the API's answer can be appended again; writers cannot set whether it is skipped,
+// and that is not hashed.
 func TestNormalize_forgetsWhetherTheEventIsSkipped(t *testing.T) {
 	t.Parallel()
 	plain, err := outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{}}`))

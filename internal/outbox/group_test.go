@@ -76,7 +76,7 @@ func TestSeries_carriesOnWhatDidNotChange(t *testing.T) {
 	samples := []outbox.Sample{
 		{At: at(-90), Counts: outbox.Counts{Pending: 1}, Applied: 10},
 		{At: at(-10), Counts: outbox.Counts{Dead: 2}, Applied: 70, Failed: 60, OldestEnqueuedAt: at(-20)},
-		{At: at(-5), Applied: 40}, // a process was forgotten, and with it what it had applied
+		{At: at(-5), Applied: 40}, // a process's record was removed, and with it its applied events
 	}
 	h := outbox.Series(samples, outbox.SpanHour, noon.Add(20*time.Second))
 	if len(h.Points) != 60 || h.StepSeconds != 60 || !h.Points[59].At.Equal(noon) || !h.Points[0].At.Equal(at(-59)) {

@@ -69,8 +69,8 @@ func TestHealth_tellsOfOperationsBesideTheRest(t *testing.T) {
 	}
 }
 
-// made makes an instance in a condition that holds as many campaigns as ends
-// are given, each for that long.
+// made makes an instance in a condition with as many leased campaigns as ends, each expiring after
+// that time.
 func made(c Condition, ends ...time.Duration) InstanceState {
 	i := InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: ModeOutbox, StartedAt: noon, LastSeen: noon}
 	hour := noon.Add(-time.Hour)

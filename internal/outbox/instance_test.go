@@ -9,7 +9,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 14, 3, 4, 0, time.UTC)
 
-// holding leases as many campaigns as ends are given, each for that long.
+// holding leases as many campaigns as ends, each for that long.
 func holding(ends ...time.Duration) HeldLeases {
 	var h HeldLeases
 	for _, end := range ends {
@@ -18,7 +18,7 @@ func holding(ends ...time.Duration) HeldLeases {
 	return h
 }
 
-// paused leases a campaign more, which is paused.
+// paused leases one more campaign, which is paused.
 func paused(h HeldLeases, end time.Duration) HeldLeases {
 	h.Add(HeldLease{CampaignID: "p", ExpiresAt: noon.Add(end), Withheld: true})
 	return h

@@ -14,7 +14,7 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		campaign Campaign
 		skipped  bool
 		want     []Action
-		why      string // of a row about which nothing may be done
+		why      string // of a row without actions
 	}{
 		{"dead head", Row{Status: Dead, IsHead: true, AttemptCount: 3}, Campaign{}, false, []Action{ActionRequeue, ActionSkip}, ""},
 		{"dead behind another", Row{Status: Dead}, Campaign{HeadSeq: 2}, false, []Action{ActionRequeue}, ""},
@@ -89,7 +89,7 @@ func TestActions_followTheState(t *testing.T) {
 	}
 }
 
-// What the store refuses by, where a page offers by more than one of them at once.
+// The store's rules, for pages that offer by several of them at once.
 func TestRules_ofWhatMayBeDone(t *testing.T) {
 	t.Parallel()
 	standing := &Skip{}
@@ -98,7 +98,7 @@ func TestRules_ofWhatMayBeDone(t *testing.T) {
 		name string
 		row  Row
 		skip *Skip
-		// whether it may be requeued, retried, skipped and declared dead
+		// whether it may be requeued, retried, skipped and dead-lettered
 		requeue, retry, skippable, dead bool
 	}{
 		{"a dead head", head(Dead, 3), nil, true, false, true, false},

@@ -23,7 +23,7 @@ var OperationStatuses = []OperationStatus{OperationRunning, OperationStopped, Op
 // CutShort reports whether the operation has ended before all of its rows were tried.
 func (s OperationStatus) CutShort() bool { return s == OperationStopped || s == OperationCancelled }
 
-// ParseOperationStatus reads a status by its name; the empty name stands for any.
+// ParseOperationStatus parses a status's name; the empty name means any.
 func ParseOperationStatus(name string) (OperationStatus, error) {
 	return parseName("status", name, OperationStatuses)
 }

@@ -22,7 +22,7 @@ var Statuses = []Status{Pending, Processing, Failed, Dead}
 // Stuck reports whether a head of the status blocks its campaign.
 func (s Status) Stuck() bool { return s == Failed || s == Dead }
 
-// ParseStatus reads a status by its name; the empty name stands for any.
+// ParseStatus parses a status's name; the empty name means any.
 func ParseStatus(name string) (Status, error) {
 	return parseName("status", name, Statuses)
 }

@@ -25,7 +25,7 @@ var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
 // CatchesUp reports whether a run of this kind catches up projections.
 func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
 
-// ParseRunKind reads a kind by its name; the empty name stands for any.
+// ParseRunKind parses a kind's name; the empty name means any.
 func ParseRunKind(name string) (RunKind, error) { return parseName("kind", name, RunKinds) }
 
 // RunStatus is the state of a run.
@@ -48,7 +48,7 @@ var RunStatuses = []RunStatus{RunQueued, RunRunning, RunCancelling, RunCompleted
 // Active reports whether the run blocks other runs in its scope.
 func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunCancelling }
 
-// ParseRunStatus reads a status by its name; the empty name stands for any.
+// ParseRunStatus parses a status's name; the empty name means any.
 func ParseRunStatus(name string) (RunStatus, error) {
 	return parseName("status", name, RunStatuses)
 }
@@ -319,8 +319,8 @@ type Comparison struct {
 	Added   int64 `json:"added"`   // rows missing in live data
 	Changed int64 `json:"changed"` // rows with different fields
 	Removed int64 `json:"removed"` // rows unexpected in live data
-	// FirstSeq is the first divergence: the event after which the replay has what the live rows
-	// lack; 0 if no event explains the difference, as with a row that nothing in the journal
+	// FirstSeq is the first divergence: the first event as of which the replay has what the live
+	// rows lack; 0 if no event explains the difference, as with a row that nothing in the journal
 	// produces.
 	FirstSeq int64       `json:"first_seq"`
 	Samples  []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
@@ -496,7 +496,7 @@ const (
 	FailureResolved FailureStatus = "resolved" // the projection's cursor has passed the event
 )
 
-// ParseFailureStatus reads a status by its name; the empty name stands for any.
+// ParseFailureStatus parses a status's name; the empty name means any.
 func ParseFailureStatus(name string) (FailureStatus, error) {
 	return parseName("status", name, []FailureStatus{FailureOpen, FailureResolved})
 }

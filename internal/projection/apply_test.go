@@ -17,7 +17,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// recorder is a Tx that only notes what it is asked to run.
+// recorder is a Tx that only records what it is asked to run.
 type recorder struct {
 	queries []string
 	args    [][]any
@@ -75,8 +75,7 @@ func TestApply_bindsValues(t *testing.T) {
 	}
 }
 
-// JSON may contain half a surrogate pair; it becomes U+FFFD, and what stands behind it
-// is kept.
+// JSON may contain half a surrogate pair; it becomes U+FFFD, and the text after it is kept.
 func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: a\ninsert into t values (:payload.text, :campaign_id);\n")
@@ -168,7 +167,7 @@ func TestApply_firstErrorEnds(t *testing.T) {
 	}
 }
 
-// Only what the data could make run for long pays for a cancellable context.
+// Only statements that the data could make run for long pay for a cancellable context.
 func TestApply_deadlineIsForStatementsThatCouldRunLong(t *testing.T) {
 	t.Parallel()
 	for statement, endless := range map[string]bool{
@@ -285,8 +284,7 @@ insert into t values (:campaign_id, :payload.a);
 	}
 }
 
-// A statement that would never end is cut, and takes nothing with it that was
-// replayed before.
+// A statement that would never end is cancelled, and does not affect what was replayed before.
 func TestScratch_deadlineCutsARunawayStatement(t *testing.T) {
 	t.Parallel()
 	c := newScratch(t, loadText(t, head+`-- on: good
@@ -319,7 +317,7 @@ insert into t with recursive r(x) as (select 1 union all select x + 1 from r) se
 	}
 }
 
-// What an event carries is a value and never becomes SQL.
+// An event's content is a value and never becomes SQL.
 func TestScratch_valuesAreNeverSQL(t *testing.T) {
 	t.Parallel()
 	c := newScratch(t, loadText(t, `-- projection: p
@@ -348,7 +346,7 @@ insert into t values (:campaign_id, :payload.name);
 	}
 }
 
-// nowhere is a Tx that costs nothing, to measure what Apply itself costs.
+// nowhere is a Tx that does nothing, to measure the cost of Apply itself.
 type nowhere struct{}
 
 func (nowhere) Exec(context.Context, string, []any) error { return nil }
@@ -411,7 +409,7 @@ func BenchmarkScratch_wholeJournal(b *testing.B) {
 				if err := c.Reset(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				n, _ := replayCampaign(b.Context(), c, events[id]) // one campaign fails, as it must
+				n, _ := replayCampaign(b.Context(), c, events[id]) // one campaign is expected to fail
 				total += n
 			}
 		}

@@ -29,8 +29,7 @@ func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]out
 	return campaigns, events
 }
 
-// foldCampaign applies events until one fails, and returns how many it
-// applied and that failure.
+// replayCampaign applies events until one fails, and returns how many it applied and that failure.
 func replayCampaign(ctx context.Context, c expected, events []outbox.Event) (applied int, err error) {
 	for i := range events {
 		if err := c.Apply(ctx, &events[i]); err != nil {
@@ -41,8 +40,8 @@ func replayCampaign(ctx context.Context, c expected, events []outbox.Event) (app
 	return applied, nil
 }
 
-// Every campaign ends with the expected rows, and the poisoned one at the event
-// that gives a user a second seat.
+// Every campaign ends with the expected rows, and the poisoned one at the event that gives a user a
+// second seat.
 func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 	weight := corpus.Light
 	if dbtest.Postgres() {
@@ -166,7 +165,7 @@ func newScratch(t testing.TB, s *Set) *Scratch {
 	return c
 }
 
-// The rules that no journal of the corpus exercises.
+// Rules that no journal of the corpus exercises.
 func TestBuiltinCampaigns_rules(t *testing.T) {
 	t.Parallel()
 	c := newReplay(t, "builtin:campaigns")

@@ -127,7 +127,7 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 	}
 }
 
-// A database that is busy says nothing of the statement that met it.
+// The error of a busy database says nothing about the statement.
 func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
 	t.Parallel()
 	set := loadText(t, head+"-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
@@ -137,8 +137,7 @@ func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
 	}
 }
 
-// twoProjections makes the files of two, the first of which has more in its
-// schema.
+// twoProjections makes the files of two projections, the first with more in its schema.
 func twoProjections(t *testing.T, more string) string {
 	t.Helper()
 	const handler = "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
@@ -203,7 +202,7 @@ func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 	}
 }
 
-// What a function changes belongs to the projection that creates it.
+// Changes made by a function belong to the projection that creates it.
 func TestCheck_keepsFunctionsApart(t *testing.T) {
 	t.Parallel()
 	p := head + "-- schema @postgres\n" + bumps + "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
@@ -215,7 +214,7 @@ func TestCheck_keepsFunctionsApart(t *testing.T) {
 		`q.sql:8: function "bump" belongs to projection "p"`:      caller,
 		"": strings.ReplaceAll(q, "bump", "bump_u"),
 	} {
-		for _, names := range [][]string{{"p.sql", "q.sql"}, {"z.sql", "q.sql"}} { // whichever is read first
+		for _, names := range [][]string{{"p.sql", "q.sql"}, {"z.sql", "q.sql"}} { // in either order
 			_, err := Check(t.Context(), writeFiles(t, names[0], p, names[1], second))
 			if says == "" && err != nil || says != "" && names[0] == "p.sql" && (err == nil || !strings.Contains(err.Error(), says)) || says != "" && err == nil {
 				t.Errorf("error %v, want %q", err, says)

@@ -18,8 +18,7 @@ func setOf(f expected) *Set {
 	return f.(*live).set
 }
 
-// change runs one statement on the tables of a replay, as somebody who has no
-// business there would.
+// change runs one statement on the tables of a replay, as manual tampering would.
 func change(t *testing.T, f expected, statement string) {
 	t.Helper()
 	var err error
@@ -106,7 +105,7 @@ func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 	}
 }
 
-// However many rows differ, they are all counted, and few are kept.
+// However many rows differ, they are all counted, but few are kept.
 func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 	t.Parallel()
 	live, expected := replayText(t, pets), replayText(t, pets)

@@ -101,8 +101,7 @@ func TestDigests_coverWhatTheFileNames(t *testing.T) {
 	}
 }
 
-// One text orders by bytes on both databases, whatever order they have of
-// their own.
+// The same text orders by bytes on both databases, whatever their own collations.
 func TestDigests_collateCIsTheOrderOfBytes(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, "t.sql", `-- projection: p
@@ -172,8 +171,8 @@ func TestDigests_ofSomeProjections(t *testing.T) {
 	}
 }
 
-// Digests are kept and compared over years. If this fails, every digest
-// recorded so far is worthless: it must fail only where that is intended.
+// Digests are stored and compared over years. If this fails, every digest recorded so far is
+// worthless: change it only on purpose.
 func TestDigests_areStable(t *testing.T) {
 	t.Parallel()
 	c := newReplay(t, "builtin:campaigns")

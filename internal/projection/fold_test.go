@@ -15,8 +15,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// TestMain runs the tests twice. Only what asks newFold for its tables differs
-// the second time.
+// TestMain runs the tests twice. Only tests that use newReplay differ the second time.
 func TestMain(m *testing.M) {
 	os.Exit(dbtest.Main(m, ".", func(p dbtest.Pair) error {
 		if !dbtest.Postgres() {
@@ -33,8 +32,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// replay is the tables of projections, and events applied to them: a Scratch, or
-// what workers make of the same on PostgreSQL.
+// expected is the tables of projections, and events applied to them: a Scratch, or on PostgreSQL
+// the tables that workers fill.
 type expected interface {
 	Queryer
 	Apply(ctx context.Context, e *outbox.Event) error
@@ -42,8 +41,8 @@ type expected interface {
 	Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error)
 }
 
-// newFold loads projections for the database that the tests run on at the
-// moment, and makes their tables.
+// newReplay loads projections for the database that the tests currently run on, and creates their
+// tables.
 func newReplay(t testing.TB, sources ...string) expected {
 	t.Helper()
 	if !dbtest.Postgres() {
@@ -90,7 +89,7 @@ func newLive(t testing.TB, sources ...string) *live {
 // does.
 func (l *live) install(ctx context.Context) error {
 	for _, st := range l.set.schema() {
-		for range 2 { // creating what is there changes nothing
+		for range 2 { // creating existing tables changes nothing
 			if _, err := l.writing.ExecContext(ctx, st.SQL); err != nil {
 				return st.Refuse(err)
 			}
@@ -121,8 +120,8 @@ func (l *live) Apply(ctx context.Context, e *outbox.Event) error {
 
 type liveTx struct{ tx *sql.Tx }
 
-// Exec sends every argument as text, as workers do, in which the database reads
-// whatever type the statement wants.
+// Exec sends every argument as text, as workers do, which the database parses as the type that the
+// statement requires.
 func (t liveTx) Exec(ctx context.Context, query string, args []any) error {
 	texts := make([]any, len(args))
 	for i, arg := range args {

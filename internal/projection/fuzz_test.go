@@ -15,12 +15,12 @@ import (
 // saysWhere is the beginning of a refusal about a file: its name and a line.
 var saysWhere = regexp.MustCompile(`^f\.sql:[1-9][0-9]*: `)
 
-// longestLoad bounds how long a file of a few kilobytes may take to be read,
-// which takes a few milliseconds unless it takes for ever.
+// longestLoad bounds the time to load a file of a few kilobytes, which takes a few milliseconds
+// unless it never ends.
 const longestLoad = 30 * time.Second
 
-// FuzzProjectionFile reads any file. It is loaded, or refused with the line at
-// which something is wrong, soon.
+// FuzzProjectionFile loads any file. It is loaded, or refused with the line of the fault, within a
+// bounded time.
 func FuzzProjectionFile(f *testing.F) {
 	for _, content := range []string{roster, head, "-- projection: p\n-- schema: create", "", "\ufeff" + head, strings.ReplaceAll(head, "\n", "\r\n")} {
 		f.Add(content)

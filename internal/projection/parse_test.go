@@ -303,7 +303,7 @@ insert into t (campaign_id) values (:campaign_id) -- on: b
 	}
 }
 
-// A section for PostgreSQL may use what SQLite would take for parameters.
+// A section for PostgreSQL may use what SQLite would parse as parameters.
 func TestLoad_leavesTheOtherDialectItsOperators(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, "t.sql", head+`-- on: a
@@ -339,8 +339,8 @@ insert into t (campaign_id) values (:campaign_id);
 	}
 }
 
-// What is no token must not be read as one: whatever stands between quotes
-// and in comments reaches the database untouched or not at all.
+// Text that is no token must not be parsed as one: quoted texts and comments reach the database
+// unchanged or not at all.
 func TestLoad_leavesStringsCommentsAndCastsAlone(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -14,9 +14,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// kinds is a projection with columns of every kind that both databases have,
-// with a key and without one, whose digests are those of all columns; and one
-// whose digests are selects.
+// kinds is a projection with columns of every type that both databases have, with a key and without
+// one, whose digests cover all columns; and one whose digests are selects.
 var kinds = []string{"1_tables.sql", `-- projection: tables
 -- tables: keyed, keyless
 -- schema
@@ -63,7 +62,7 @@ var ofEveryKind = []string{
 	`{"t":"é","n":3,"d":1e300}`, `{"t":"b","n":3}`, `{"t":"a","n":3}`, `{"t":"C","n":3}`, `{"t":"a\"","n":3}`,
 }
 
-// alike fails the test when two replays have other digests for a campaign.
+// alike fails the test if two replays have different digests for a campaign.
 func alike(t *testing.T, what, campaign string, lite, post expected) {
 	t.Helper()
 	if diff := cmp.Diff(allDigests(t, lite, campaign), allDigests(t, post, campaign)); diff != "" {
@@ -103,8 +102,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 	}
 }
 
-// Rows are digested in the order of bytes also where the database would order
-// them as people do.
+// Rows are digested in byte order even if the database's collation is a language's.
 func TestPostgresDigests_orderTextByBytesWhateverItsCollation(t *testing.T) {
 	t.Parallel()
 	content := `-- projection: p
@@ -130,8 +128,8 @@ insert into keyless values (:campaign_id, :payload.name);
 	}
 }
 
-// What doc.go says about bindings: each has the type its place asks for, and
-// an event whose value is none of that type fails.
+// The statements of doc.go about bindings: each has the type its place requires, and an event with
+// an incompatible value fails.
 func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ set, payload, want string }{

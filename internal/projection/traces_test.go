@@ -50,8 +50,8 @@ func TestTraces_loadInTheOrderOfTheFullDigest(t *testing.T) {
 	}
 }
 
-// The digests are the expected ones wherever and however often the traces are
-// applied: alone, beside each other, and again after everything was emptied.
+// The digests are the expected ones wherever and however often the traces are applied: alone,
+// beside each other, and again after all tables were emptied.
 func TestTraces_haveTheExpectedDigests(t *testing.T) {
 	t.Parallel()
 	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
@@ -79,8 +79,7 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 	})
 }
 
-// What stands after k events is what a fresh replay of the first k makes, and
-// each event changes some digest.
+// The rows after k events equal a fresh replay of the first k, and each event changes some digest.
 func TestTraces_prefixIsThatOfAFreshReplay(t *testing.T) {
 	t.Parallel()
 	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
@@ -107,11 +106,11 @@ func TestTraces_prefixIsThatOfAFreshReplay(t *testing.T) {
 	})
 }
 
-// traceFold applies invented events one after another.
+// traceReplay applies made-up events one after another.
 type traceReplay struct {
 	*testing.T
 	expected
-	trace string // what the events are about
+	trace string // the entity of the events
 	seq   int64
 }
 
@@ -119,8 +118,7 @@ func newTraceReplay(t *testing.T) *traceReplay {
 	return &traceReplay{T: t, expected: newReplay(t, "builtin:traces"), trace: "T"}
 }
 
-// event is the next one, named e and its seq, in the second after 2026 began
-// that its seq tells.
+// event is the next one, named e and its seq, at second seq of 2026.
 func (f *traceReplay) event(eventType, payload string) *outbox.Event {
 	f.seq++
 	return &outbox.Event{CampaignID: "c", Seq: f.seq, EventID: fmt.Sprint("e", f.seq), EventType: eventType,
@@ -167,8 +165,8 @@ func (f *traceReplay) lines(query string) []string {
 	return lines
 }
 
-// nodes are "id type trace seq second" and edges "id seq second" of what the
-// events from a seq on have added.
+// nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on
+// have added.
 func (f *traceReplay) nodes(from int64) []string {
 	f.Helper()
 	return f.lines(fmt.Sprintf(`select node_id, node_type, trace_id, log_seq, substr(created_at, 18) from context_nodes where attrs = '{}' and log_seq >= %d order by log_seq, node_id`, from))
@@ -240,15 +238,15 @@ func TestTraces_nodesAndEdgesOfEachEventType(t *testing.T) {
 		f.expect(step.eventType+": nodes", f.nodes(f.seq), step.nodes...)
 		f.expect(step.eventType+": edges", f.edges(f.seq), step.edges...)
 	}
-	// An edge's id says what its other columns say.
+	// An edge's id is made of its other columns.
 	f.expect("edges whose id is not made of their parts", f.lines(`select edge_id from context_edges
 		where edge_id <> edge_type || ':' || from_node_id || ':' || to_node_id || ':e' || log_seq or trace_id <> 'T'`))
 	f.expect("edges with an end that is no node", f.lines(`select edge_id from context_edges e where 2 <>
 		(select count(*) from context_nodes n where n.campaign_id = e.campaign_id and n.node_id in (e.from_node_id, e.to_node_id))`))
 }
 
-// traceSteps, the made traces and the recorded ones have the event types that
-// the projections handle, all of them and no others.
+// traceSteps, the made traces and the recorded ones have exactly the event types that the
+// projections handle.
 func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 	t.Parallel()
 	handled, steps := map[string]bool{}, map[string]bool{}
@@ -297,7 +295,7 @@ func TestTraces_firstWriterWins(t *testing.T) {
 	f.expect("edges that an event's repetition adds", f.edges(5))
 }
 
-// Campaigns in which the same happens have the same rows and never each other's.
+// Campaigns with the same events have the same rows and never each other's.
 func TestTraces_campaignsAreApart(t *testing.T) {
 	t.Parallel()
 	f := newTraceReplay(t)
@@ -341,8 +339,8 @@ func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
 	}
 }
 
-// An approval of an action names its approver and is no edge. That of an
-// exception is one whatever was decided.
+// An approval of an action names its approver and is no edge. An approval of an exception always is
+// one, whatever was decided.
 func TestTraces_approvalIsAnEdgeOnlyOfAnException(t *testing.T) {
 	t.Parallel()
 	f := newTraceReplay(t)
@@ -367,7 +365,7 @@ func TestTraces_entitiesAreOptionalWhereATraceMayHaveNone(t *testing.T) {
 	f.expect("precedents", f.lines(`select policy_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents`), "cap null null null")
 }
 
-// The summary knows a trace's start and end and nothing of what is between.
+// The summary covers a trace's start and end and nothing in between.
 func TestTraces_summaryCountsStartsAndEnds(t *testing.T) {
 	t.Parallel()
 	const summary = `select workflow, title, primary_entity_type, primary_entity_id, outcome, substr(started_at, 18) as started, substr(finished_at, 18) as finished, event_count, last_log_seq from trace_summaries`
@@ -417,8 +415,7 @@ func TestTraces_precedentsAppearAtTheEnd(t *testing.T) {
 	f.expect("precedents of a trace that never began", f.lines(precedents)[4:], "e17 17 V cap 3.2 null null null null")
 }
 
-// What identifies a node must be there: an event without it fails and undoes
-// itself.
+// The identity of a node is required: an event without it fails and is rolled back.
 func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 	t.Parallel()
 	for eventType, faults := range map[string]map[string]string{

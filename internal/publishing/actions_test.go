@@ -38,7 +38,7 @@ func withReason(o outbox.Command) outbox.Command {
 	return o
 }
 
-// kinds are all that operators do to publishers.
+// kinds are all actions on publishers.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "publisher_pause", Scene: activeSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
@@ -95,7 +95,7 @@ func TestActions_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
 	}
 }
 
-// facts are what actions change of a subscription's row.
+// facts are the parts of a subscription's row that actions change.
 func (f *fixture) facts(name outbox.SubscriptionName) string {
 	f.TB.Helper()
 	var status, lastError, owner, paused string
@@ -204,7 +204,7 @@ func TestReset_keepsAPause(t *testing.T) {
 	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
 		t.Fatalf("a failed one: %+v, %v", p, err)
 	}
-	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // overcome, and remembered
+	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // recovered, but kept
 	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrConflict, "nothing to resume")
 	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.LastError != "" {
@@ -236,7 +236,7 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	}
 }
 
-// An idempotency key stands for one action with its parameters.
+// An idempotency key belongs to one action with its parameters.
 func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	t.Parallel()
 	f := open(t)

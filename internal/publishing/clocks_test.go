@@ -11,7 +11,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// reconciles starts as a worker does, with nothing to repair but publishers.
+// reconciles starts as a worker does, with only publishers to repair.
 func (f *fixture) reconciles() {
 	f.TB.Helper()
 	if got, err := f.Reconcile(f.Ctx); err != nil || got != (outbox.Repaired{}) {
@@ -70,7 +70,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	}
 }
 
-// A process whose clock was a day ahead has died with a subscription.
+// A process whose clock was a day ahead has died while it held a subscription.
 func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	t.Parallel()
 	f := open(t)

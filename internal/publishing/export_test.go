@@ -6,8 +6,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// BeforeReads lets something happen before each read of the journal, which
-// fails with its error. It is called before Run.
+// BeforeReads calls happen before each read of the journal, which fails with its error. It must be
+// called before Run.
 func (r *Relay) BeforeReads(happen func() error) {
 	read := r.feed.read
 	r.feed.read = func(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
@@ -26,8 +26,8 @@ func NewFeed(read func(ctx context.Context, after int64, limit int) ([]outbox.Ev
 	return Feed{newFeed(read, func() {})}
 }
 
-// After reads events after a position, as a subscription does: their positions, up to
-// where nothing else is, and whether there may be more.
+// After reads events after a position, as a subscription does: their positions, up to where there
+// are no others, and whether there may be more.
 func (f Feed) After(ctx context.Context, position int64) (positions []int64, end int64, more bool, err error) {
 	p, err := f.after(ctx, position)
 	for _, e := range p.events {
@@ -36,7 +36,7 @@ func (f Feed) After(ctx context.Context, position int64) (positions []int64, end
 	return positions, p.end, p.more, err
 }
 
-// Kept is how many bytes of events the feed holds.
+// Kept is how many bytes of events the feed caches.
 func (f Feed) Kept() (bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,8 +46,8 @@ func (f Feed) Kept() (bytes int64) {
 	return bytes
 }
 
-// Die has the process leave everything as it is, as one that is killed: no subscription
-// is given back. Its Run is to be ended by its context.
+// Die makes the process leave everything as it is, like a killed one: no subscription is released.
+// Its Run must be ended by its context.
 func (r *Relay) Die() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"outboxweb/internal/publishing"
 )
 
-// A subscription that waited for somebody else's read takes that for its own, but not
-// when it came to nothing.
+// A subscription that waited for another one's read uses its result, but not if the read failed.
 func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -33,8 +32,8 @@ func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
 	}
 }
 
-// large is a journal of n events that are so large that the store hands out
-// few of them at a time. It counts the reads.
+// large is a journal of n events so large that the store returns few of them at a time. It counts
+// the reads.
 func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outbox.Event, error) {
 	payload := bytes.Repeat([]byte(" "), 256<<10)
 	return func(_ context.Context, after int64, limit int) (events []outbox.Event, err error) {
@@ -46,8 +45,8 @@ func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outb
 	}
 }
 
-// A process that begins in the middle of a block does not read the large events
-// before it bit by bit.
+// A process that begins in the middle of a block does not read the large events before it bit by
+// bit.
 func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -67,8 +66,8 @@ func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	}
 }
 
-// Of subscriptions that wait for a read that was cut off before it came to where they
-// are, none is told that there is nothing more.
+// If a read is cut off before the positions of the waiting subscriptions, none of them is told that
+// there is nothing more.
 func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -82,9 +81,8 @@ func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
 	}
 }
 
-// inReadOfAnother lets several callers ask a feed for what comes after a
-// position while the first read, which another one began and which finds
-// nothing, is in progress.
+// inReadOfAnother lets several callers ask a feed for events after a position while another
+// caller's read, which finds nothing, is in progress.
 func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]outbox.Event, error), position int64, judge func(events []int64, more bool, err error)) {
 	const waiting = 8
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -119,8 +117,7 @@ func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]ou
 	callers.Wait()
 }
 
-// An event that is larger than all that is kept of a block does not push out
-// those that were read with it before anybody has seen them.
+// An event larger than a block's cache does not evict those read with it before they were used.
 func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 	t.Parallel()
 	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
@@ -145,7 +142,7 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 	}
 }
 
-// A long hole in the positions is gone over in one step.
+// A long gap in the positions is skipped in one step.
 func TestFeed_crossesAHoleInOneRead(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64

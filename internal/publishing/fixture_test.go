@@ -22,7 +22,7 @@ var (
 	refused = storetest.Refused
 )
 
-// fixture is a store of the test's own, and what is known there of publishers.
+// fixture is a test's own store, with its publishers.
 type fixture struct {
 	*storetest.Fixture
 	progress *publishing.Progress
@@ -44,8 +44,7 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	return on(f.Beside(change...))
 }
 
-// sample takes a sample of how things stand now, as by a process that has just
-// been started.
+// sample takes a sample now, as by a process that has just been started.
 func (f *fixture) sample() {
 	f.TB.Helper()
 	if err := f.beside().Sample(f.Ctx); err != nil {

@@ -12,8 +12,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// instances lists the instances as a process sees them that has not looked in
-// the last second.
+// instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
 	all, err := f.beside().Instances(f.Ctx)

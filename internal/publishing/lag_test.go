@@ -19,8 +19,8 @@ var (
 	scenes  = outbox.Match{EventTypes: []string{"scene.*"}}
 )
 
-// newPair makes the row of a subscription that stands at a position, as a server that
-// starts with it does.
+// newSubscription inserts the row of a subscription at a position, as a server that starts with it
+// does.
 func (f *fixture) newSubscription(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
 	f.TB.Helper()
 	selects, err := json.Marshal(match)
@@ -33,14 +33,14 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 	return name
 }
 
-// held lets a process hold a subscription under an epoch.
+// heldBy lets a process hold a subscription under an epoch.
 func (f *fixture) heldBy(name outbox.SubscriptionName, owner string, epoch int64) {
 	f.TB.Helper()
 	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
-// failing lets the event at a position be in the way of a subscription.
+// failing makes the event at a position block a subscription.
 func (f *fixture) failing(name outbox.SubscriptionName, position int64, kind outbox.DeliveryErrorKind) {
 	f.TB.Helper()
 	f.Exec(`
@@ -122,8 +122,8 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	}
 }
 
-// journalOf fills the journal past the store, as fast as can be: n events of
-// which every nth is of scenes, recorded a second apart.
+// journalOf fills the journal directly, as fast as possible: n events of which every nth is of
+// scenes, recorded a second apart.
 func (f *fixture) journalOf(n, nth int) {
 	f.TB.Helper()
 	f.Exec(`
@@ -135,7 +135,7 @@ select 'bulk', i, 'e-' || i, case when i % cast($2 as bigint) = 0 then 'scene.x'
 from numbers`, n, nth, f.Clock.Now().UnixMicro())
 }
 
-// What is looked through for a lag is bounded, and says so.
+// The events examined for a lag are limited, and the result says so.
 func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -173,8 +173,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	}
 }
 
-// Twenty subscriptions that lag far apart from each other are told of in as much
-// looking as fewer are.
+// The lags of twenty subscriptions at distant positions cost no more than those of fewer.
 func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -125,7 +125,7 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 	}
 }
 
-// A position never goes back by itself, and only its holder moves it on.
+// A position never moves back by itself, and only its holder advances it.
 func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -256,9 +256,8 @@ func TestStates_leasesSpread(t *testing.T) {
 	}
 }
 
-// Whoever is asked may take its time, while a call of a destination is under
-// way. What it will have given counts as given: who asks for more would be
-// asked to give it back.
+// A holder may be slow to release during a call of a destination. A requested subscription counts
+// as handed over: a process that requests more would be asked to give it back.
 func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -289,7 +288,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// Nobody needs a subscription that is paused.
+// A paused subscription need not be held.
 func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -9,8 +9,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// Processes change several subscriptions in one transaction. They take them in the same
-// order, so that none waits for another that waits for it.
+// Processes change several subscriptions in one transaction. They lock them in the same order, so
+// that they cannot deadlock.
 func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -13,25 +13,24 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// RelayConfig says which subscriptions a process delivers for, and how. Progress, Metrics
-// and ID are required; other zero values are the defaults.
+// RelayConfig configures the subscriptions that a process delivers for. Progress, Metrics and ID
+// are required; zero values of the others are the defaults.
 type RelayConfig struct {
 	Progress     *Progress
 	Pairs        []destination.Subscription
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
 	ID           string              // of the process, in leases
-	Options      destination.Options // what destinations are opened with, but for the journal's id; without a Logger it is the relay's
-	Source       string              // of the events, for receivers; empty means one made of the journal's id
-	PollInterval time.Duration       // how often the process looks which subscriptions it may take; 0 means outbox.DefaultPoll
+	Options      destination.Options // options of destinations, without the journal's id; the default Logger is the relay's
+	Source       string              // of the events, for receivers; empty means one derived from the journal's id
+	PollInterval time.Duration       // how often the process checks which subscriptions it may claim; 0 means outbox.DefaultPoll
 	Lease        time.Duration       // 0 means outbox.DefaultLease
 	Clock        Clock
 	// Open opens a destination; nil means destination.Subscription.Open.
 	Open func(destination.Subscription, destination.Options) (destination.Publisher, error)
 }
 
-// Clock is where the waits between polls and after errors come from. The zero
-// value is the real one.
+// Clock provides the waits between polls and after errors. The zero value is the real one.
 type Clock struct {
 	Now   func() time.Time
 	After func(time.Duration) (fired <-chan time.Time, stop func())
@@ -42,23 +41,23 @@ func realAfter(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Relay delivers the journal's events to other systems: each subscription that the
-// process holds in a goroutine of its own, so that none waits for another.
-// Several processes may run one; leases spread the subscriptions over them.
+// Relay delivers the journal's events to other systems: each leased subscription in its own
+// goroutine, so that none waits for another. Several processes may run one; leases distribute the
+// subscriptions over them.
 type Relay struct {
 	RelayConfig
 	feed  *feed
 	names []outbox.SubscriptionName
 	subs  map[outbox.SubscriptionName]destination.Subscription
 	wake  loop.Signal
-	head  int64 // of the journal, at the last look
+	head  int64 // of the journal, at the last check
 
 	mu       sync.Mutex
 	held     map[outbox.SubscriptionName]*delivery
-	renewals time.Time // leases were last renewed
+	renewals time.Time // when leases were last renewed
 }
 
-// NewRelay makes a Relay. Run starts it.
+// NewRelay returns a Relay. Run starts it.
 func NewRelay(c RelayConfig) *Relay {
 	if c.PollInterval <= 0 {
 		c.PollInterval = outbox.DefaultPoll
@@ -87,8 +86,8 @@ func NewRelay(c RelayConfig) *Relay {
 	return r
 }
 
-// Wake makes every subscription look for events now, and the process for operators'
-// acts. It never blocks.
+// Wake makes every subscription check for events now, and the process for operators' actions. It
+// never blocks.
 func (r *Relay) Wake() {
 	r.wake.Raise()
 	r.wakeSubscriptions()
@@ -102,13 +101,13 @@ func (r *Relay) wakeSubscriptions() {
 	}
 }
 
-// tendPause is the least time between two looks at the subscriptions, however often
-// the process is woken.
+// tendPause is the minimum interval between two checks of the subscriptions, however often the
+// process is woken.
 const tendPause = 50 * time.Millisecond
 
-// Run delivers until ctx ends; then it lets the batches in flight end, gives
-// the subscriptions back and returns nil. Faults of the database and of destinations
-// are logged and tried again; they do not end it.
+// Run delivers until ctx ends; then it lets the batches in flight end, releases the subscriptions
+// and returns nil. Errors of the database and of destinations are logged and retried; they do not
+// end it.
 func (r *Relay) Run(ctx context.Context) error {
 	if len(r.Pairs) == 0 {
 		return nil
@@ -140,8 +139,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// start makes the subscriptions known and learns which journal this is. A database
-// that is away is waited for; false means that ctx ended.
+// start registers the subscriptions and reads the journal's id. It waits for a database that is
+// down; false means that ctx ended.
 func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
 	options = r.Options
 	if options.Logger == nil {
@@ -173,8 +172,8 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 	return options, false
 }
 
-// manageLeases takes, asks for and gives back subscriptions, renews their leases, and tells
-// deliveries what operators did.
+// manageLeases claims, requests and releases subscriptions, renews their leases, and informs
+// deliveries of operators' actions.
 func (r *Relay) manageLeases(ctx context.Context, options destination.Options) error {
 	r.removeEnded()
 	if err := r.renew(ctx); err != nil {
@@ -184,7 +183,7 @@ func (r *Relay) manageLeases(ctx context.Context, options destination.Options) e
 	if err != nil {
 		return err
 	}
-	if len(states) > 0 && states[0].Head != r.head { // others append too, and need not say so
+	if len(states) > 0 && states[0].Head != r.head { // other processes append without waking this one
 		r.head = states[0].Head
 		r.wakeSubscriptions()
 	}
@@ -207,7 +206,7 @@ func (r *Relay) removeEnded() {
 	}
 }
 
-// settle does what is to be done about one subscription.
+// settle handles one subscription.
 func (r *Relay) settle(ctx context.Context, state State, options destination.Options) error {
 	d := r.delivery(state.SubscriptionName)
 	if d != nil && d.update(state) {
@@ -221,10 +220,10 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 	case ProspectAsk:
 		return r.Progress.AskFor(ctx, r.ID, state.SubscriptionName)
 	case ProspectHold, ProspectYield:
-		if d == nil { // its delivery ended without being able to give it back
+		if d == nil { // its delivery ended without releasing it
 			err := r.Progress.Release(ctx, Lease{SubscriptionName: state.SubscriptionName, Owner: r.ID, Epoch: state.Epoch})
 			if err == nil {
-				r.wake.Raise() // to take it again, unless somebody else does
+				r.wake.Raise() // to claim it again, unless another process does
 			}
 			return err
 		}
@@ -238,7 +237,7 @@ func (r *Relay) delivery(name outbox.SubscriptionName) *delivery {
 	return r.held[name]
 }
 
-// claim takes a subscription and starts delivering.
+// claim claims a subscription and starts delivering.
 func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
 	began := time.Now()
 	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.SubscriptionName, r.Lease)
@@ -266,8 +265,8 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	return nil
 }
 
-// lazyPublisher opens a publisher when something is to be delivered, so that one
-// that cannot be opened is an error of a delivery like any other.
+// lazyPublisher opens its publisher at the first delivery, so that a failure to open is a delivery
+// error like any other.
 type lazyPublisher struct {
 	open func() (destination.Publisher, error)
 	destination.Publisher
@@ -293,12 +292,11 @@ func (d *lazyPublisher) Close() error {
 	return d.Publisher.Close()
 }
 
-// update tells a delivery how its subscription stands, and reports whether it was right
-// to go on.
+// update informs a delivery of its subscription's state, and reports whether it may continue.
 func (d *delivery) update(state State) bool {
 	lease := d.beat().Lease
 	switch {
-	case lease.Epoch < state.Epoch: // it was taken over, or moved
+	case lease.Epoch < state.Epoch: // it was claimed by another process, or moved
 		d.lost(outbox.ErrLeaseLost)
 		return false
 	case state.Prospect == ProspectYield:
@@ -315,7 +313,7 @@ func (d *delivery) update(state State) bool {
 	return true
 }
 
-// renew lengthens the leases of all subscriptions that are held, when it is time.
+// renew extends the leases of all held subscriptions when due.
 func (r *Relay) renew(ctx context.Context) error {
 	r.mu.Lock()
 	began := time.Now()
@@ -345,7 +343,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	return nil
 }
 
-// end gives all subscriptions back.
+// end releases all subscriptions.
 func (r *Relay) end() {
 	r.mu.Lock()
 	deliveries := make([]*delivery, 0, len(r.held))

@@ -15,8 +15,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// A pause by another process is noticed after the batch in flight, however
-// seldom the holder looks for it, also while there is much to deliver.
+// A pause by another process is noticed after the batch in flight, however rarely the holder checks
+// for it, also with a large backlog.
 func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -44,8 +44,8 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	}
 }
 
-// What is appended after a pause is not delivered, even where nobody has told
-// the holder of the pause yet.
+// Events appended after a pause are not delivered, even if the holder has not been notified of the
+// pause yet.
 func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -73,8 +73,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	}
 }
 
-// A call that is cut off since the publisher is being released is no error of the
-// destination.
+// A call cancelled because the subscription is being released is no error of the destination.
 func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -88,7 +87,7 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	}}}
 	sub := subscriptionOf("everything", "one", everyEvent)
 	c := r.config(f, "one", sub)
-	c.Lease = 2 * storetest.Patience // whose end would cut the call off too
+	c.Lease = 2 * storetest.Patience // its expiry would cancel the call too
 	stop := deliver(t, f, c)
 	<-called
 	began := time.Now()
@@ -101,7 +100,7 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	}
 }
 
-// A destination that takes nothing and gives no reason has failed.
+// A destination that accepts nothing and gives no reason has failed.
 func TestRelay_takingNothingIsAnError(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -115,7 +114,7 @@ func TestRelay_takingNothingIsAnError(t *testing.T) {
 	})
 }
 
-// Stopping does not wait for a database that is away.
+// Stopping does not wait for a database that is down.
 func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -129,7 +128,7 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	}}}
 	sub := subscriptionOf("everything", "one", everyEvent)
 	c := r.config(f, "one", sub)
-	c.Lease = 2 * storetest.Patience // whose end would end the tries too
+	c.Lease = 2 * storetest.Patience // its expiry would end the retries too
 	stop := deliver(t, f, c)
 	<-away
 	began := time.Now()
@@ -143,8 +142,8 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	}
 }
 
-// failing makes a subscription that waits an hour until it is tried again, and whose
-// destination takes everything after its first error.
+// failing makes a subscription that waits an hour until it is retried, and whose destination
+// accepts everything after its first error.
 func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
 	t.Helper()
 	f.appendAll(notes("c-1", 3)...)
@@ -170,8 +169,7 @@ func mustHaveFailed(t *testing.T, f *fixture, sub destination.Subscription) {
 	})
 }
 
-// Actions of other processes are noticed at the next look, also by a subscription that
-// waits.
+// Actions of other processes are noticed at the next check, also by a waiting subscription.
 func TestRelay_aSubscriptionThatWaitsIsResumedElsewhere(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -203,9 +201,8 @@ func TestRelay_aSubscriptionThatWaitsIsMovedElsewhere(t *testing.T) {
 	}
 }
 
-// A subscription that has nothing to do is held on to. A process that stands still for
-// longer than its lease loses it; where that happens to this one, the lease
-// becomes longer than that.
+// An idle subscription stays leased. A process suspended for longer than its lease loses it; if
+// that happens to this one, the test retries with a longer lease.
 func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	t.Parallel()
 	for lease := 3 * time.Second; ; lease *= 3 {
@@ -219,8 +216,8 @@ func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	}
 }
 
-// timesTaken is how often an idle subscription is taken until its lease has been
-// renewed past its first end.
+// timesTaken is how many times an idle subscription is claimed until its lease has been renewed
+// past its first expiry.
 func timesTaken(t *testing.T, long time.Duration) int64 {
 	t.Helper()
 	f := open(t, live)

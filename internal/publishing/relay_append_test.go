@@ -20,8 +20,8 @@ import (
 
 var published = flag.Int("published", 0, "events that concurrent appenders write while they are published; 0 is 20,000, and 4,000 in a short run")
 
-// Positions are drawn in one order and become visible in another. Whoever is
-// delivered to gets every event all the same, in the order of positions.
+// Positions are allocated in one order and become visible in another. The receiver nevertheless
+// gets every event, in the order of positions.
 func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -98,9 +98,8 @@ func (f *fixture) appendWithRefusals(tb testing.TB, campaign string, n int) {
 	}
 }
 
-// rollBack appends as other programs of the same kind would, whose appends
-// draw a position each, stand open while somebody counts, and come to
-// nothing.
+// rollBack appends as other programs would, in transactions that each allocate a position, stay
+// open for a while, and roll back.
 func (f *fixture) rollBack(tb testing.TB, done <-chan struct{}) {
 	var schema string
 	if err := f.JournalDB.QueryRow(`select current_schema()`).Scan(&schema); err != nil {

@@ -72,8 +72,8 @@ func fanOut(b *testing.B, j corpus.Journal) {
 	}
 }
 
-// writeBare writes the events as CloudEvents to files, one after the other, in
-// batches that are synced, and returns how many a second there were.
+// writeBare writes the events as CloudEvents to files, one after the other, in batches that are
+// synced, and returns the rate per second.
 func writeBare(b *testing.B, journal *fixture, dir string, files int) float64 {
 	b.Helper()
 	var lines [][]byte

@@ -12,8 +12,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// The answer to a save may be lost when the save is not. The subscription goes on at
-// once from where it stands, and nothing is delivered again.
+// The reply to a save may be lost although the save succeeded. The subscription continues at once
+// from its stored position, and nothing is delivered again.
 func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
 	t.Parallel()
 	s, p := dbtest.Server().Severer(t), dbtest.New(t)

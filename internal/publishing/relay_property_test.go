@@ -24,14 +24,14 @@ var (
 	publishingSteps = flag.Int("publishing-steps", 150, "the length of the random history of publishers")
 )
 
-// stream judges what the receiver of a subscription gets, event by event.
+// stream checks what the receiver of a subscription gets, event by event.
 type stream struct {
 	sub      destination.Subscription
 	opened   func(position int64) bool // whether the event there is of that type
 	mu       sync.Mutex
 	dice     *rand.Rand
-	clumsy   bool  // it fails now and then
-	floor    int64 // all that the subscription selects up to here has come, or was skipped by an operator
+	clumsy   bool  // it fails occasionally
+	floor    int64 // everything that the subscription selects up to here has arrived, or was skipped by an operator
 	wrong    []string
 	received int
 }
@@ -40,7 +40,7 @@ func (s *stream) selects(position int64) bool {
 	return s.sub.Match.EventTypes[0] == "*" || s.opened(position)
 }
 
-// take is what the receiver answers.
+// take is the receiver's answer.
 func (s *stream) take(events []*destination.Event) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,13 +61,13 @@ func (s *stream) take(events []*destination.Event) (int, error) {
 		fallthrough
 	default:
 		if s.dice.IntN(8) == 0 {
-			n = 0 // they have arrived, and the answer does not
+			n = 0 // they have arrived, but the answer is lost
 		}
 		return min(n, len(events)-1), &destination.Error{Kind: kind, Err: errors.New("refused")}
 	}
 }
 
-// expect notes that what the subscription selects before a position has not come.
+// expect records that events the subscription selects before a position have not arrived.
 func (s *stream) expect(position int64) {
 	for p := s.floor + 1; p < position; p++ {
 		if s.selects(p) {
@@ -77,7 +77,7 @@ func (s *stream) expect(position int64) {
 	}
 }
 
-// skipped is called before an operator has the subscription go on after a position.
+// skipped must be called before an operator moves the subscription past a position.
 func (s *stream) skipped(position int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ type process struct {
 	ended  chan error
 }
 
-// history is what happens to publishers at random. Two stores stand for two
-// machines, each with some processes.
+// history is random operations on publishers. Two stores represent two machines, each with some
+// processes.
 type history struct {
 	testing.TB
 	dice      *rand.Rand
@@ -214,7 +214,7 @@ func (h *history) end(kill bool) {
 	}
 }
 
-// act lets an operator do something, which may be refused.
+// act performs an operator's action, which may be refused.
 func (h *history) act(do func(f *fixture, o outbox.Command, s *stream) error) {
 	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
 	var refusal *outbox.Refusal
@@ -226,7 +226,7 @@ func (h *history) act(do func(f *fixture, o outbox.Command, s *stream) error) {
 func (h *history) seek(f *fixture, o outbox.Command, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
-	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // which confirms fewer, too
+	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // a phrase that also confirms fewer
 	_, err := f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, outbox.SeekTarget{Position: &to}, nil)
 	return err
 }
@@ -254,7 +254,7 @@ func (h *history) step() {
 		h.end(false)
 	case 6, 7:
 		h.end(true)
-	case 8: // leases end, also those of processes that live
+	case 8: // leases expire, also those of running processes
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
 		h.act(func(f *fixture, o outbox.Command, s *stream) error {
@@ -273,7 +273,7 @@ func (h *history) step() {
 	}
 }
 
-// settle ends all trouble and waits until everything has arrived.
+// settle ends all faults and waits until everything has arrived.
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
@@ -293,8 +293,8 @@ func (h *history) settle() {
 	}
 }
 
-// Whatever happens to processes, destinations and subscriptions: what a receiver gets is
-// the journal's order, of which some may be sent again and nothing is missing.
+// Whatever happens to processes, destinations and subscriptions, a receiver gets the journal in
+// order, possibly with repeats, and nothing is missing.
 func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 	t.Parallel()
 	seed := *publishingSeed
@@ -328,7 +328,7 @@ func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 	}
 }
 
-// wait lets the processes come to something, if there is anything to do.
+// wait lets the processes make progress, if there is anything to do.
 func (h *history) wait() {
 	enough := time.NewTimer(15 * time.Millisecond)
 	defer enough.Stop()

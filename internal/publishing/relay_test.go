@@ -21,7 +21,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// live has a store go by the real time.
+// live makes a store use the real time.
 func live(o *store.Options) { o.Now = time.Now }
 
 // appendAll appends events, some hundreds at a time.
@@ -40,8 +40,8 @@ func notes(campaign string, n int) []outbox.Event {
 	return slices.Repeat([]outbox.Event{noted(campaign)}, n)
 }
 
-// receiver is another system: it writes down what it took, after answer, when
-// there is one, has let it.
+// receiver is an external system: it records what it accepted, once answer, if set, has permitted
+// it.
 type receiver struct {
 	answer func(ctx context.Context, events []*destination.Event) (int, error)
 
@@ -100,8 +100,7 @@ func (r receivers) config(f *fixture, id string, subs ...destination.Subscriptio
 		}}
 }
 
-// deliver runs a Relay until stop is called or the test ends, woken by what
-// happens in the store.
+// deliver runs a Relay until stop is called or the test ends, woken by changes in the store.
 func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...func(*publishing.Relay)) (stop func()) {
 	tb.Helper()
 	var subs []outbox.PublisherDefinition
@@ -129,8 +128,7 @@ func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...fun
 	return stop
 }
 
-// upTo are the positions 1 to n. No test of publishing rolls an append back
-// but those that say so.
+// upTo are the positions 1 to n. Only tests that say so roll back appends.
 func upTo(n int) []int64 {
 	all := make([]int64, n)
 	for i := range all {
@@ -149,7 +147,7 @@ func (f *fixture) subscriptionState(tb testing.TB, name outbox.SubscriptionName)
 	return status, position, delivered, errors, owner
 }
 
-// mustStandAt waits until a subscription has come to a position.
+// mustStandAt waits until a subscription is at a position.
 func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
 	tb.Helper()
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
@@ -170,7 +168,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	f.mustStandAt(t, all.SubscriptionName, 252)
 	f.appendAll(noted("c-3"))
 	for _, p := range []destination.Subscription{all, some, none} {
-		f.mustStandAt(t, p.SubscriptionName, 253) // nothing is behind it for a topic that selects little
+		f.mustStandAt(t, p.SubscriptionName, 253) // no later event is of a topic that selects little
 	}
 	stop()
 	if got := r["all"].got(); !slices.Equal(got, upTo(253)) {
@@ -235,7 +233,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// refuse takes what is before a position, and refuses the event there.
+// refuse accepts events before a position, and refuses the event there.
 func refuse(events []*destination.Event, position int64) (int, error) {
 	for i, e := range events {
 		if e.Position == position {
@@ -270,7 +268,7 @@ func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
 	return w.end, sync.OnceFunc(func() { close(stopped) })
 }
 
-// next is how long the delivery waits now.
+// next returns the current wait of the delivery.
 func (s *steps) next(tb testing.TB) wait {
 	tb.Helper()
 	select {
@@ -282,7 +280,7 @@ func (s *steps) next(tb testing.TB) wait {
 	}
 }
 
-// pass lets the wait end after its time.
+// pass ends the wait after its time.
 func (s *steps) pass(w wait) {
 	s.Advance(w.long)
 	w.end <- s.Now()
@@ -318,8 +316,8 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 		s.pass(w)
 		w = s.next(t)
 	}
-	// An append may wake twice, the second time when its hint comes around: there is
-	// nothing to deliver then, and the count of empty polls begins anew.
+	// An append may wake twice, the second time when its hint is received: there is nothing to
+	// deliver then, and the count of empty polls restarts.
 	if waits < 3 || waits > 7 || w.long != 2*second {
 		t.Errorf("after an event it waits %d times for a second and then for %s", waits, w.long)
 	}
@@ -421,13 +419,13 @@ func TestRelay_sharesReads(t *testing.T) {
 			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
 		}
 	}
-	// One read a block, and one each at the end to learn that it is the end.
+	// One read per block, and one each to detect the end.
 	if reads := counted(t, c.Metrics.PublisherReads); reads > events/1000+5 {
 		t.Errorf("%d events were read %v times for five pairs", events, reads)
 	}
 }
 
-// Another process appends and tells nobody.
+// Another process appends without a notification.
 func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)

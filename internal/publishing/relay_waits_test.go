@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// A subscription that had failed may find that its topic selects the event no more,
-// since somebody has changed the configuration.
+// A failed subscription may find that its topic no longer selects the event, after a configuration
+// change.
 func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -50,8 +50,8 @@ func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position 
 	}
 }
 
-// A subscription whose topic selects little waits in two parts, since its position is
-// saved in between.
+// A subscription whose topic selects little waits in two parts, since its position is saved in
+// between.
 func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -68,13 +68,12 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	if w := s.next(t); w.long > time.Second {
 		t.Fatalf("until the position may be saved again it waits %s", w.long)
 	}
-	s.Advance(time.Second) // the wake-up comes when it is to be saved anyway
+	s.Advance(time.Second) // the wake-up comes when the position is due to be saved anyway
 	f.appendAll(opened("c-1"))
 	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 }
 
-// That the journal cannot be read for once costs a moment, and not the time until
-// the next poll.
+// A single failed read of the journal is retried after a moment, and not at the next poll.
 func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
@@ -94,8 +93,8 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 }
 
-// A position that cannot be saved is saved later, without its batch being
-// delivered again; the tries do not crowd a database that is away.
+// A position that cannot be saved is saved later, without its batch being delivered again; the
+// retries do not overload a database that is down.
 func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -88,8 +88,8 @@ where topic = $1
   and publisher = $2`
 )
 
-// publisher reads a subscription, locked for a change in this transaction. A missing
-// one is outbox.ErrNotFound.
+// publisher reads a subscription and locks it for a change in this transaction. A missing one is
+// outbox.ErrNotFound.
 func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		p, err = scanPublisherRow(row)
@@ -104,7 +104,7 @@ func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error
 	return p, nil
 }
 
-// publishers reads all subscriptions in the order of their names.
+// publishers reads all subscriptions sorted by name.
 func (t *tx) publishers() ([]*publisherRow, error) {
 	all, err := sqldb.All(t, scanPublisherRow, selectPublishers)
 	if err != nil {
@@ -130,8 +130,8 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	return nil
 }
 
-// clearErrors forgets what went wrong, so that the subscription is tried at once. One
-// that had failed is active again.
+// clearErrors clears the errors, so that the subscription is retried at once. A failed one becomes
+// active.
 func (p *publisherRow) clearErrors() {
 	p.errors, p.errorKind, p.lastError, p.errorPosition, p.stopped = 0, "", "", 0, false
 	p.lastErrorAt, p.retryAt = sql.NullInt64{}, sql.NullInt64{}
@@ -140,17 +140,16 @@ func (p *publisherRow) clearErrors() {
 	}
 }
 
-// revoke ends the holder's right, so that whatever it has in flight moves
-// the position no more.
+// revoke ends the holder's lease, so that a batch in flight cannot move the position.
 func (p *publisherRow) revoke() {
 	p.owner, p.expires, p.nextPoll, p.perSecond = "", 0, sql.NullInt64{}, 0
 	p.epoch++
 }
 
-// leased reports whether a process has the subscription, as far as leases tell.
+// leased reports whether a process has leased the subscription.
 func (p *publisherRow) leased(now int64) bool { return p.owner != "" && p.expires > now }
 
-// view is the subscription as callers see it, but for its lag.
+// view returns the subscription as callers see it, without its lag.
 func (p *publisherRow) view(now int64) outbox.Publisher {
 	v := outbox.Publisher{
 		SubscriptionName: p.SubscriptionName, Destination: p.destination, Match: p.match, Status: p.status,

@@ -13,8 +13,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// publisherSample is a sample of a subscription but for its name and time. A negative
-// lag means at least so many events less one: -1 is a lag that is not known.
+// publisherSample is a sample of a subscription without its name and time. A negative lag n means
+// at least -n-1 events: -1 is an unknown lag.
 type publisherSample struct {
 	delivered int64
 	lag       int64
@@ -51,7 +51,7 @@ where topic = $1
 order by minute desc
 limit 1`
 
-	// Another process may have taken the same minute's already.
+	// Another process may already have taken this minute's sample.
 	insertPublisherSample = `
 insert into publisher_samples (topic, publisher, minute, delivered, lag_events, oldest_recorded_at, error_count)
 values ($1, $2, $3, $4, $5, $6, $7)
@@ -66,8 +66,7 @@ where topic = $1
 order by minute`
 )
 
-// sample writes how those subscriptions stand that are not as at their last sample, once
-// a minute.
+// sample writes, once a minute, the state of subscriptions that changed since their last sample.
 func (pr *Progress) sample(ctx context.Context, minute int64) error {
 	if pr.sampled.Swap(minute) == minute {
 		return nil
@@ -87,7 +86,7 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 		})
 	}
 	if err != nil {
-		pr.sampled.Store(0) // to be tried again
+		pr.sampled.Store(0) // to retry
 		return fmt.Errorf("sample publishers: %w", err)
 	}
 	return nil
@@ -116,8 +115,8 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 	return changed, err
 }
 
-// History is how a subscription stood and went over a span that ends now, as
-// outbox.PublisherSeries has it. A missing subscription is outbox.ErrNotFound.
+// History returns a subscription's history over a span that ends now, as outbox.PublisherSeries
+// does. A missing subscription is outbox.ErrNotFound.
 func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, span outbox.Span) ([]outbox.PublisherPoint, error) {
 	end := sqldb.At(pr.core.Now())
 	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())

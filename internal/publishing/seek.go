@@ -10,20 +10,18 @@ import (
 	"outboxweb/internal/store"
 )
 
-// seekLooks is how many events are looked through to count those that a seek
-// repeats or skips.
+// seekLooks is how many events are examined to count those that a seek repeats or skips.
 const seekLooks = 100_000
 
-// Seek lets a subscription go on elsewhere in the journal, whatever its status, which
-// stays; what its holder has in flight moves the position no more, though it may
-// still be delivered. What went wrong with the event that was next is forgotten.
-// seen is what the operator was shown; where much more would be repeated or
-// skipped that is outbox.ErrConflict, nil skips the comparison.
+// Seek moves a subscription's position, whatever its status, which does not change. A batch in
+// flight cannot move the position any more, though it may still be delivered. Errors of the
+// formerly next event are cleared. seen is what the operator was shown; if many more events would
+// be repeated or skipped, Seek returns outbox.ErrConflict; nil skips the comparison.
 //
-// A seek that skips events needs a reason and is confirmed. A position beyond the head is outbox.ErrInvalid, one where
-// the subscription stands already outbox.ErrConflict, a missing subscription outbox.ErrNotFound.
-// On PostgreSQL appends under way are waited for, so that none of their events
-// is skipped without being counted; one that takes long is outbox.ErrBusy.
+// A seek that skips events requires a reason and a confirmation. It returns outbox.ErrInvalid for a
+// position beyond the head, outbox.ErrConflict for the current position, outbox.ErrNotFound for a
+// missing subscription. On PostgreSQL it waits for appends in progress, so that none of their
+// events is skipped without being counted; if one takes long, it returns outbox.ErrBusy.
 func (pr *Progress) Seek(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, target outbox.SeekTarget, seen *outbox.Seek) (outbox.Seek, error) {
 	asked := seekCommand(name, target)
 	a := &store.Change{Command: o, Action: outbox.ActionPublisherSeek, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
@@ -53,7 +51,7 @@ func (pr *Progress) Seek(ctx context.Context, o outbox.Command, name outbox.Subs
 	})
 }
 
-// PreviewSeek says what Seek would do now, and changes nothing.
+// PreviewSeek returns what Seek would do now. It changes nothing.
 func (pr *Progress) PreviewSeek(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (seek outbox.Seek, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -83,7 +81,7 @@ func seekCommand(name outbox.SubscriptionName, target outbox.SeekTarget) publish
 	return asked
 }
 
-// requireSeek refuses a seek without what it asks for.
+// requireSeek refuses a seek without a required reason or confirmation.
 func (pr *Progress) requireSeek(t *tx, o outbox.Command, seek outbox.Seek, seen *outbox.Seek, now int64) error {
 	if seen != nil && (!outbox.GrownAlike(seen.Skips, seek.Skips) || !outbox.GrownAlike(seen.Repeats, seek.Repeats) || seek.Capped && !seen.Capped) {
 		return outbox.Conflict("publisher %s has changed since this page was loaded: the seek would now repeat %s and skip %s events, not %s and %s%s", seek.SubscriptionName,
@@ -98,15 +96,15 @@ func (pr *Progress) requireSeek(t *tx, o outbox.Command, seek outbox.Seek, seen 
 	return outbox.ActionPublisherSeek.Confirm(o.Confirm, outbox.Reach{Seek: seek})
 }
 
-// seek is what going on at the target would do to a subscription. Up to head no event
-// may appear any more.
+// seek returns the effect of moving a subscription to the target. No further event may become
+// visible up to head.
 func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox.Seek, error) {
 	to, err := t.targetPosition(target, head)
 	if err != nil {
 		return outbox.Seek{}, err
 	}
 	if target.Head {
-		to = max(to, p.position) // which may have gone on since the head was read
+		to = max(to, p.position) // which may have advanced since the head was read
 	}
 	seek := outbox.Seek{SubscriptionName: p.SubscriptionName, From: p.position, To: to}
 	if to > p.position {
@@ -120,7 +118,7 @@ func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox
 	return seek, nil
 }
 
-// targetPosition is the position after which a subscription goes on.
+// targetPosition returns the position after which a subscription continues.
 func (t *tx) targetPosition(target outbox.SeekTarget, head int64) (int64, error) {
 	switch position := target.Position; {
 	case target.Head:
@@ -140,11 +138,11 @@ func (t *tx) targetPosition(target outbox.SeekTarget, head int64) (int64, error)
 	}
 }
 
-// positionBefore is the position before the first event that was recorded at or
-// after a time, or head when there is none. It halves the journal: where the
-// clocks of writers disagree the event is one of those around the time.
+// positionBefore returns the position before the first event recorded at or after a time, or head
+// if there is none. It is a binary search: if the clocks of writers disagree, the event is one of
+// those around the time.
 func (t *tx) positionBefore(when time.Time, head int64) (int64, error) {
-	low, high := int64(0), head // the event, if there is one, is after low; what is after high was recorded later
+	low, high := int64(0), head // invariant: the event, if any, is after low; events after high were recorded later
 	for low < high {
 		middle := low + (high-low)/2
 		position, recorded, found, err := t.firstFrom(middle + 1)
@@ -160,8 +158,8 @@ func (t *tx) positionBefore(when time.Time, head int64) (int64, error) {
 	return low, nil
 }
 
-// countSelected counts the events after a position up to another that a match
-// selects. capped says that not all of them were looked through.
+// countSelected counts the events after a position up to another that a match selects. capped means
+// that not all of them were examined.
 func (t *tx) countSelected(m outbox.Match, after, upTo int64) (n int64, capped bool, err error) {
 	if m.All() {
 		_, err = t.One([]any{&n}, countEvents, after+1, upTo, int64(seekLooks+1))

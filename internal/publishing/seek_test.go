@@ -14,8 +14,8 @@ import (
 
 func toPosition(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
 
-// sixScenes is a subscription at position 3 of a journal with six events of which 1, 3, 4 and
-// 6 are of its topic, recorded at 0 to 5 s.
+// sixScenes is a subscription at position 3 of a journal with six events of which 1, 3, 4 and 6 are
+// of its topic, recorded at 0 to 5 s.
 func sixScenes(f *fixture) {
 	f.types("c", "scene.a", "x", "scene.b", "scene.c", "x", "scene.d")
 	f.newSubscription(archive, scenes, 3)
@@ -120,7 +120,7 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 	if seek, err := f.progress.Seek(f.Ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
 		t.Errorf("%+v, %v", seek, err)
 	}
-	// Going back asks for nothing.
+	// Moving back requires no confirmation.
 	if seek, err := f.progress.Seek(f.Ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
 		t.Errorf("%+v, %v", seek, err)
 	}
@@ -142,8 +142,8 @@ func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
 }
 
-// The holder moves the position by comparing its epoch, so that a batch that was
-// in flight during a seek cannot take it back.
+// The holder moves the position by comparing its epoch, so that a batch in flight during a seek
+// cannot set it back.
 func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -208,8 +208,8 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	t.Logf("two seeks over 100,000 events took %s", time.Since(began))
 }
 
-// An append that has drawn its position and not committed is neither skipped
-// silently nor counted: the seek waits, and gives up when it takes long.
+// An append that has allocated its position and not committed is neither skipped silently nor left
+// uncounted: the seek waits, and gives up if it takes long.
 func TestPostgresSeek_waitsForAppendsUnderWay(t *testing.T) {
 	t.Parallel()
 	f := open(t)

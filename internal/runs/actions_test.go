@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// kinds are all that operators do to runs, and to projections.
+// kinds are all actions on runs and projections.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "run_start", Scene: (*fixture).DeadHead,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
@@ -24,7 +24,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
 		},
 		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
-	// What is held is written to the projections before the record is.
+	// A pause is written to the projections before its record is.
 	{Action: "projection_pause", Scene: (*fixture).DeadHead,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.PauseProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)

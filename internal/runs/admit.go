@@ -16,17 +16,16 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Start has workers do a run over a scope of the loaded projections. It is
-// refused with outbox.ErrInvalid when the order makes no sense,
-// outbox.ErrNotFound when it names a campaign that is unknown, and
-// outbox.ErrConflict when another active run has a part of its scope, or where
-// the mode changes nothing.
+// Start queues a run over a scope of the loaded projections for workers. It returns
+// outbox.ErrInvalid for an invalid request, outbox.ErrNotFound for an unknown campaign, and
+// outbox.ErrConflict if another active run has part of its scope, or where the mode does not permit
+// changes.
 func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := auditTarget(order)
 	a := &store.Change{Command: o, Action: outbox.ActionRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
-		a.CampaignID = order.Campaigns[0] // of a refusal too
+		a.CampaignID = order.Campaigns[0] // of a refusal as well
 	}
 	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
 		run, err := rs.admitRun(t, o, order, loaded, now)
@@ -41,13 +40,13 @@ func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunReq
 	return run, err
 }
 
-// started notes what the record of a run_start says of its run.
+// started adds the run to the record of a run_start.
 func started(a *store.Change, run outbox.Run) {
 	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
-// auditTarget is an order as its audit record has it. Campaigns that are named
-// one by one are told by their number and a digest.
+// auditTarget describes a request for its audit record. Campaigns named one by one are recorded as
+// their number and a digest.
 func auditTarget(order outbox.RunRequest) map[string]any {
 	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
 		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate}
@@ -61,8 +60,8 @@ func auditTarget(order outbox.RunRequest) map[string]any {
 	return asked
 }
 
-// admitRun puts a run into the queue, within an action. Whoever calls it tells
-// workers of the run once the action is committed.
+// admitRun queues a run, within an action. The caller must wake workers once the action is
+// committed.
 func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
@@ -94,7 +93,7 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	return r.view(now), nil
 }
 
-// soundRun refuses an order that makes no sense by itself.
+// soundRun refuses a request that is invalid by itself.
 func (rs *Runs) soundRun(r *runRow) error {
 	switch {
 	case !slices.Contains(outbox.RunKinds, r.Kind):
@@ -117,8 +116,8 @@ func (rs *Runs) soundRun(r *runRow) error {
 	return nil
 }
 
-// chooseProjections sets the projections of the run, in load order, and their
-// versions. None named stands for all.
+// chooseProjections sets the projections of the run, in load order, and their versions. No names
+// mean all.
 func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInfo) error {
 	var known []string
 	for _, p := range loaded {
@@ -144,8 +143,7 @@ const lockRuns = 0x6f757472
 
 const selectHighWater = `select high_water_seq from campaigns where campaign_id = $1`
 
-// knownCampaigns refuses a run over campaigns that are not there, or up to an
-// event that is not.
+// knownCampaigns refuses a run over unknown campaigns, or up to an unknown event.
 func (t *tx) knownCampaigns(r *runRow) error {
 	highest := make([]int64, len(r.CampaignIDs))
 	var b sqldb.Batch
@@ -167,10 +165,9 @@ func (t *tx) knownCampaigns(r *runRow) error {
 	return nil
 }
 
-// lockAdmission lets one run after the other be admitted. A run over all
-// campaigns and one over a single campaign have no row in common over which
-// two transactions could meet, so that an index cannot tell them apart. On
-// SQLite one transaction writes at a time anyway.
+// lockAdmission serializes the admission of runs. A run over all campaigns and one over a single
+// campaign have no common row on which two transactions could conflict, so an index cannot detect
+// the overlap. SQLite has a single writer anyway.
 func (t *tx) lockAdmission() error {
 	if err := t.Lock(lockRuns, ""); err != nil {
 		return fmt.Errorf("wait for the admission of other runs: %w", err)
@@ -195,8 +192,7 @@ order by campaign_id
 limit 1`
 )
 
-// refuseBlocked refuses a run while another that is active has a part of its
-// scope.
+// refuseBlocked refuses a run while another active run has part of its scope.
 func (t *tx) refuseBlocked(r *runRow, now int64) error {
 	other, err := t.runInTheWay(r)
 	if err != nil || other == nil {
@@ -205,7 +201,7 @@ func (t *tx) refuseBlocked(r *runRow, now int64) error {
 	return blockedBy(other, now)
 }
 
-// runInTheWay is the oldest active run that has a part of the scope, or nil.
+// runInTheWay returns the oldest active run that has part of the scope, or nil.
 func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 	var taken []int64
 	collect := func(row sqldb.Row) error {
@@ -287,10 +283,9 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	return nil
 }
 
-// Cancel ends a run: at once when no process works on it, otherwise as soon
-// as the one that does has noticed, until when it is cancelling. What it has
-// done to campaigns so far stays; all others are as they were. One that has
-// ended, or that its holder is ending already, is outbox.ErrConflict.
+// Cancel ends a run: at once if no process works on it, otherwise as soon as its holder notices;
+// until then it is cancelling. Campaigns already done stay as they are; all others are unchanged. A
+// run that has ended, or is being ended by its holder, is outbox.ErrConflict.
 func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.Run, error) {
 	return rs.changeRun(ctx, o, outbox.ActionRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
@@ -324,10 +319,9 @@ where run_id = $1
 group by outcome`
 )
 
-// Resume puts a run that was interrupted, or failed, into the queue again.
-// It goes on where it stopped: campaigns that are done stay done, those that
-// failed are tried again. Any other run is outbox.ErrConflict, and so is one
-// whose projections have changed meanwhile, or whose scope another run has.
+// Resume requeues an interrupted or failed run. It continues where it stopped: campaigns that are
+// done stay done, failed ones are retried. It returns outbox.ErrConflict for any other run, and for
+// one whose projections have changed meanwhile, or whose scope another run has.
 func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	return rs.changeRun(ctx, o, outbox.ActionRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if !r.Resumable() {
@@ -336,7 +330,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {
 			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)
 		}
-		if err := rs.soundRun(r); err != nil { // the mode may be another
+		if err := rs.soundRun(r); err != nil { // the mode may have changed
 			return err
 		}
 		if err := t.refuseBlocked(r, now); err != nil {
@@ -357,7 +351,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 	})
 }
 
-// versionsOf are the versions of those projections that are loaded.
+// versionsOf returns the versions of the loaded projections among names.
 func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]string {
 	versions := map[string]string{}
 	for _, p := range loaded {
@@ -368,7 +362,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 	return versions
 }
 
-// countRun sets what is done from the results.
+// countRun sets the run's counts from the results.
 func (t *tx) countRun(r *runRow) error {
 	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
@@ -402,10 +396,10 @@ func (r *runRow) count(outcome string, n int64) {
 	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
 }
 
-// changeRun is an action on one run.
+// changeRun performs an action on one run.
 func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := rs.Get(ctx, id)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing one is refused in its turn
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing run is refused later
 		return outbox.Run{}, err
 	}
 	a := &store.Change{Command: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}

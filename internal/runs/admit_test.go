@@ -380,8 +380,8 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is completed")
 }
 
-// startedBeside starts a run while other has a lock of a type that it must wait
-// for, commits other once it does, and returns what it was told.
+// startedBeside starts a run while other has a lock of a type that the run must wait for, commits
+// other once it waits, and returns the run's error.
 func startedBeside(f *fixture, other *sql.Tx, lock string) error {
 	f.TB.Helper()
 	answer := make(chan error, 1)
@@ -430,7 +430,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	// Somebody who does not wait for admission.
+	// A process that does not wait for admission.
 	other, err := f.JournalDB.BeginTx(f.Ctx, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,7 @@ import (
 	"outboxweb/internal/worker"
 )
 
-// doomed ends the connection that reads its digest, as long as it says so
-// somewhere.
+// doomed ends the connection that reads its digest, while a flag for that is set.
 const doomed = `-- projection: doomed
 -- tables: doomed
 -- schema

@@ -8,17 +8,16 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// verifyChoice is how many campaigns there are to choose from each time, so
-// that those which cannot be verified do not keep the others out.
+// verifyChoice is how many campaigns each choice considers, so that those which cannot be verified
+// do not block the others.
 const verifyChoice = 500
 
-// verifyNext returns a step that verifies one campaign each time, going round
-// all of them. What differs is noted for the pages, the metrics and the log; it
-// is an operator's to mend, and so is what cannot be verified. A campaign that
-// keeps changing is come back to after the others.
+// verifyNext returns a step that verifies one campaign each time, cycling through all of them.
+// Drift is recorded for the pages, the metrics and the log; an operator has to fix it, as well as a
+// campaign that cannot be verified. A campaign that keeps changing is retried after the others.
 func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 	after := ""
-	tried := make(map[string]bool) // in vain
+	tried := make(map[string]bool) // without success
 	return func(ctx context.Context) (bool, error) {
 		campaigns, next, err := w.Runs.Stalest(ctx, after, verifyChoice)
 		if after = next; err != nil || len(campaigns) == 0 {

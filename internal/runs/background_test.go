@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/enginetest"
 )
 
-// What cannot be verified must not keep the others out.
+// A campaign that cannot be verified must not block the others.
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))

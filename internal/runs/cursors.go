@@ -14,8 +14,7 @@ import (
 
 const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
 
-// scanCursor reads a cursor as it is stored. extra are the destinations of
-// columns behind cursorColumns.
+// scanCursor reads a stored cursor. extra are the destinations of columns after cursorColumns.
 func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	var c outbox.Cursor
 	var by, reason string
@@ -26,10 +25,9 @@ func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	return c, err
 }
 
-// settleCursor completes a cursor by what is known of the campaign and of the
-// projection as a whole.
+// settleCursor completes a cursor with the state of the campaign and of the projection as a whole.
 func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version, highWater int64) {
-	// Where a pause for all has not come to be written, the campaign has not moved since.
+	// Where a pause for all is not recorded, the campaign has not moved since.
 	if v.Pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
 		c.State, c.PausedForAll = outbox.CursorPaused, true
 		if c.Paused == nil {
@@ -64,9 +62,9 @@ where campaign_id = $1
 order by seq desc`
 )
 
-// Cursors tells how far each of the loaded projections is in a campaign, in
-// their order. One that was never set aside has no cursor of its own: it stands
-// at the watermark. An unknown campaign is outbox.ErrNotFound.
+// Cursors returns the position of each of the loaded projections in a campaign, in their order. A
+// projection that was never paused or quarantined has no cursor of its own: its position is the
+// watermark. An unknown campaign is outbox.ErrNotFound.
 func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *store.CampaignRow
 	err := rs.read(ctx, func(t *tx) (err error) {
@@ -111,7 +109,7 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		}
 		c.Failure = failures[p.Name]
 		settleCursor(&c, p, versions[p.Name], row.HighWater)
-		if row.Diverged != "" { // what it has applied is of another journal
+		if row.Diverged != "" { // its applied events are of another journal
 			c.LagEvents = max(c.LagEvents, row.HighWater-row.Applied)
 		}
 		cursors[i] = c
@@ -143,8 +141,8 @@ from projection_versions
 where paused_at is not null
 limit 1`
 
-// HeldCursors are the cursors of those projections that do not follow the
-// campaign. Where all follow, which is the rule, it asks one question.
+// HeldCursors returns the cursors of projections that are not live in the campaign. If all are
+// live, which is the usual case, it runs a single query.
 func (rs *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	held := false
 	err := rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
@@ -164,8 +162,8 @@ from events
 where campaign_id = $1
   and seq = $2`
 
-// ageCursors fills in how old the first event is that each cursor lacks.
-// campaignOf names the campaign of each.
+// ageCursors sets the age of the first event that each cursor lacks. campaignOf names the campaign
+// of each.
 func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
 	var b sqldb.Batch
 	for i, c := range cursors {
@@ -184,8 +182,8 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 
 func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
 
-// fillCatchUpRuns fills in the runs that those of the cursors depend on which are
-// behind. campaignOf names the campaign of each.
+// fillCatchUpRuns sets the runs that cursors which are behind depend on. campaignOf names the
+// campaign of each.
 func (t *tx) fillCatchUpRuns(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
 	var of []*outbox.Cursor
@@ -224,10 +222,9 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $3`)
 
-// ProjectionCursors pages through the campaigns that a loaded projection does
-// not follow, by id. Those that a pause for all campaigns stopped are among
-// them once they have events that the projection was not told. A projection
-// that is not loaded is outbox.ErrNotFound.
+// ProjectionCursors pages through the campaigns in which a loaded projection is not live, by id.
+// Campaigns in a pause for all are included once they have events that the projection lacks. A
+// projection that is not loaded is outbox.ErrNotFound.
 func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
 	var page outbox.Page[outbox.CampaignCursor]
 	p, err := loadedAs(f.Projection, loaded)
@@ -284,7 +281,7 @@ where campaign_id = $1
   and status = 'open'
 order by seq desc`
 
-// failuresOf fills in where the projection stands failed in each campaign.
+// failuresOf sets the failure at the projection's position in each campaign.
 func failuresOf(t *sqldb.Tx, projection string, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
@@ -298,8 +295,8 @@ func failuresOf(t *sqldb.Tx, projection string, cursors []outbox.CampaignCursor)
 	return t.RunAll(&b)
 }
 
-// measureLag completes cursors by the journal. It is read after them, so that
-// none is ahead of it.
+// measureLag completes cursors from the journal. It must be read after them, so that no cursor is
+// ahead of it.
 func (rs *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
 	return rs.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
@@ -326,7 +323,7 @@ func (rs *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, version
 }
 
 const (
-	// asideWindow is how many cursors and failures are counted at the most.
+	// asideWindow is the maximum number of cursors and failures that are counted.
 	asideWindow = 10_000
 
 	countAside = `
@@ -341,8 +338,7 @@ from (
 ) as c
 group by c.state`
 
-	// The last column counts campaigns that wait until the projection has passed
-	// the event.
+	// The last column counts campaigns blocked until the projection has passed the event.
 	countOpenFailures = `
 select f.projection, count(*), count(distinct case when coalesce((
     select c.state
@@ -359,10 +355,9 @@ from (
 group by f.projection`
 )
 
-// DescribeProjections fills in what the database knows of the loaded
-// projections: who paused them, how many campaigns each does not follow, is
-// behind in or holds up, its open failures, and whether its rows were built by another
-// version of its definition.
+// DescribeProjections adds the state in the database to the loaded projections: who paused them, in
+// how many campaigns each is not live, behind or blocking, its open failures, and whether its rows
+// were built by another version of its definition.
 func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
 	summary, err := rs.core.Summary(ctx)
 	if err != nil {

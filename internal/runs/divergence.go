@@ -7,38 +7,37 @@ import (
 	"outboxweb/internal/projection"
 )
 
-// How the search for the event at which live rows and replay part is bounded:
-// into how many stretches the events are divided each time, and how many looks
-// at rows make stepping event by event as good.
+// Bounds of the search for the first divergence: the number of stretches that the events are
+// divided into each time, and the number of row reads up to which stepping event by event is as
+// cheap.
 const (
 	partings   = 64
 	cheapLooks = 200_000
 )
 
-// suspect is a row that differs, in the search for the event that made it so.
+// suspect is a differing row, in the search for the event that caused the difference.
 type suspect struct {
 	*projection.Difference
-	asLive  int64 // the last seq at which the replay's row was as the live one is; −1 when none was
-	unlike  int64 // the last seq at which the replay's row was not yet what it came to; −1 when there was none
-	parting int64 // the seq after which they part; −1 when no event explains the row
+	asLive  int64 // the last seq at which the replay's row equalled the live one; −1 if none
+	unlike  int64 // the last seq at which the replay's row did not have its final state yet; −1 if none
+	parting int64 // the seq after which they diverge; −1 if no event explains the row
 }
 
-// divergenceSearch is for the event at which a projection's live rows of a campaign and
-// its replay part.
+// divergenceSearch looks for the event at which a projection's live rows of a campaign diverge from
+// its replay.
 type divergenceSearch struct {
 	replayer   *Replayer
 	campaign   string
 	projection string
-	stops      map[string]int64 // as in Folder.Begin
+	stops      map[string]int64 // as in Replayer.Begin
 }
 
-// first finds the first seq at which the replay has for one of the rows
-// what the live rows lack: the event after the last one at which both were
-// alike, or, where they never were, the one that gave the replay's row what it
-// came to. It is 0 where no event did, as with a row that nothing explains.
+// first returns the first seq at which the replay has for one of the rows what the live rows lack:
+// the event after the last one at which both were equal or, if they never were, the one that gave
+// the replay's row its final state. It is 0 if no event explains the row.
 //
-// It replays the events up to until again, in stretches, looks at the rows where
-// one ends, and goes on within the stretch in which the first row parts.
+// It replays the events up to until again, in stretches, reads the rows at the end of each, and
+// continues within the stretch in which the first row diverges.
 func (p divergenceSearch) first(ctx context.Context, until int64, rows []projection.Difference) (int64, error) {
 	suspects := make([]*suspect, len(rows))
 	for i := range rows {
@@ -64,7 +63,7 @@ func (p divergenceSearch) first(ctx context.Context, until int64, rows []project
 		}
 		suspects = slices.DeleteFunc(suspects, func(s *suspect) bool { return s.parting != first })
 		if step == 1 && len(suspects) > 0 {
-			if first == until { // a replay made again is another one
+			if first == until { // a replay made again may differ
 				return 0, nil
 			}
 			return first + 1, nil
@@ -74,8 +73,7 @@ func (p divergenceSearch) first(ctx context.Context, until int64, rows []project
 	return 0, nil
 }
 
-// scan replays up to high and looks at the rows at low and after each step
-// from there on.
+// scan replays up to high and reads the rows at low and after each step from there on.
 func (p divergenceSearch) scan(ctx context.Context, low, high, step int64, suspects []*suspect) error {
 	expected, err := p.replayer.Begin(ctx, p.campaign, p.stops, p.projection)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"outboxweb/internal/store"
 )
 
-// maxDryRun is the most events that a dry run tries.
+// maxDryRun is the maximum number of events that a dry run tries.
 const maxDryRun = 1000
 
-// DryRun tries the events of a campaign from the one after its watermark on, up
-// to seq and next more, on copies of its live rows, and tells how they would
-// change, or at which event it would end. Nothing is changed. A seq that is
-// applied already is outbox.ErrConflict; an unknown one outbox.ErrNotFound.
+// DryRun tries the events of a campaign after its watermark, up to seq and the next ones after it,
+// on copies of its live rows, and returns how they would change, or at which event applying would
+// stop. It changes nothing. It returns outbox.ErrConflict for a seq that is already applied,
+// outbox.ErrNotFound for an unknown one.
 func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign string, seq, next int64) (outbox.DryRun, error) {
 	c, err := s.Campaign(ctx, campaign)
 	switch {
@@ -38,7 +38,7 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	if err := t.run(ctx, seq, until); err != nil {
 		return outbox.DryRun{}, err
 	}
-	if at, ends := t.endsAt(); ends { // live applying would come as far as the event before
+	if at, ends := t.endsAt(); ends { // applying would stop after the event before
 		if err := t.run(ctx, seq, at-1); err != nil {
 			return outbox.DryRun{}, err
 		}
@@ -46,12 +46,12 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	return t.compare(ctx)
 }
 
-// dryRun is a dry run under way.
+// dryRun is a dry run in progress.
 type dryRun struct {
 	replayer *Replayer
 	campaign string
 	expected *Expected
-	from     int64 // the seq of the watermark
+	from     int64 // the watermark
 	failed   *outbox.DryRunFailure
 }
 
@@ -83,8 +83,7 @@ func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 	return err
 }
 
-// endsAt is the seq of the event at which the campaign would be held up, if it
-// would, and notes why.
+// endsAt returns the seq of the event that would block the campaign, if any, and records why.
 func (t *dryRun) endsAt() (int64, bool) {
 	ends := false
 	for _, p := range t.replayer.set.Projections() {
@@ -105,7 +104,7 @@ func seqOf(f *outbox.DryRunFailure) int64 {
 	return f.Seq
 }
 
-// compare compares what was replayed with the live rows.
+// compare compares the replayed rows with the live ones.
 func (t *dryRun) compare(ctx context.Context) (outbox.DryRun, error) {
 	f := t.replayer
 	d := outbox.DryRun{CampaignID: t.campaign, FromSeq: t.from + 1, UntilSeq: t.expected.Seq, Applied: t.expected.Seq - t.from, Failed: t.failed, Projections: []outbox.ProjectionResult{}, OtherTables: []string{}}

@@ -14,30 +14,30 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Replayer replays events of the journal into scratch tables, beside the live ones
-// and without touching them. It belongs to one goroutine.
+// Replayer replays events of the journal into scratch tables, without touching the live ones. It
+// must be used by one goroutine only.
 type Replayer struct {
 	store   *store.Store
 	set     *projection.Set
 	scratch *readmodel.Scratch
 	chunk   int64 // events to read at a time
 
-	// foreign says that the live tables may be those of another version of the
-	// set, with other columns.
+	// foreign means that the live tables may be those of another version of the set, with other
+	// columns.
 	foreign bool
-	// hurry says that others wait for the replay, so that it does not rest.
+	// hurry means that others wait for the replay, so it does not yield.
 	hurry bool
 
-	// pace, which may be nil, is called after every chunk of a replay with the
-	// events it had and the time that was worked since it was last called, for
-	// comparing and swapping too; it returns when the next chunk may begin.
+	// pace, which may be nil, is called after every chunk of a replay with the chunk's events and
+	// the working time since its last call, including comparing and swapping; it returns when the
+	// next chunk may begin.
 	pace  func(ctx context.Context, d *Expected, events int64, worked time.Duration) error
-	paced time.Time // when it returned last
+	paced time.Time // when pace last returned
 }
 
-// NewReplayer makes empty scratch tables of the set's projections. The caller
-// must Close it. Errors are those of Store.OpenScratch; a schema that does not
-// fit the database is an outbox.ErrSetup refusal that names file and line.
+// NewReplayer creates empty scratch tables of the set's projections. The caller must Close it.
+// Errors are those of Store.OpenScratch; a schema that does not fit the database is an
+// outbox.ErrSetup refusal that names file and line.
 func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Replayer, error) {
 	scratch, err := s.ReadModel().OpenScratch(ctx, tablesOf(set))
 	if err != nil {
@@ -49,36 +49,34 @@ func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Rep
 // Close drops the scratch tables.
 func (f *Replayer) Close() error { return f.scratch.Close() }
 
-// OtherVersion says that the live tables may have been made by another version
-// of the set, and lack columns or be missing. Digests of them are left out.
+// OtherVersion declares that the live tables may have been made by another version of the set, and
+// lack columns or be missing. Their digests are left out.
 func (f *Replayer) OtherVersion() { f.foreign = true }
 
-// The number of events that are read at a time follows their size, so that a
-// chunk takes about chunkBytes.
+// The number of events per read depends on their size, so that a chunk takes about chunkBytes.
 const (
 	firstChunk = 64
 	mostChunk  = 512
 	chunkBytes = 8 << 20
 )
 
-// Expected is one campaign on its way from nothing, or from where live rows stand,
-// to some seq.
+// Expected is the replayed state of one campaign, starting from nothing or from the live rows.
 type Expected struct {
 	replayer *Replayer
 	campaign string
-	names    []string         // what is replayed, with what it needs
-	began    map[string]int64 // seqs after which projections get no event, as it began
-	stops    map[string]int64 // of those, the ones that are still ahead
+	names    []string         // the replayed projections and those they need
+	began    map[string]int64 // seqs after which projections get no event, as given to Begin
+	stops    map[string]int64 // the entries of began not reached yet
 
 	Seq    int64  // replayed up to here
-	Hash   string // chain hash of the event there; empty at 0
-	Events int64  // how many were read
-	// Failed are the projections that refused an event; they got none from it on.
+	Hash   string // chain hash of that event; empty at 0
+	Events int64  // number of events read
+	// Failed holds the projections that refused an event; they get no events from it on.
 	Failed map[string]ReplayFailure
-	// Skips are the ids of the skips that were passed over, by seq.
+	// Skips are the ids of the skips passed over, by seq.
 	Skips map[int64]int64
 
-	left map[string]bool // projections that get no event any more
+	left map[string]bool // projections that get no more events
 }
 
 // ReplayFailure is the event that a projection refused.
@@ -88,9 +86,8 @@ type ReplayFailure struct {
 	Err       error
 }
 
-// Begin starts the replay of a campaign with some projections; none stand for
-// all. What is in the scratch tables of the campaign is emptied. stops, which
-// may be nil, are seqs after which a projection gets no more events.
+// Begin starts the replay of a campaign with some projections; none means all. It empties the
+// scratch tables. stops, which may be nil, are seqs after which a projection gets no more events.
 func (f *Replayer) Begin(ctx context.Context, campaign string, stops map[string]int64, projections ...string) (*Expected, error) {
 	names, err := f.set.Needs(projections...)
 	if err != nil {
@@ -114,15 +111,14 @@ func (e *inconsistentError) Error() string {
 	return fmt.Sprintf("campaign %q: %s", e.campaign, e.reason)
 }
 
-// asInconsistent is err as an event that is not sound, or nil.
+// asInconsistent returns err as an inconsistentError, or nil.
 func asInconsistent(err error) *inconsistentError {
 	unsound, _ := errors.AsType[*inconsistentError](err)
 	return unsound
 }
 
-// To replays on up to the event at seq until. A projection that refuses an event
-// is noted in Failed and left out from there on; any other error ends the replay.
-// It returns early when ctx ends.
+// To replays up to the event at seq until. A projection that refuses an event is recorded in Failed
+// and left out from there on; any other error ends the replay. It returns early when ctx ends.
 func (d *Expected) To(ctx context.Context, until int64) error {
 	for d.Seq < until {
 		if err := ctx.Err(); err != nil {
@@ -142,7 +138,7 @@ func (d *Expected) To(ctx context.Context, until int64) error {
 	return nil
 }
 
-// throttle lets the replayer be paced after so many events.
+// throttle calls pace after so many events.
 func (f *Replayer) throttle(ctx context.Context, d *Expected, events int64) error {
 	if f.pace == nil {
 		return nil
@@ -152,8 +148,8 @@ func (f *Replayer) throttle(ctx context.Context, d *Expected, events int64) erro
 	return err
 }
 
-// nextStop is how far the next chunk may go: up to until, but not past the seq
-// at which a projection stops.
+// nextStop returns how far the next chunk may go: up to until, but not past the seq at which a
+// projection stops.
 func (d *Expected) nextStop(until int64) int64 {
 	last := min(until, d.Seq+d.replayer.chunk)
 	for name, stop := range d.stops {
@@ -167,14 +163,13 @@ func (d *Expected) nextStop(until int64) int64 {
 	return last
 }
 
-// drop takes a projection out of the replay.
+// drop removes a projection from the replay.
 func (d *Expected) drop(name string) {
 	d.left = maps.Clone(d.left)
 	d.left[name] = true
 }
 
-// load reads the next events, up to last, and makes sure that they are those
-// that were appended.
+// load reads the next events, up to last, and verifies that they are those that were appended.
 func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
 	loaded, auditOnly, err := d.replayer.store.Load(ctx, []store.Range{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
 	if err != nil {
@@ -201,7 +196,7 @@ func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[st
 	return events[:sound], auditOnly, nil
 }
 
-// adapt makes the next chunk as long as the size of these events suggests.
+// adapt sets the length of the next chunk from the size of these events.
 func (f *Replayer) adapt(events []outbox.Event) {
 	size := 1
 	for i := range events {
@@ -240,8 +235,8 @@ func (d *Expected) advance(events []outbox.Event) {
 	}
 }
 
-// fail takes the projection that refused an event out of the replay. It returns
-// false when none is to blame.
+// fail removes the projection that refused an event from the replay. It returns false if no
+// projection is to blame.
 func (d *Expected) fail(e *outbox.Event, err error) bool {
 	name := projection.AtFault(err)
 	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
@@ -252,8 +247,8 @@ func (d *Expected) fail(e *outbox.Event, err error) bool {
 	return true
 }
 
-// failure is the first event that a projection, or one whose tables it reads,
-// refused: from there on its rows are not what they would be.
+// failure returns the first event that a projection, or one whose tables it reads, refused: its
+// rows are wrong from there on.
 func (d *Expected) failure(name string) (first ReplayFailure, failed bool) {
 	needs, err := d.replayer.set.Needs(name)
 	if err != nil {
@@ -267,8 +262,8 @@ func (d *Expected) failure(name string) (first ReplayFailure, failed bool) {
 	return first, failed
 }
 
-// Refused is the first event that one of the projections refused, as an error;
-// nil when all could be replayed. No names stand for all.
+// Refused returns the first event that one of the projections refused, as an error; nil if all
+// could be replayed. No names mean all.
 func (d *Expected) Refused(projections ...string) error {
 	var first *ReplayFailure
 	for _, name := range d.names {
@@ -283,7 +278,7 @@ func (d *Expected) Refused(projections ...string) error {
 	return fmt.Errorf("event %d of campaign %q cannot be replayed: %w", first.Seq, d.campaign, first.Err)
 }
 
-// tables are those of projections, in the order in which they are created.
+// tables returns the tables of projections, in order of creation.
 func (f *Replayer) tables(names []string) []string {
 	var tables []string
 	for _, p := range f.set.Projections() {
@@ -294,8 +289,7 @@ func (f *Replayer) tables(names []string) []string {
 	return tables
 }
 
-// Digests are the digests of what was replayed, of some projections or all that
-// the replay is about.
+// Digests returns the digests of the replayed rows, of some projections or of all replayed ones.
 func (d *Expected) Digests(ctx context.Context, only ...string) (digests map[string]string, full string, err error) {
 	if len(only) == 0 {
 		only = d.names
@@ -315,7 +309,7 @@ func tablesOf(set *projection.Set) []readmodel.ScratchTables {
 	return all
 }
 
-// refuseSchema names file and line of a schema statement that failed.
+// refuseSchema returns a refusal with file and line of a schema statement that failed.
 func refuseSchema(set *projection.Set, err error) error {
 	var schema *readmodel.SchemaError
 	if !errors.As(err, &schema) {

@@ -9,13 +9,12 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Versions are those of the worker's projections.
+// Versions returns the versions of the worker's projections.
 func (w *Worker) Versions() map[string]string { return w.versions() }
 
-// DieInRun takes up a run and rebuilds its first campaign as far as the stage:
-// until it is replayed, until its lease is taken and all is replayed, or until the
-// rows are swapped. Then the process is gone; what it would have done next is
-// returned, for one that only slept. Nil means that there is no run.
+// DieInRun claims a run and rebuilds its first campaign up to a stage: until it is replayed, until
+// its lease is taken and all is replayed, or until the rows are swapped. Then the process dies; its
+// next step is returned, for a process that only slept. Nil means that there is no run.
 func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
@@ -55,8 +54,8 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	}, swap()
 }
 
-// CatchUp takes up a run and brings a projection level in one campaign, as a
-// replay does. What is to happen between replaying and taking the lease does.
+// CatchUp claims a run and catches up a projection in one campaign, as a replay does. It calls
+// between after replaying and before leasing.
 func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
 	p := outbox.ProjectionResult{Projection: name}
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)

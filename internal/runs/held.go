@@ -12,16 +12,16 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// heldSample is how many campaigns of a projection that is behind are looked at
-// for the runs that it depends on.
+// heldSample is how many campaigns of a projection that is behind are read to find the runs that it
+// depends on.
 const heldSample = 20
 
-// heldLimit bounds how long a summary waits for the projections database: it tells
-// of the journal without it.
+// heldLimit bounds how long a summary waits for the projections database; after that it covers only
+// the journal.
 const heldLimit = 2 * time.Second
 
-// heldProjections lists the projections that are paused, quarantined or behind, by name, and
-// of each that is behind the first campaigns. Which runs those depend on is for fillRuns to say.
+// heldProjections lists the projections that are paused, quarantined or behind, by name, and the
+// first campaigns of each that is behind. fillRuns adds the runs those depend on.
 func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
@@ -63,7 +63,7 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 	return all, sample, nil
 }
 
-// fillRuns fills in the runs that those which are behind depend on.
+// fillRuns sets the runs that projections which are behind depend on.
 func (t *tx) fillRuns(held []outbox.HeldProjection, sample []behindCursor) error {
 	fates, err := t.catchUpRuns(sample)
 	if err != nil {
@@ -81,8 +81,7 @@ func (t *tx) fillRuns(held []outbox.HeldProjection, sample []behindCursor) error
 	return nil
 }
 
-// scopeHolders are the active runs of a projection, by campaign; the empty one
-// stands for all.
+// scopeHolders are the active runs of a projection, by campaign; the empty key means all.
 type scopeHolders struct {
 	of     map[string]scopeHolder
 	oldest int64
@@ -102,8 +101,7 @@ from run_scopes
 where active = 1
   and projection = $1`
 
-// holders reads the active runs of the projections of all; one without any is
-// left out.
+// holders reads the active runs of the projections of all; projections without any are left out.
 func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	holders, asked := make(map[string]*scopeHolders), make(map[string]bool)
 	var b sqldb.Batch
@@ -131,12 +129,12 @@ func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 	return holders, nil
 }
 
-// catchUpRun is the run that catches up a projection which is behind, or the one at
-// whose end a replay starts that does; 0 where there is none.
+// catchUpRun is the run that catches up a projection which is behind, or the run after which a
+// replay will; 0 if there is none.
 type catchUpRun struct{ run, blockedBy int64 }
 
-// catchUpRunOf is what becomes of a campaign, if a replay is owed to it: the end of any run
-// of a projection starts what it was in the way of.
+// catchUpRunOf returns the catch-up run of a campaign that is owed a replay: the end of any run of
+// a projection starts the replays that it blocked.
 func (h *scopeHolders) catchUpRunOf(campaign string) catchUpRun {
 	if h == nil {
 		return catchUpRun{}
@@ -154,7 +152,7 @@ func (h *scopeHolders) catchUpRunOf(campaign string) catchUpRun {
 	return catchUpRun{blockedBy: by.run}
 }
 
-// catchUpRuns tells of each that is behind what becomes of it.
+// catchUpRuns returns the catch-up run of each cursor that is behind.
 func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
 	fates := make([]catchUpRun, len(all))
 	holders, err := t.holders(all)
@@ -179,9 +177,8 @@ func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
 	return fates, err
 }
 
-// Behind counts the projections that were resumed behind the watermark, at most
-// 10,000 of each projection. It reads the journal after the projections: who
-// resumes one writes to them in that order too.
+// Behind counts the projections that were resumed behind the watermark, at most 10,000 of each
+// projection. It reads the journal after the projections, the order in which a resume writes them.
 func (rs *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
 	behind, err := rs.behind(ctx)
 	if err != nil || len(behind) == 0 {

@@ -8,9 +8,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Install creates the tables of the set's projections that are not there yet
-// and prepares every statement once. A definition that does not fit the
-// database comes back as an outbox.ErrSetup refusal that names file and line.
+// Install creates missing tables of the set's projections and prepares every statement once. A
+// definition that does not fit the database is an outbox.ErrSetup refusal that names file and line.
 func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
 	loaded := set.Projections()
 	all := make([]readmodel.Projection, len(loaded))

@@ -12,22 +12,21 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Lease is the right to work on a run until the lease ends. Every call with
-// a lease whose epoch is no longer the run's is outbox.ErrLeaseLost and
-// changes nothing: the caller drops what it has.
+// Lease is the right to work on a run until the lease expires. Every call with an outdated epoch
+// returns outbox.ErrLeaseLost and changes nothing: the caller must discard its result.
 type Lease struct {
-	Run   outbox.Run // as it was when it was claimed
+	Run   outbox.Run // as of the claim
 	Owner string
 	Epoch int64 // the fencing number
 }
 
 const (
-	// runTries is how often a run is taken up whose processes die of it.
+	// runTries is how often a run is claimed whose processes die.
 	runTries = 3
-	// versionsWait is how long a run that has not begun waits for a process
-	// that has its projections in the versions it was started with.
+	// versionsWait is how long a run that has not begun waits for a process that has its
+	// projections in the versions it was started with.
 	versionsWait = 10 * time.Minute
-	// claimableRuns is how many runs a claim looks at.
+	// claimableRuns is how many runs a claim considers.
 	claimableRuns = 100
 )
 
@@ -39,12 +38,12 @@ where finished_at is null
 order by id
 limit $2`
 
-// claimable reads the runs that nobody holds, oldest first.
+// claimable reads the unleased runs, oldest first.
 func (t *tx) claimable(now int64) ([]*runRow, error) {
 	return sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, claimableRuns)
 }
 
-// nextStep is what is to be done about a run that nobody holds.
+// nextStep is what to do with an unleased run.
 type nextStep int
 
 const (
@@ -53,9 +52,9 @@ const (
 	runEnds
 )
 
-// nextStep says what is to be done about a run that nobody holds by a process
-// that has projections in versions, and if it ends how and why. One that works
-// in shadow leaves what would change rows to others.
+// nextStep returns what a process that has projections in versions should do with an unleased run,
+// and, if the run ends, its status and reason. A process in shadow mode leaves runs that change
+// rows to others.
 func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int64) (nextStep, outbox.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
@@ -78,14 +77,13 @@ func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int6
 	return runGoesOn, "", ""
 }
 
-// Claim takes the oldest run that nobody works on, queued or left by a
-// process that is gone, whose projections are those of the caller in the same
-// versions, by name. False means there is none. On the way it ends runs that
-// nobody can go on with: those that were cancelled, whose projections have
-// changed, or which have taken down three processes.
+// Claim claims the oldest unleased run, queued or left by a dead process, whose projections are the
+// caller's in the same versions, by name. False means there is none. It also ends runs that no
+// process can continue: those that were cancelled, whose projections have changed, or whose
+// processes have died three times.
 //
-// A run that was taken up before goes on: Run.Events.Done of the lease are the
-// events of the campaigns that have their result.
+// A run that was claimed before continues: Run.Events.Done of the lease counts the events of
+// campaigns that have their result.
 func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
 	if idle, err := rs.noRunFor(ctx, versions); err != nil || idle {
 		return Lease{}, false, err
@@ -126,8 +124,7 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 	return claimed, ok, nil
 }
 
-// noRunFor looks whether anything is to be done about a run, which costs an
-// idle worker no write lock.
+// noRunFor checks whether any run needs work, so that an idle worker takes no write lock.
 func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
 	idle := true
 	err := rs.read(ctx, func(t *tx) error {
@@ -146,7 +143,7 @@ func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool,
 	return idle, nil
 }
 
-// leaseRun gives a worker the run.
+// leaseRun leases the run to a worker.
 func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)
@@ -163,7 +160,7 @@ func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64)
 	return t.saveRun(r, now)
 }
 
-// totalRun counts what the run is over, as it is now.
+// totalRun counts the run's current scope.
 func (t *tx) totalRun(r *runRow) error {
 	if r.All {
 		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
@@ -189,7 +186,7 @@ func (t *tx) totalRun(r *runRow) error {
 	return nil
 }
 
-// leasedRun reads the run of a lease, locked for a change in this transaction.
+// leasedRun reads the run of a lease and locks it for a change in this transaction.
 func (t *tx) leasedRun(l Lease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
 	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
@@ -198,12 +195,11 @@ func (t *tx) leasedRun(l Lease) (*runRow, error) {
 	return r, err
 }
 
-// Campaign is a campaign that a run has still to do.
+// Campaign is a campaign that a run has not done yet.
 type Campaign struct {
 	CampaignID   string
 	HighWaterSeq int64
-	// AppliedSeq is how far the journal database knows it to be applied. The
-	// watermark may be a little further.
+	// AppliedSeq is the applied seq in the journal database. The watermark may be slightly further.
 	AppliedSeq int64
 }
 
@@ -231,9 +227,8 @@ where c.campaign_id = $2
       and r.campaign_id = c.campaign_id)`
 )
 
-// Scope lists campaigns of the run's scope that have no result in it yet,
-// in the order of their ids from the one after on, at most limit. Campaigns
-// that came to be after the run began are among them when it is over all.
+// Scope lists campaigns of the run's scope without a result, by id after the given one, at most
+// limit. For a run over all campaigns it includes campaigns created after the run began.
 func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
 	var scope []Campaign
 	collect := func(row sqldb.Row) error {
@@ -272,10 +267,9 @@ func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]
 	return scope, nil
 }
 
-// Finish ends a run that the lease holds, as completed, failed, cancelled
-// or interrupted; why is a sentence that a failed and an interrupted one need.
-// A run in which a campaign failed is failed even if it is called completed.
-// Only a run that is cancelling is cancelled.
+// Finish ends a leased run as completed, failed, cancelled or interrupted; why is a sentence that
+// failed and interrupted runs require. A run with a failed campaign is failed even if called
+// completed. Only a cancelling run can be cancelled.
 func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
 	err := rs.write(ctx, func(t *tx) error {
@@ -303,7 +297,7 @@ func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, wh
 	return run, nil
 }
 
-// runEnding checks the end that a worker gives a run.
+// runEnding checks the status with which a worker ends a run.
 func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus, string, error) {
 	switch {
 	case status == "" || status.Active():
@@ -322,8 +316,8 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 	return status, why, nil
 }
 
-// Release gives a run back that the lease holds, so that another process
-// goes on with it at once. That does not count as an attempt.
+// Release releases a leased run, so that another process continues it at once. It does not count as
+// an attempt.
 func (rs *Runs) Release(ctx context.Context, l Lease) error {
 	err := rs.write(ctx, func(t *tx) error {
 		r, err := t.leasedRun(l)
@@ -340,8 +334,8 @@ func (rs *Runs) Release(ctx context.Context, l Lease) error {
 	return nil
 }
 
-// endRunLeases ends with a query that takes the runs in one order; a lock
-// suffix and a parenthesis are to follow.
+// endRunLeases ends leases with a subquery that selects the runs in a fixed order; a lock suffix
+// and a parenthesis must be appended.
 const endRunLeases = `
 update runs
 set lease_expires_at = $1
@@ -354,9 +348,8 @@ where id in (
     and lease_expires_at > $1
   order by id`
 
-// EndLeases lets the leases on runs of a worker that is known to be gone
-// run out now instead of at their time; an empty owner stands for all. Should
-// the worker live after all, the epoch keeps it from doing harm.
+// EndLeases expires the run leases of a worker that is known to be gone; an empty owner means all
+// workers. Should the worker still run, the epoch fences it off.
 func (rs *Runs) EndLeases(ctx context.Context, owner string) error {
 	err := rs.write(ctx, func(t *tx) error {
 		_, err := t.Exec(endRunLeases+t.ForUpdate+")", rs.core.Now(), owner)

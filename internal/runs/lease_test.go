@@ -200,7 +200,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 		t.Errorf("claimed %+v, want the run that waited", l)
 	}
 	f.Clock.Advance(lease)
-	// It was begun: nobody may ever have its projections again.
+	// It was begun, and no process may ever have its projections again.
 	for _, id := range []int64{waiting.ID, behind.ID} {
 		claim(map[string]string{"history": "v3"})
 		if got := f.MustRun(id); got.Status != outbox.RunInterrupted || got.Error != "the projection files have changed since it began; start a new run" {

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/enginetest"
 )
 
-// differs names what several processes do to each other.
+// differs matches tests about several processes.
 const differs = "^Test(Postgres|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }

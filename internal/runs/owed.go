@@ -15,15 +15,15 @@ import (
 	"outboxweb/internal/store"
 )
 
-// checkBehind looks again every owedPoll, for owedWait at the most.
+// checkBehind checks again every owedPoll, for at most owedWait.
 const (
 	owedPoll = 100 * time.Millisecond
 	owedWait = 5 * time.Second
 )
 
-// behindCursor is a projection that was resumed at an event before the
-// watermark of a campaign, and that no event reaches until a replay has caught
-// it up. One that is paused for all campaigns is not meant.
+// behindCursor is a projection that was resumed at an event before a campaign's watermark, and that
+// gets no events until a replay has caught it up. Projections paused for all campaigns are
+// excluded.
 type behindCursor struct {
 	projection, campaign string
 	seq                  int64
@@ -40,8 +40,7 @@ where projection = $1
 order by campaign_id
 limit $2`
 
-// behind lists what is behind, ordered by projection, at most asideWindow of
-// each.
+// behind lists the cursors that are behind, ordered by projection, at most asideWindow of each.
 func (rs *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
 	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		versions := make(map[string]readmodel.Version)
@@ -78,8 +77,8 @@ from run_scopes
 where active = 1
   and projection = $1`
 
-// alone leaves those that no active run has: what one has is looked at again when
-// that run ends.
+// alone returns the cursors that no active run covers: the others are checked again when their run
+// ends.
 func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
 	taken, of := make(map[string]bool), ""
 	for i, c := range all {
@@ -113,10 +112,9 @@ where s.campaign_id = $1
 order by s.run_id desc
 limit 1`
 
-// untried leaves those of campaigns in the journal that are to be replayed
-// without anybody asking for it: no replay was started since they were resumed.
-// After one that was, a person decides, unless it ended because the projection
-// has another version now.
+// untried returns the cursors of campaigns in the journal that are to be replayed automatically: no
+// replay was started since they were resumed. After a replay an operator decides, unless it ended
+// because the projection has another version now.
 func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
 	versions := make([]string, len(all))
@@ -158,7 +156,7 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	return untried, nil
 }
 
-// owed lists what is behind and is to be replayed.
+// owed lists the cursors that are behind and to be replayed.
 func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 	if len(behind) == 0 {
 		return nil, nil
@@ -170,9 +168,8 @@ func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 	return t.untried(alone)
 }
 
-// admitOwed puts replays into the queue of what is behind and was not replayed
-// since, in a transaction that has locked the admission of runs. It returns how
-// many those are.
+// admitOwed queues replays for the cursors that are behind and were not replayed since, in a
+// transaction that has locked the admission of runs. It returns the number of replays.
 func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 	if rs.core.Mode() == outbox.ModeShadow || rs.core.ReadOnly() {
 		return 0, nil
@@ -193,8 +190,8 @@ func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 	return replays, err
 }
 
-// admitReplay puts a replay of one projection into the queue. More campaigns than
-// a run names are all of them, or where other runs have some, the first ones.
+// admitReplay queues a replay of one projection. If there are more campaigns than a run may name,
+// it covers all campaigns or, if other runs have some, the first ones.
 func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	order := outbox.RunRequest{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
 	if len(owed) > outbox.MaxRunCampaigns {
@@ -206,7 +203,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 		owed = owed[:outbox.MaxRunCampaigns]
 	}
 	for _, c := range owed {
-		if now = max(now, c.since); !order.All { // whose clock is ahead finds the replay later than the resume
+		if now = max(now, c.since); !order.All { // a process whose clock is ahead finds the replay later than the resume
 			order.Campaigns = append(order.Campaigns, c.campaign)
 		}
 	}
@@ -220,19 +217,18 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	return nil
 }
 
-// byItself is what nobody asked for when it happens.
+// byItself is the actor of automatic actions.
 var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
 
-// recordReplay leaves the audit record of a replay that started by itself. It has
-// no key and no request: those are of the action that it follows from.
+// recordReplay writes the audit record of an automatic replay. It has no key and no request: those
+// belong to the action that caused it.
 func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
 	a := &store.Change{Command: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }
 
-// startOwed is admitOwed in a transaction of its own. Where nothing is owed it
-// writes nothing.
+// startOwed is admitOwed in its own transaction. It writes nothing if nothing is owed.
 func (rs *Runs) startOwed(ctx context.Context) error {
 	behind, err := rs.behind(ctx)
 	if err != nil || len(behind) == 0 || rs.core.Mode() == outbox.ModeShadow {
@@ -260,9 +256,8 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 	return err
 }
 
-// endRun is t.endRun in a transaction that has locked the admission of runs. It
-// also starts the replays that the run has blocked; while the projections are
-// away Reconcile does so later.
+// endRun is t.endRun in a transaction that has locked the admission of runs. It also starts the
+// replays that the run has blocked; if the projections database is down, Reconcile does so later.
 func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
@@ -274,9 +269,9 @@ func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string,
 	return err
 }
 
-// behindAlone lists the projections that were resumed behind the watermark and
-// that no run catches up, at most 10,000 of each. It reads the journal after the
-// projections: who resumes one writes to them in that order too.
+// behindAlone lists the projections that were resumed behind the watermark and that no run catches
+// up, at most 10,000 of each. It reads the journal after the projections, the order in which a
+// resume writes them.
 func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
 	behind, err := rs.behind(ctx)
 	if err != nil || len(behind) == 0 {
@@ -287,7 +282,7 @@ func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err erro
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		// The end of any run of a projection starts what it was in the way of.
+		// The end of any run of a projection starts the replays that it blocked.
 		waiting := make(map[string]bool)
 		var b sqldb.Batch
 		for _, c := range found {
@@ -303,8 +298,8 @@ func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err erro
 	return found, err
 }
 
-// checkBehind finds what no run catches up. One that is being resumed has no run
-// for a moment, so a finding counts when it stays.
+// checkBehind reports cursors that no run catches up. A projection being resumed has no run for a
+// moment, so only persistent findings count.
 func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
 	found, err := rs.behindAlone(ctx)
 	deadline := time.NewTimer(owedWait)

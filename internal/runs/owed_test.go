@@ -16,8 +16,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// behind brings campaigns about in which a projection was paused at event 2 and
-// is resumed at event 5. It returns the replay that is catching it up.
+// behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5.
+// It returns the replay that is catching it up.
 func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	f.TB.Helper()
 	for _, id := range campaigns {
@@ -64,7 +64,7 @@ func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
 	return l
 }
 
-// Whoever cancels a replay, or looks at why it failed, decides what is next.
+// An operator who cancels a replay, or examines its failure, decides what is next.
 func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
@@ -131,7 +131,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	}
 }
 
-// A clock that is ahead must not make the same replay start for ever.
+// A clock that is ahead must not start the same replay forever.
 func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -194,7 +194,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	f.Sound()
 }
 
-// The operator's resume has one record, and so has each replay that starts by itself.
+// The operator's resume has one record, and so has each automatic replay.
 func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -210,8 +210,7 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	}
 }
 
-// mustHaveStarted makes sure that runs which outboxweb started have a record each,
-// the last first.
+// mustHaveStarted checks that automatic runs have a record each, the last first.
 func mustHaveStarted(f *fixture, runs ...int64) {
 	f.TB.Helper()
 	var got []int64
@@ -229,7 +228,7 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 	}
 }
 
-// What waits for a run is behind all the same.
+// A projection that waits for a run counts as behind.
 func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -256,8 +255,7 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	mustTellHeld(f, outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
 }
 
-// mustTellHeld compares what is behind, and what the summary says of projections that
-// are paused or behind.
+// mustTellHeld compares what is behind, and the summary's projections that are paused or behind.
 func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldProjection) {
 	f.TB.Helper()
 	if n, err := f.Runs.Behind(f.Ctx); n != behind || err != nil {
@@ -270,7 +268,7 @@ func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldPro
 	}
 }
 
-// Campaigns whose part another run has wait for that one; the rest do not.
+// Campaigns that another run covers wait for it; the rest do not.
 func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// allowance lets events pass at a rate.
+// allowance limits the rate of events.
 type allowance struct {
 	mu    sync.Mutex
-	every time.Duration // for one event
-	next  time.Time     // when the next one may pass
+	every time.Duration // per event
+	next  time.Time     // when the next event may pass
 }
 
 func newAllowance(perSecond int64) *allowance {
 	return &allowance{every: time.Second / time.Duration(perSecond)}
 }
 
-// reserve is how long to wait after n events until more may pass.
+// reserve returns how long to wait after n events until more may pass.
 func (a *allowance) reserve(n int64, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,15 +28,15 @@ func (a *allowance) reserve(n int64, now time.Time) time.Duration {
 	return a.next.Sub(now)
 }
 
-// Runs give way to live applying: while waves are applied, they rest for
-// restShare times as long as they worked, or until no wave is.
+// Runs yield to live applying: while waves are being applied, they rest for restShare times their
+// working time, or until no wave is being applied.
 const (
 	restShare = 24
-	restLook  = 20 * time.Millisecond // how often is looked whether waves are still applied
+	restLook  = 20 * time.Millisecond // polling interval while waves are applied
 	restLimit = 10 * time.Second
 )
 
-// yield waits as long as a run that has worked for some time should rest.
+// yield waits as long as a run should rest after working for the given time.
 func (w *Worker) yield(ctx context.Context, worked time.Duration) error {
 	until := time.Now().Add(min(restShare*worked, restLimit))
 	for now := time.Now(); w.Applying(now) && now.Before(until); now = time.Now() {
@@ -62,9 +62,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// throttle notes how far a replay is, and waits until it may go on: as long as live
-// applying needs the machine, and as the rates of the run and of the process
-// allow.
+// throttle records a replay's progress, and waits until it may continue: while live applying needs
+// the machine, and as the rates of the run and of the process require.
 func (r *runner) throttle(ctx context.Context, d *Expected, events int64, worked time.Duration) error {
 	r.mu.Lock()
 	r.active[d.campaign] = max(r.active[d.campaign], d.Seq)

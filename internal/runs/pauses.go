@@ -9,40 +9,37 @@ import (
 	"outboxweb/internal/store"
 )
 
-// PauseProjection stops a projection, for one campaign or, where none is
-// named, for all. The others go on, and its rows stay as of the last event it
-// was told. An unknown campaign, or a projection that is not loaded, is
-// outbox.ErrNotFound; one that is stopped there already is outbox.ErrConflict.
+// PauseProjection pauses a projection, for one campaign or, if none is named, for all. The others
+// go on, and its rows stay as of its last applied event. It returns outbox.ErrNotFound for an
+// unknown campaign or a projection that is not loaded, outbox.ErrConflict if it is already paused
+// there.
 //
-// Once it has returned no event reaches the projection. No lease is needed for
-// that: whoever applies events to a campaign reads what is set aside with the
-// campaign's watermark locked until its own commit, and the pause locks it too.
-// What is paused for all campaigns changes only while nobody applies anything.
+// Once it has returned no event reaches the projection. That requires no lease: applying a
+// campaign's events reads its paused projections with the watermark locked until commit, and the
+// pause locks it too. A pause for all campaigns changes only while no process applies anything.
 //
-// The pause is in the projections before the journal has its record. A process
-// that dies between the two leaves a pause that says itself who made it, and
-// why.
+// The pause is written to the projections before the journal has its record. If the process dies in
+// between, the pause itself says who made it, and why.
 func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
 	return rs.setPaused(ctx, pausing, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
 }
 
-// ResumeProjection lets a paused projection go on, in one campaign or, where
-// none is named, wherever the pause for all campaigns stopped it. Where events
-// were applied meanwhile it is behind until a replay brings it level. One that
-// is not paused there is outbox.ErrConflict, and so is one campaign while it is
-// paused for all; errors are else those of PauseProjection.
+// ResumeProjection resumes a paused projection, in one campaign or, if none is named, wherever the
+// pause for all campaigns stopped it. Where events were applied meanwhile it is behind until a
+// replay has caught it up. It returns outbox.ErrConflict if it is not paused there, and for one
+// campaign while it is paused for all; other errors are those of PauseProjection.
 func (rs *Runs) ResumeProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
 	return rs.setPaused(ctx, resuming, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
 }
 
-// holding is a pause or resume under way.
+// holding is a pause or resume in progress.
 type holding struct {
 	order  outbox.Command
 	loaded []outbox.ProjectionInfo
 	readmodel.PauseCommand
 }
 
-// holdKind is how a projection is held, or let go on.
+// holdKind is how a projection is paused or resumed.
 type holdKind struct {
 	action     outbox.Action
 	everywhere func(*readmodel.Database, *readmodel.PauseCommand) error
@@ -64,7 +61,7 @@ func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o outbox.Command, 
 			err = rs.core.Require(o, 0)
 		}
 		if err == nil {
-			err = t.lockAdmission() // of the replay, before campaigns are locked
+			err = t.lockAdmission() // for the replay, before campaigns are locked
 		}
 		if err == nil {
 			err = t.sinceReplays(h)
@@ -89,8 +86,8 @@ func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o outbox.Command, 
 	return hold, err
 }
 
-// sinceReplays moves the time of a resume behind every replay that was started
-// before it, whatever their clocks said: each was tried before it.
+// sinceReplays sets the time of a resume after that of every replay started before it, whatever
+// their clocks said: none of those replays covered it.
 func (t *tx) sinceReplays(h *holding) error {
 	var last int64
 	_, err := t.One([]any{&last}, `select coalesce(max(requested_at), 0) from runs where kind = 'replay'`)
@@ -98,9 +95,8 @@ func (t *tx) sinceReplays(h *holding) error {
 	return err
 }
 
-// catchUp starts the replay that brings a resumed projection level. While
-// another run has it, or a part of it, the replay waits for the end of that one,
-// see endRun.
+// catchUp starts the replay that catches up a resumed projection. While another run has part of its
+// scope, the replay waits for the end of that run, see endRun.
 func (rs *Runs) catchUp(t *tx, h *holding) error {
 	order := outbox.RunRequest{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {

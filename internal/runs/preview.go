@@ -7,9 +7,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Preview says what a run would be about if it were started now. What
-// Start refuses is refused likewise, but for the run in the way of it, which the
-// preview names.
+// Preview returns what a run would cover if it were started now. It refuses what Start refuses,
+// except that the preview names a blocking run.
 func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.RunPreview, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate, Versions: map[string]string{},
 		CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))}}

@@ -15,13 +15,13 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// remade is a troubled system whose projections are also rebuilt, verified and
-// replayed, by processes that die of it.
+// remade is a system with failures whose projections are also rebuilt, verified and replayed, by
+// processes that die meanwhile.
 type remade struct {
 	enginetest.Troubled
 	journal  map[string][]outbox.Event // as it was appended
-	late     []func() error            // what processes of dead runs would still do
-	blocking bool                      // accounts hold up the campaign that they cannot follow
+	late     []func() error            // late steps of dead runs' processes
+	blocking bool                      // accounts block a campaign in which they fail
 	seen     map[string]int            // the longest trail a reader has seen
 }
 
@@ -64,13 +64,13 @@ func (s *remade) startRun(t *rapid.T) {
 	}
 }
 
-// pauseOrResumeProjection stops the accounts, or lets them go on.
+// pauseOrResumeProjection pauses or resumes the accounts.
 func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	b, campaign := s.Either(t), ""
 	if rapid.Bool().Draw(t, "one campaign") {
 		campaign = s.Campaign(t)
 	}
-	if s.blocking { // what is applied would depend on when it was paused
+	if s.blocking { // the applied events would depend on when it was paused
 		t.Skip("accounts block")
 	}
 	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos())
@@ -82,8 +82,8 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	}
 }
 
-// workOnRuns works on runs until there are none. What a dead run holds is waited
-// for until its lease ends, for which the clock has to move.
+// workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which
+// the clock has to move.
 func (s *remade) workOnRuns(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
 		if lease := s.Engines[0].MustCampaign(s.TB, campaign).Lease; lease != nil && outbox.IsRun(lease.Owner) {
@@ -133,8 +133,8 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	}
 }
 
-// Invariants hold after every step: each trail has the events 1 to the
-// watermark, each once and in order, and never less than a reader saw before.
+// Invariants hold after every step: each trail has the events 1 to the watermark, each once and in
+// order, and never fewer than a reader saw before.
 func (s *remade) Invariants(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
 		seqs := enginetest.Column[int](s.TB, s.Engines[0].ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, campaign)
@@ -153,7 +153,7 @@ func (s *remade) Invariants(t *rapid.T) {
 	}
 }
 
-// Settle ends all trouble but what is wrong with events.
+// Settle ends all problems except faulty events.
 func (s *remade) Settle() {
 	for _, campaign := range append([]string{""}, enginetest.TroubledCampaigns...) {
 		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos())

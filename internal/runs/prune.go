@@ -9,14 +9,14 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// prunePage is how many runs are looked at together.
+// prunePage is how many runs are examined together.
 const prunePage = 500
 
 const (
-	// keptRuns is of how many ended runs of a kind every result is kept. Of
-	// older ones only those of campaigns that drifted or failed are.
+	// keptRuns is the number of ended runs of each kind whose results are all kept. Of older ones
+	// only results of campaigns that drifted or failed are.
 	keptRuns   = 10
-	pruneChunk = 1000 // results that one transaction deletes at the most
+	pruneChunk = 1000 // maximum results deleted in one transaction
 )
 
 const (
@@ -57,13 +57,12 @@ where run_id = $1
     limit $3)`
 )
 
-// prunable are the outcomes whose results are not kept for ever.
+// prunable are the outcomes whose results expire.
 var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.OutcomeNotCompared}
 
-// Prune deletes results of campaigns that were found, or put, in order, of
-// all but the latest ten ended runs of each kind: a verify every night would
-// else fill the disk. It takes small steps, and returns true while there is more
-// to delete. Where there is nothing it writes nothing.
+// Prune deletes results of campaigns without findings, of all but the latest ten ended runs of each
+// kind: nightly verifies would otherwise fill the disk. It works in small steps, and returns true
+// while there is more to delete. It writes nothing if there is nothing to delete.
 func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
 	for _, kind := range outbox.RunKinds {
 		id, err := rs.runToPrune(ctx, kind)
@@ -88,8 +87,7 @@ func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// runToPrune is the oldest run of a kind that has results to delete; 0 when
-// there is none.
+// runToPrune returns the oldest run of a kind that has results to delete; 0 if there is none.
 func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
 	err = rs.read(ctx, func(t *tx) error {
 		found = 0
@@ -115,8 +113,8 @@ func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 	return found, err
 }
 
-// oldestKept is the oldest run of a kind whose results are all kept; 0 when
-// there are no older ones.
+// oldestKept returns the oldest run of a kind whose results are all kept; 0 if there are no older
+// ones.
 func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 	n := 0
 	err = t.Each(func(row sqldb.Row) error {

@@ -20,7 +20,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// The report that is missed is the last one.
+// The lost report is the last one.
 func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	t.Parallel()
 	var other interface{ release() }
@@ -50,7 +50,7 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	}
 }
 
-// journalLock is somebody else's on the journal of an engine.
+// journalLock is another connection's lock on the journal of an engine.
 type journalLock struct {
 	tb    testing.TB
 	b     *enginetest.Engine
@@ -88,7 +88,7 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 	}
 }
 
-// Nothing is compared, so nothing is said to match.
+// Nothing is compared, so nothing matches.
 func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
@@ -164,7 +164,7 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A file that a process cannot replay takes those with it that read its tables.
+// A projection that a process cannot replay also affects those that read its tables.
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
 	key := t.Name()
@@ -239,7 +239,7 @@ func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 	}
 }
 
-// The leases that it cannot give back run out by themselves.
+// Leases that it cannot release expire.
 func TestSQLiteRuns_endWithTheProcessWhileTheJournalIsAway(t *testing.T) {
 	t.Parallel()
 	b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, `-- projection: slow
@@ -282,8 +282,8 @@ insert into slow values (:campaign_id, :payload.key);
 	b.MustBeSound(t)
 }
 
-// What is applied while a long replay is made is replayed without holding the
-// campaign up, as far as it is more than a few events.
+// Events applied during a long replay are replayed without blocking the campaign, except for the
+// last few.
 func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
@@ -407,8 +407,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	}
 }
 
-// Once a run is cancelled nothing of it happens any more, whatever its process
-// was about to do.
+// A cancelled run has no further effect, whatever its process was about to do.
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()

@@ -14,25 +14,24 @@ import (
 	"outboxweb/internal/store"
 )
 
-// rebuilding is new rows of some projections of one campaign on their way: replayed
-// in scratch tables, to take the place of the live ones.
+// rebuilding is the replay of some projections of one campaign in scratch tables, whose rows are to
+// replace the live ones.
 type rebuilding struct {
 	scope    Campaign
 	names    []string // of the run, in load order
 	expected *Expected
-	stands   map[string]readmodel.Position // as they were when it was planned
-	stops    map[string]int64              // of those that stay aside, where
+	stands   map[string]readmodel.Position // as of the plan
+	stops    map[string]int64              // positions of the projections that stay paused or quarantined
 	result   outbox.RunResult
 	ended    bool // nothing is swapped
-	// diverged says that the live rows were built from another journal, so
-	// that the watermark has to be made anew with them.
+	// diverged means that the live rows were built from another journal, so that the watermark has
+	// to be rebuilt with them.
 	diverged bool
 	swap     readmodel.Swap
 }
 
-// rebuild replays some campaigns and puts the rows in the place of the live ones,
-// campaign by campaign. The replay is made beside live applying; only its last
-// events, and the swap, are done under the campaigns' leases.
+// rebuild replays some campaigns and replaces their live rows, campaign by campaign. The replay
+// runs beside live applying; only its last events and the swap run under the campaigns' leases.
 func (r *runner) rebuild(ctx context.Context, f *Replayer, group []Campaign) error {
 	var remakes []*rebuilding
 	for _, c := range group {
@@ -69,9 +68,8 @@ func (r *runner) plan(ctx context.Context, f *Replayer, c Campaign) (*rebuilding
 	return m, m.begin(ctx, f, min(mark.AppliedSeq, c.HighWaterSeq))
 }
 
-// readPositions reads where the projections of the campaign stand. Those that an
-// operator has paused stay where they are; the others go as far as the campaign
-// is.
+// readPositions reads the positions of the campaign's projections. Paused ones stay where they are;
+// the others advance as far as the campaign.
 func (m *rebuilding) readPositions(ctx context.Context, f *Replayer) (readmodel.Watermark, error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
@@ -88,8 +86,8 @@ func (m *rebuilding) readPositions(ctx context.Context, f *Replayer) (readmodel.
 	return mark, err
 }
 
-// begin starts the replay anew and takes it to seq. An event that is not sound
-// ends the remake.
+// begin starts the replay over and replays up to seq. An unsound event ends the rebuild of this
+// campaign.
 func (m *rebuilding) begin(ctx context.Context, f *Replayer, seq int64) (err error) {
 	if m.expected, err = f.Begin(ctx, m.scope.CampaignID, m.stops, m.names...); err == nil {
 		err = m.expected.To(ctx, seq)
@@ -97,8 +95,8 @@ func (m *rebuilding) begin(ctx context.Context, f *Replayer, seq int64) (err err
 	return m.endUnsound(err)
 }
 
-// approach replays what was applied while the replay was made, until that is few
-// events, or no fewer than before.
+// approach replays what was applied during the replay, until that is few events, or no fewer than
+// before.
 func (m *rebuilding) approach(ctx context.Context, f *Replayer) error {
 	for before := int64(math.MaxInt64); !m.ended; {
 		c, err := f.store.Campaign(ctx, m.scope.CampaignID)
@@ -127,14 +125,14 @@ func (m *rebuilding) endUnsound(err error) error {
 	return nil
 }
 
-// fail ends the remake without anything being changed.
+// fail ends the rebuild of this campaign without changing anything.
 func (m *rebuilding) fail(seq int64, why string) {
 	m.ended = true
 	m.result.Outcome, m.result.Seq, m.result.Error = outbox.OutcomeFailed, seq, why
 }
 
-// exchange takes the campaigns' leases, replays what was applied meanwhile, and
-// swaps the rows. A campaign that another run holds is come back to.
+// exchange leases the campaigns, replays what was applied meanwhile, and swaps the rows. A campaign
+// that another run has leased is retried later.
 func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuilding) error {
 	f.hurry = true
 	defer func() { f.hurry = false }()
@@ -169,9 +167,8 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 	return nil
 }
 
-// withLeases does something under the leases of campaigns, as far as they can be had,
-// and gives them back. Where the journal is away for longer than a lease after
-// ctx has ended, they run out.
+// withLeases calls do under the leases of those campaigns that can be leased, and releases them. If
+// the journal is down for longer than a lease after ctx has ended, they expire.
 func (r *runner) withLeases(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
 	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
@@ -193,8 +190,7 @@ func (r *runner) withLeases(ctx context.Context, ids []string, do func([]store.R
 	return do(claims)
 }
 
-// finish brings the replay to where the campaign is under its lease, and says
-// what is to be swapped.
+// finish replays up to the campaign's position under its lease, and composes what is to be swapped.
 func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunClaim) error {
 	if m.ended {
 		return nil
@@ -217,9 +213,9 @@ func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunCla
 	return nil
 }
 
-// bringLevel replays up to the watermark, from the start where what is replayed
-// does not fit any more: the watermark was set back, a skip was made or undone,
-// or a projection was set aside or brought back.
+// bringLevel replays up to the watermark, from the start if the replay is no longer valid: the
+// watermark was set back, a skip was made or undone, or a projection was paused, quarantined or
+// caught up.
 func (m *rebuilding) bringLevel(ctx context.Context, f *Replayer, mark readmodel.Watermark) error {
 	before := m.stands
 	if _, err := m.readPositions(ctx, f); err != nil {
@@ -239,15 +235,14 @@ func (m *rebuilding) bringLevel(ctx context.Context, f *Replayer, mark readmodel
 	return m.endUnsound(m.expected.To(ctx, seq))
 }
 
-// fixWatermark takes a campaign whose projections contradict the journal as
-// far as all of its projections can follow, and has the watermark set to that.
-// It takes every projection of the set.
+// fixWatermark replays a campaign whose projections contradict the journal as far as all of its
+// projections can go, and has the watermark set to that. It requires every projection of the set.
 func (m *rebuilding) fixWatermark(ctx context.Context, f *Replayer) error {
 	if all, _ := f.set.Needs(); len(m.names) < len(all) {
 		m.fail(m.expected.Seq, "the projections were built from another journal; rebuild all projections of the campaign together")
 		return nil
 	}
-	for len(m.expected.Failed) > 0 { // what fails live has to fail there, in its turn
+	for len(m.expected.Failed) > 0 { // events that fail live have to fail there, in their turn
 		last := m.expected.Seq
 		for _, failed := range m.expected.Failed {
 			last = min(last, failed.Seq-1)
@@ -260,8 +255,8 @@ func (m *rebuilding) fixWatermark(ctx context.Context, f *Replayer) error {
 	return nil
 }
 
-// compose says for each projection of the run what takes the place of its rows.
-// One that refused an event keeps the rows it has.
+// compose sets what replaces the rows of each projection of the run. A projection that refused an
+// event keeps its rows.
 func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
@@ -311,7 +306,7 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	return nil
 }
 
-// stopped is stands with only those that stay aside.
+// stopped returns the positions of the projections that stay paused or quarantined.
 func (m *rebuilding) stopped() map[string]readmodel.Position {
 	left := make(map[string]readmodel.Position)
 	for name := range m.stops {
@@ -320,7 +315,7 @@ func (m *rebuilding) stopped() map[string]readmodel.Position {
 	return left
 }
 
-// swap puts the rows in place and tells of every campaign what became of it.
+// swap replaces the rows and reports the result of every campaign.
 func (r *runner) swap(ctx context.Context, f *Replayer, remakes []*rebuilding) error {
 	var plan []readmodel.Swap
 	for _, m := range remakes {
@@ -342,7 +337,7 @@ func (r *runner) swap(ctx context.Context, f *Replayer, remakes []*rebuilding) e
 	return nil
 }
 
-// recordSwap takes over what the swap did.
+// recordSwap records the result of the swap.
 func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 	switch {
 	case errors.Is(s.Err, outbox.ErrLeaseLost):
@@ -359,5 +354,5 @@ func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 	}
 }
 
-// nextGeneration is that of rows which take the place of others.
+// nextGeneration returns the generation of replacement rows.
 func nextGeneration(was readmodel.Position) int64 { return max(was.Generation, 1) + 1 }

@@ -11,9 +11,8 @@ import (
 	"outboxweb/internal/store"
 )
 
-// replay gives the campaign's unapplied events their rows back and brings
-// projections level that were set aside, except those that an operator has
-// paused.
+// replay restores the rows of a campaign's unapplied events and catches up quarantined and resumed
+// projections, but not paused ones.
 func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
 	if _, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
@@ -55,14 +54,14 @@ func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.Ru
 	return result, nil
 }
 
-// lags reports whether a projection is to be brought level.
+// lags reports whether a projection is to be caught up.
 func lags(s readmodel.Position) bool {
 	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
 }
 
-// catchUp replays the events that a projection has missed onto its rows and swaps
-// them in. When it refuses an event again it goes as far as the one before. One
-// that is not to be brought level any more is errMoved.
+// catchUp replays the events that a projection lacks onto its rows and swaps them in. If it refuses
+// an event again it stops before that event. If it is no longer to be caught up, catchUp returns
+// errMoved.
 func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name string) (p outbox.ProjectionResult, err error) {
 	p.Projection = name
 	m := &rebuilding{scope: c, names: []string{name}}
@@ -84,7 +83,7 @@ func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name stri
 	for !m.ended {
 		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []store.RunClaim) error {
 			if len(claims) == 0 {
-				return nil // another run has it; it is come back to
+				return nil // another run has it; it is retried later
 			}
 			m.ended = true
 			return m.land(context.WithoutCancel(ctx), r.worker, f, claims[0], &p)
@@ -99,9 +98,8 @@ func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name stri
 	return p, nil
 }
 
-// resume starts from the live rows of the projection where it stands, or from
-// the start where it reads tables of others, which are further, and replays up to
-// seq.
+// resume starts from the projection's live rows, or from the start if it reads tables of other
+// projections, which are further ahead, and replays up to seq.
 func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 	name := m.names[0]
 	needs, err := f.set.Needs(name)
@@ -120,7 +118,7 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 	}
 	m.stands = stands
 	stand := stands[name]
-	if !lags(stand) { // the rows are not those of its seq
+	if !lags(stand) { // the rows do not belong to its seq
 		return errMoved
 	}
 	if stand.AppliedSeq > 0 {
@@ -146,7 +144,7 @@ func (m *rebuilding) catchUp(ctx context.Context, f *Replayer, applied int64) er
 	if err != nil {
 		return err
 	}
-	if m.expected.Seq > applied || !m.expected.passedOver(skips) { // a skip was taken back
+	if m.expected.Seq > applied || !m.expected.passedOver(skips) { // a skip was undone
 		if err := m.resume(ctx, f, applied); err != nil {
 			return err
 		}

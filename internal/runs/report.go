@@ -10,15 +10,15 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// Progress is what a worker has to say about the run it holds.
+// Progress is a worker's report about the run it has leased.
 type Progress struct {
 	Results []outbox.RunResult // of campaigns done since the last report
-	Lines   []outbox.RunLine   // for the log; without an id, and without a time those of now
-	// EventsDone is how many events of the run's scope are done so far, those
-	// of campaigns under way included.
+	Lines   []outbox.RunLine   // for the log, without ids; a line without a time gets the current one
+	// EventsDone is how many events of the run's scope are done so far, including those of
+	// campaigns in progress.
 	EventsDone      int64
-	EventsPerSecond float64       // lately
-	Lease           time.Duration // how long the run is held from now on
+	EventsPerSecond float64       // recent rate
+	Lease           time.Duration // duration of the lease from now on
 }
 
 const (
@@ -36,10 +36,9 @@ insert into run_log (run_id, at, campaign_id, text)
 values ($1, $2, $3, $4)`
 )
 
-// Report writes down what a worker has done of the run it holds, renews its
-// lease and returns the status of the run, by which a worker learns that it is
-// cancelling. A result of a campaign that has one already takes its place. What
-// was compared with the rows as they are now counts as a verification.
+// Report records a worker's progress on its leased run, renews the lease and returns the status of
+// the run, by which the worker learns that it is cancelling. A campaign's existing result is
+// replaced. Comparisons with the current rows count as verifications.
 func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunStatus, error) {
 	var status outbox.RunStatus
 	err := rs.write(ctx, func(t *tx) error {
@@ -54,7 +53,7 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 		if err := t.saveLines(r, rep.Lines, now); err != nil {
 			return err
 		}
-		r.Events.Done = max(r.Events.Done, rep.EventsDone) // a replay may begin anew
+		r.Events.Done = max(r.Events.Done, rep.EventsDone) // a replay may start over
 		r.Events.Total, r.Campaigns.Total = max(r.Events.Total, r.Events.Done), max(r.Campaigns.Total, r.Campaigns.Done)
 		r.pace, r.expires = rep.EventsPerSecond, now+rep.Lease.Microseconds()
 		status = r.Status
@@ -66,7 +65,7 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 	return status, nil
 }
 
-// saveResults writes results, counts them, and notes what they verify.
+// saveResults writes results, counts them, and records what they verify.
 func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
 	before := make([]string, len(results))
 	var looks, saves sqldb.Batch

@@ -59,7 +59,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	}
 }
 
-// A run over all goes on to what is appended while it works.
+// A run over all campaigns continues with what is appended meanwhile.
 func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)

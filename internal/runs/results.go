@@ -61,8 +61,8 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// Results pages through the results of a run by campaign, without the
-// samples of what differs. A missing run is outbox.ErrNotFound.
+// Results pages through the results of a run by campaign, without samples of differences. A missing
+// run is outbox.ErrNotFound.
 func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	var page outbox.Page[outbox.RunResult]
 	l := &sqldb.List[outbox.RunResult]{
@@ -103,8 +103,8 @@ func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, foun
 	return result, found, err
 }
 
-// ResultOf reads what became of one campaign of a run, with samples. Without
-// one it is outbox.ErrNotFound.
+// ResultOf reads the result of one campaign of a run, with samples. A missing one is
+// outbox.ErrNotFound.
 func (rs *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
 	var result outbox.RunResult
 	err := rs.read(ctx, func(t *tx) error {
@@ -137,8 +137,8 @@ func scanLine(row sqldb.Row) (outbox.RunLine, error) {
 	return line, err
 }
 
-// Log pages through the log of a run, newest first, limit lines at a time: 0
-// means 50, and 200 are the most. A missing run is outbox.ErrNotFound.
+// Log pages through the log of a run, newest first, limit lines at a time: 0 means 50, at most 200.
+// A missing run is outbox.ErrNotFound.
 func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
 	var page outbox.Page[outbox.RunLine]
 	l := &sqldb.List[outbox.RunLine]{

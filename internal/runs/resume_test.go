@@ -10,7 +10,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// behindOf is what check says about projections that nothing catches up.
+// behindOf is what check reports about projections that nothing catches up.
 func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 	tb.Helper()
 	report, err := b.Check(context.Background(), func(int64, int64) {})
@@ -51,7 +51,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		}
 		b.MustHaveCursors(t, "a tally 3 behind")
-		b.MustBeSound(t) // the replay will start by itself
+		b.MustBeSound(t) // the replay will start automatically
 
 		b.StepRuns(t)
 		b.MustHaveCursors(t, "a tally 8 live")
@@ -83,8 +83,7 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-// A process may die when the projection is resumed and the journal does not
-// know of it yet.
+// A process may die when the projection is resumed and the journal has not recorded it yet.
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))

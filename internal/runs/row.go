@@ -11,14 +11,14 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// runRow is a row of runs as this package's statements see it. Every change
-// goes through a locked read, change, save in one transaction.
+// runRow is a row of runs as this package's statements use it. Every change is a locked read,
+// change and save in one transaction.
 type runRow struct {
 	outbox.Run
 	owner   string
 	epoch   int64 // the fencing number; it only grows
 	expires int64
-	// diverged are campaigns of its scope, as last counted.
+	// diverged is the number of diverged campaigns of its scope, as last counted.
 	diverged int64
 	pace     float64 // events per second, as last reported
 }
@@ -41,7 +41,7 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // what is done has one of these outcomes
+	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
 	r.All, r.RequestedAt, r.UpdatedAt = all != 0, sqldb.At(requested), sqldb.At(updated)
 	r.StartedAt, r.FinishedAt = sqldb.AtOrNil(started), sqldb.AtOrNil(finished)
 	for _, field := range []struct {
@@ -62,10 +62,10 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	return &r, nil
 }
 
-// leased reports whether a process has the run, as far as leases tell.
+// leased reports whether a process has leased the run.
 func (r *runRow) leased(now int64) bool { return r.owner != "" && r.expires > now }
 
-// view is the run as callers see it.
+// view returns the run as callers see it.
 func (r *runRow) view(now int64) outbox.Run {
 	run := r.Run
 	if r.owner != "" {
@@ -88,7 +88,7 @@ func (r *runRow) view(now int64) outbox.Run {
 	return run
 }
 
-// scanRun is for lists, to which it gives runs as they are at a time.
+// scanRun returns a scan function for lists, with runs as of the given time.
 func scanRun(now int64) func(sqldb.Row) (outbox.Run, error) {
 	return func(row sqldb.Row) (outbox.Run, error) {
 		r, err := scanRunRow(row)
@@ -104,7 +104,7 @@ select ` + runColumns + `
 from runs
 where id = $1`
 
-// existingRun reads a run, locked for a change in this transaction. A missing one is
+// existingRun reads a run and locks it for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
 func (t *tx) existingRun(id int64) (r *runRow, err error) {
 	err = t.Each(func(row sqldb.Row) error {
@@ -164,8 +164,7 @@ func microsOrNil(when *time.Time) any {
 	return when.UnixMicro()
 }
 
-// endRun gives an active run its end: nobody holds it any more, and its scope
-// is free.
+// endRun ends an active run: it releases its lease and its scope.
 func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
 	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
@@ -184,9 +183,8 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	return t.saveRun(r, now)
 }
 
-// digestsOfRun gives a run over one campaign the digests of its result. Where
-// nothing was compared, since the live rows are of another event, it has no
-// verdict.
+// digestsOfRun sets the digests of a run over one campaign from its result. If nothing was
+// compared, since the live rows are of another event, it has no verdict.
 func (t *tx) digestsOfRun(r *runRow) error {
 	if r.CampaignID == "" {
 		return nil
@@ -220,15 +218,14 @@ func (t *tx) digestsOfRun(r *runRow) error {
 	return nil
 }
 
-// workerLoops is how many runs a process works on at a time, so that a short one
-// need not wait for a long one.
+// workerLoops is how many runs a process works on concurrently, so that a short run need not wait
+// for a long one.
 const workerLoops = 2
 
-// Started is raised when a run was started, resumed or cancelled by a caller of this
-// process.
+// Started is signalled when a caller of this process started, resumed or cancelled a run.
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 
-// wakeWorker makes this process look for runs now. Others find them when they next look.
+// wakeWorker makes this process check for runs now. Other processes find them at their next poll.
 func (rs *Runs) wakeWorker() {
 	for range workerLoops {
 		rs.started.Raise()
@@ -308,7 +305,7 @@ func (rs *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 	return runs, nil
 }
 
-// Tallies counts the runs there are by kind and status.
+// Tallies counts the runs by kind and status.
 func (rs *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 	var tallies []outbox.RunTally
 	err := rs.read(ctx, func(t *tx) (err error) {

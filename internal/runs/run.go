@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// runReport is how often a run says how far it is, at the most; and how
-	// soon it learns that it is cancelled in another process.
+	// runReport is the minimum interval between progress reports; and how soon a run learns that it
+	// was cancelled in another process.
 	runReport = 500 * time.Millisecond
-	// runResults is how many results wait for a report at the most.
+	// runResults is the maximum number of results waiting for a report.
 	runResults = 64
-	// Campaigns are worked off in groups, so that small ones share
-	// transactions: of at most so many, with at most so many events.
+	// Campaigns are processed in groups, so that small ones share transactions: limits on a group's
+	// campaigns and events.
 	groupCampaigns = 32
 	groupEvents    = 4000
 )
 
-// Why the work on a run ended before its time.
+// Reasons why the work on a run ended early.
 var (
 	errRunCancelled = errors.New("the run is cancelled")
 	errRunLost      = errors.New("the run was taken over by another process")
 )
 
-// Work works on runs, verifies in the background and prunes old results until ctx
-// ends; then it lets what is under way end, or another process go on with it.
-// Faults of the databases are logged and tried again.
+// Work executes runs, verifies in the background and prunes old results until ctx ends; then it
+// finishes work in progress or releases it to another process. Database errors are logged and
+// retried.
 func (w *Worker) Work(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -50,9 +50,8 @@ func (w *Worker) Work(ctx context.Context) {
 	run("prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Runs.Prune))
 }
 
-// Step takes up one run, if there is any, and works on it to its end, or
-// until ctx ends; another process goes on with it then. It is safe for
-// concurrent use.
+// Step claims one run, if there is any, and executes it to its end, or until ctx ends; another
+// process then continues it. It is safe for concurrent use.
 func (w *Worker) Step(ctx context.Context) (bool, error) {
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
@@ -66,7 +65,7 @@ func (w *Worker) runner(lease Lease) *runner {
 		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
 
-// versions are those of the loaded projections, by name.
+// versions returns the versions of the loaded projections, by name.
 func (w *Worker) versions() map[string]string {
 	versions := make(map[string]string)
 	for _, p := range w.Set.Projections() {
@@ -75,17 +74,17 @@ func (w *Worker) versions() map[string]string {
 	return versions
 }
 
-// runner works on one run.
+// runner executes one run.
 type runner struct {
 	worker  *Worker
 	lease   Lease
-	rate    *allowance // of the run; nil when it has no limit
+	rate    *allowance // of the run; nil without a limit
 	results chan outbox.RunResult
 
 	mu     sync.Mutex
-	active map[string]int64 // seqs of the campaigns under way
-	done   int64            // events of the campaigns that are done
-	failed int64            // campaigns
+	active map[string]int64 // seqs of the campaigns in progress
+	done   int64            // events of completed campaigns
+	failed int64            // failed campaigns
 	lines  []outbox.RunLine
 
 	reported struct { // at the last report, for the rate
@@ -95,7 +94,7 @@ type runner struct {
 	}
 }
 
-// run does the run's work and writes down how it ended.
+// run executes the run and records how it ended.
 func (r *runner) run(ctx context.Context) error {
 	if r.lease.Run.Rate > 0 {
 		r.rate = newAllowance(r.lease.Run.Rate)
@@ -109,13 +108,13 @@ func (r *runner) run(ctx context.Context) error {
 	err := r.work(working, stop)
 	close(r.results)
 	reporting.Wait()
-	if unsaved != nil { // campaigns without their results are done again
+	if unsaved != nil { // campaigns without a stored result are done again
 		return errors.Join(unsaved, r.worker.Runs.Release(context.WithoutCancel(ctx), r.lease))
 	}
 	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
 }
 
-// work hands the campaigns of the scope to replayers, which work side by side.
+// work distributes the campaigns of the scope to concurrent replayers.
 func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 	groups := make(chan []Campaign)
 	var replayers sync.WaitGroup
@@ -165,7 +164,7 @@ func (r *runner) feed(ctx context.Context, groups chan<- []Campaign) error {
 	}
 }
 
-// replayGroups works groups off with a replayer of its own.
+// replayGroups processes groups with its own replayer.
 func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) error {
 	var f *Replayer
 	defer func() {
@@ -194,7 +193,7 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 	return nil
 }
 
-// group does what the run is there for in some campaigns.
+// group executes the run's kind on some campaigns.
 func (r *runner) group(ctx context.Context, f *Replayer, group []Campaign) error {
 	switch r.lease.Run.Kind {
 	case outbox.RunRebuild:
@@ -208,7 +207,7 @@ func (r *runner) group(ctx context.Context, f *Replayer, group []Campaign) error
 	}
 }
 
-// each does one campaign after the other.
+// each calls do for each campaign in turn.
 func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, error)) error {
 	for _, c := range group {
 		result, err := do(c)
@@ -220,13 +219,13 @@ func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, err
 	return nil
 }
 
-// report sends what became of a campaign.
+// report sends the result of a campaign.
 func (r *runner) report(c Campaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
 	}
-	r.results <- result // what is done is written down, whatever ends the run
+	r.results <- result // a completed campaign is recorded, whatever ends the run
 }
 
 // log adds a line to the run's log with the next report.
@@ -236,9 +235,8 @@ func (r *runner) log(campaign, format string, args ...any) {
 	r.lines = append(r.lines, outbox.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
 }
 
-// saveResults writes down what is done, until there are no more results. When the
-// run is cancelled, or not this process's any more, it stops the work. Its
-// error is why the last results are not written down.
+// saveResults records results until there are no more. If the run is cancelled, or its lease is
+// lost, it stops the work. Its error is the reason why the last results are not recorded.
 func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) error {
 	tick := time.NewTicker(runReport)
 	defer tick.Stop()
@@ -268,7 +266,7 @@ func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) 
 			}
 			r.count(result)
 			if results = append(results, result); len(results) >= runResults {
-				_ = send() // what is not written goes with the next one
+				_ = send() // unsent results go with the next report
 			}
 		case <-tick.C:
 			_ = send()
@@ -276,7 +274,7 @@ func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) 
 	}
 }
 
-// count adds a result up.
+// count adds a result to the counts.
 func (r *runner) count(result outbox.RunResult) {
 	if result.Outcome == outbox.OutcomeFailed {
 		r.log(result.CampaignID, "failed: %s", result.Error)
@@ -299,7 +297,7 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 	now := time.Now()
 	if seconds := now.Sub(r.reported.at).Seconds(); seconds > 0.1 {
 		recent := float64(max(0, events-r.reported.events)) / seconds
-		if r.reported.rate > 0 { // smooth, so that the time left can be read
+		if r.reported.rate > 0 { // smoothed, so that the displayed time left is steady
 			recent = 0.7*r.reported.rate + 0.3*recent
 		}
 		r.reported.at, r.reported.events, r.reported.rate = now, events, recent
@@ -316,8 +314,8 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 	return status, err
 }
 
-// end writes down how the work on the run ended: stopping says that this
-// process is, cause why the work was stopped, and err what it came to.
+// end records how the work on the run ended: stopping means that this process is stopping, cause is
+// why the work was stopped, and err its result.
 func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error {
 	s, log := r.worker.Runs, r.worker.Logger.With("run", r.lease.Run.ID)
 	switch {
@@ -343,8 +341,8 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 	return r.finish(ctx, outbox.RunCompleted, "")
 }
 
-// markBuilt notes that all rows of the projections are those of their present
-// version, once a rebuild has made all of them.
+// markBuilt records that all rows of the projections were built by their current version, once a
+// rebuild has covered all of them.
 func (r *runner) markBuilt(ctx context.Context) error {
 	run := r.lease.Run
 	if run.Kind != outbox.RunRebuild || !run.All {
@@ -358,7 +356,7 @@ func (r *runner) markBuilt(ctx context.Context) error {
 	return nil
 }
 
-// explainFault is the sentence about a fault that ended a run.
+// explainFault returns the sentence about an error that ended a run.
 func explainFault(err error) string {
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) {

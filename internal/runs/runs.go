@@ -1,8 +1,7 @@
-// Package runs replays the journal again: to verify that live rows are those of their
-// events, to rebuild them beside the live ones and swap them in, and to replay what
-// does not follow. It holds what runs are in the journal database, the processes that
-// work on them, and the pauses of projections, after which a replay is owed. Its
-// tables are those whose names begin with run.
+// Package runs replays the journal: to verify that live rows match their events, to rebuild them
+// beside the live ones and swap them in, and to catch up projections. The journal database stores
+// the runs, the processes that work on them, and the pauses of projections, after which a replay is
+// owed. Its tables are those whose names begin with run.
 package runs
 
 import (
@@ -15,18 +14,18 @@ import (
 	"outboxweb/internal/store"
 )
 
-// Runs starts, leases, reports and ends runs; it knows which projections do not
-// follow their campaigns, and starts the replays that they are owed.
+// Runs starts, leases, reports and ends runs; it tracks which projections are not caught up with
+// their campaigns, and starts the replays that they are owed.
 //
-// It is safe for concurrent use, by several processes too.
+// It is safe for concurrent use, also by several processes.
 type Runs struct {
 	core    *store.Store
-	started loop.Signal // a run was, or resumed or cancelled, by a caller of this process
+	started loop.Signal // raised when a caller of this process started, resumed or cancelled a run
 }
 
-// New is called once for a store, before it is used. From then on its summaries
-// tell what is held back, a check finds what no run catches up, and a reconcile
-// starts what is owed.
+// New must be called once per store, before the store is used. From then on summaries include held
+// projections, a check reports projections that no run catches up, and a reconcile starts owed
+// replays.
 func New(core *store.Store) *Runs {
 	rs := &Runs{core: core, started: loop.NewSignal(workerLoops)}
 	core.OnSummary(rs.prepareHeld)
@@ -36,8 +35,8 @@ func New(core *store.Store) *Runs {
 	return rs
 }
 
-// prepareHeld adds to a summary what is held back. It reads the projections before
-// the journal, as Behind does; nil tells of an error.
+// prepareHeld reads held projections for a summary. It reads the projections before the journal, as
+// Behind does; it returns nil on an error.
 func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
 	sum.Held, behind, _ = rs.heldProjections(ctx)
@@ -55,8 +54,7 @@ func (rs *Runs) write(ctx context.Context, fn func(*tx) error) error {
 	return rs.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
-// readModel reads the projections, in a transaction that has none of the journal's
-// methods.
+// readModel reads the projections, in a transaction that has none of the journal's methods.
 func (rs *Runs) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
 	return rs.core.ReadModel().Read(ctx, fn)
 }
@@ -66,9 +64,8 @@ func perform[R any](ctx context.Context, rs *Runs, a *store.Change, change func(
 	return store.Perform(ctx, rs.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
-// ClaimCampaigns takes the leases of campaigns for the run of a lease; see
-// Store.ClaimForRun. A process that does not hold the run any more gets
-// outbox.ErrLeaseLost.
+// ClaimCampaigns leases campaigns for the run of a lease; see Store.ClaimForRun. A process that has
+// lost the run gets outbox.ErrLeaseLost.
 func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
 	return rs.core.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).leasedRun(l)

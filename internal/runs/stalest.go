@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-// stalestWindow is how many campaigns Stalest looks at.
+// stalestWindow is how many campaigns Stalest examines.
 const stalestWindow = 500
 
 const selectStalest = `

@@ -11,11 +11,10 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// TryRebuild tells what a rebuild of some projections of a campaign, none
-// standing for all, would change about the live rows, and changes nothing. It
-// replays as far as the rebuild would: projections that are set aside as far as
-// the campaign is, a campaign that has diverged as far as its journal goes.
-// What cannot be replayed is in the result, not an error.
+// TryRebuild returns what a rebuild of some projections of a campaign, none meaning all, would
+// change in the live rows. It changes nothing. It replays as far as the rebuild would: quarantined
+// projections as far as the campaign, a diverged campaign as far as its journal. A failed replay is
+// in the result, not an error.
 func (f *Replayer) TryRebuild(ctx context.Context, campaign string, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
@@ -55,16 +54,15 @@ func (f *Replayer) tryRebuild(ctx context.Context, campaign string, names []stri
 	return m, f.findDivergences(ctx, m.expected, &m.result, drifted)
 }
 
-// rebuildsTo is the last event that a rebuild replays while the live rows stand
-// at mark: the journal of a campaign that has diverged may end before.
+// rebuildsTo returns the last event that a rebuild replays with the live rows at mark: the journal
+// of a diverged campaign may end before that.
 func (f *Replayer) rebuildsTo(ctx context.Context, campaign string, mark readmodel.Watermark) (int64, error) {
 	c, err := f.store.Campaign(ctx, campaign)
 	return min(mark.AppliedSeq, c.HighWaterSeq), err
 }
 
-// compare compares the expected rows with the live rows as they are now. It returns the
-// rows that differ by the projection's index in the result. What does not fit
-// any more is errMoved.
+// compare compares the expected rows with the current live rows. It returns the rows that differ by
+// the projection's index in the result. It returns errMoved if the campaign changed.
 func (m *rebuilding) compare(ctx context.Context, f *Replayer) (map[int][]projection.Difference, error) {
 	live, mark, err := m.catchLive(ctx, f)
 	if err != nil || m.ended {
@@ -82,9 +80,9 @@ func (m *rebuilding) compare(ctx context.Context, f *Replayer) (map[int][]projec
 	return m.compareWith(ctx, f, live)
 }
 
-// catchLive takes a snapshot of the live rows and replays on to where they are;
-// when that is far it replays without keeping the snapshot, and takes another. The
-// caller closes it, unless the remake has ended or there is an error.
+// catchLive takes a snapshot of the live rows and replays up to their position; if that is far it
+// replays without holding the snapshot, and takes another. The caller closes it, unless the rebuild
+// has ended or there is an error.
 func (m *rebuilding) catchLive(ctx context.Context, f *Replayer) (*readmodel.Live, readmodel.Watermark, error) {
 	for {
 		live, mark, until, err := m.snapshot(ctx, f)
@@ -108,8 +106,8 @@ func (m *rebuilding) catchLive(ctx context.Context, f *Replayer) (*readmodel.Liv
 	}
 }
 
-// snapshot is one of the live rows, where they stand, and how far a rebuild of
-// them replays.
+// snapshot takes a snapshot of the live rows, with their position and how far a rebuild of them
+// replays.
 func (m *rebuilding) snapshot(ctx context.Context, f *Replayer) (*readmodel.Live, readmodel.Watermark, int64, error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"outboxweb/internal/runs"
 )
 
-// try asks what a rebuild of a campaign would do.
+// try previews a rebuild of a campaign.
 func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
 	f, err := runs.NewReplayer(tb.Context(), b.Store, b.Set)

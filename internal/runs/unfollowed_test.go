@@ -44,7 +44,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	}
 }
 
-// What a paused projection has is compared, and what it lacks is told.
+// The applied events of a paused projection are compared, and the missing ones reported.
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))

@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// mustBeUnverifiable makes sure that a verify which could not be made is told of
-// wherever state is, with the run that tried it.
+// mustBeUnverifiable checks that a failed verification is shown wherever state is, with the run
+// that tried it.
 func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaign string, seq, run int64, reason string) {
 	t.Helper()
 	all, err := b.Verifications(t.Context(), campaign)
@@ -70,7 +70,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 	}
 }
 
-// An event that one projection refuses when it is replayed says nothing about the others.
+// An event refused by one projection during a replay does not affect the others' verification.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
@@ -96,7 +96,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 	}
 }
 
-// A campaign that many events came to meanwhile can be verified all the same.
+// A campaign that got many events meanwhile can still be verified.
 func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T) {
 	t.Parallel()
 	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; gave up after 5 tries"}
@@ -105,8 +105,7 @@ func TestVerify_thatGaveUpOnACampaignThatKeepsChangingLeavesNothing(t *testing.T
 	}
 }
 
-// A projection that is paused stays where it is, and does not hide that another's
-// rows were wrong.
+// A paused projection does not advance, and does not hide that another's rows were wrong.
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))

@@ -12,22 +12,20 @@ import (
 	"outboxweb/internal/readmodel"
 )
 
-// verifyTries is how often a verification begins anew when the campaign changes
-// under its eyes.
+// verifyTries is how often a verification starts over if the campaign changes during it.
 const verifyTries = 5
 
-// fewEvents is how many events a replay may be behind the live rows when it is
-// brought level while others wait for it, or a snapshot is kept.
+// fewEvents is how many events a replay may be behind the live rows when it catches up while others
+// wait for it, or a snapshot is held.
 const fewEvents = 200
 
-// errMoved is a campaign that changed while it was looked at.
+// errMoved is a campaign that changed while it was read.
 var errMoved = errors.New("the campaign changed in the meantime")
 
-// Verify replays a campaign's events and compares the replay with the live rows of
-// some projections, none standing for all, without holding the campaign up.
-// With until it only tells what the read models were at that seq, unless that
-// is where they are. What cannot be replayed, or keeps changing, is in the result,
-// not an error.
+// Verify replays a campaign's events and compares the replay with the live rows of some
+// projections, none meaning all, without blocking the campaign. With until it only returns the read
+// models as of that seq, unless that is their position. A failed replay, or a campaign that keeps
+// changing, is in the result, not an error.
 func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
 	names := projections
 	if len(names) == 0 {
@@ -67,8 +65,8 @@ func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64,
 	return result, f.findDivergences(ctx, expected, &result, drifted)
 }
 
-// findDivergences says of each projection that differs from which event on it does.
-// Afterwards the replay's tables are used up.
+// findDivergences sets the first divergence of each projection that differs. It overwrites the
+// replay's tables.
 func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	for i, rows := range drifted {
 		p := &result.Projections[i]
@@ -79,8 +77,8 @@ func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, resu
 	return nil
 }
 
-// compareAll compares a replay with the live rows as they are now. It returns the
-// rows that differ by the projection's index in the result.
+// compareAll compares a replay with the current live rows. It returns the rows that differ by the
+// projection's index in the result.
 func (f *Replayer) compareAll(ctx context.Context, expected *Expected, until int64, names []string) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
 	live, mark, stands, err := f.alignWithLive(ctx, expected, until)
 	if err != nil {
@@ -127,8 +125,7 @@ func (f *Replayer) compareAll(ctx context.Context, expected *Expected, until int
 	return result, drifted, nil
 }
 
-// caughtUp reports whether a projection, and those whose tables it reads,
-// stand at the watermark.
+// caughtUp reports whether a projection, and those whose tables it reads, are at the watermark.
 func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (bool, error) {
 	needs, err := f.set.Needs(name)
 	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
@@ -137,7 +134,7 @@ func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (
 	}), err
 }
 
-// refuse notes that a projection could not be replayed.
+// refuse records that a projection could not be replayed.
 func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed ReplayFailure) {
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 	result.Outcome = outbox.OutcomeFailed
@@ -146,9 +143,9 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed ReplayF
 	}
 }
 
-// leaveOut notes what of a projection that lacks events is not compared. One that
-// is behind is about to change: that its rows are right as of an earlier event is
-// no match, and no failure.
+// leaveOut records which events of a projection that lacks some are not compared. One that is
+// behind is about to change: that its rows are right as of an earlier event is neither a match nor
+// a failure.
 func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmodel.Position, applied int64) {
 	if stand.State == "" || stand.State == outbox.CursorLive || stand.AppliedSeq >= applied {
 		return
@@ -159,8 +156,8 @@ func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmo
 	}
 }
 
-// beginAtLive starts a replay that stops where projections stand that do not
-// follow the campaign. target is how far to replay as things are now.
+// beginAtLive starts a replay in which projections that are not live stop at their positions.
+// target is how far to replay as of now.
 func (f *Replayer) beginAtLive(ctx context.Context, campaign string, until int64, names []string) (expected *Expected, target int64, err error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
@@ -178,7 +175,7 @@ func (f *Replayer) beginAtLive(ctx context.Context, campaign string, until int64
 	return expected, target, err
 }
 
-// standing reads where the projections of a campaign stand.
+// standing reads the positions of a campaign's projections.
 func standing(ctx context.Context, live *readmodel.Live, campaign string) (readmodel.Watermark, map[string]readmodel.Position, error) {
 	mark, _, err := live.Watermark(ctx, campaign)
 	if err != nil {
@@ -188,7 +185,7 @@ func standing(ctx context.Context, live *readmodel.Live, campaign string) (readm
 	return mark, stands, err
 }
 
-// stopsOf are the seqs after which projections that do not follow got no event.
+// stopsOf returns the seqs after which projections that are not live got no event.
 func stopsOf(stands map[string]readmodel.Position) map[string]int64 {
 	stops := make(map[string]int64)
 	for name, s := range stands {
@@ -199,9 +196,9 @@ func stopsOf(stands map[string]readmodel.Position) map[string]int64 {
 	return stops
 }
 
-// alignWithLive takes a snapshot of the live rows and replays on to where they
-// are; when they are far ahead it replays on without keeping the snapshot, and
-// takes another. The caller closes it. What does not fit any more is errMoved.
+// alignWithLive takes a snapshot of the live rows and replays up to their position; if they are far
+// ahead it replays without holding the snapshot, and takes another. The caller closes it. It
+// returns errMoved if the campaign changed.
 func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until int64) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Position, error) {
 	for {
 		live, err := f.store.ReadModel().Live(ctx)
@@ -219,7 +216,7 @@ func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until 
 					return nil, mark, nil, err
 				}
 				continue
-			default: // without a rest: the file of changes grows as long as a snapshot is kept
+			default: // without resting: the database's log grows as long as a snapshot is held
 				f.hurry = true
 				err = expected.To(ctx, mark.AppliedSeq)
 				f.hurry = false
@@ -233,7 +230,7 @@ func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until 
 	}
 }
 
-// positionOf is the seq to which a projection was replayed.
+// positionOf returns the seq up to which a projection was replayed.
 func (d *Expected) positionOf(name string, stands map[string]readmodel.Position) int64 {
 	if s, ok := stands[name]; ok && s.State != outbox.CursorLive {
 		return min(s.AppliedSeq, d.Seq)
@@ -241,9 +238,9 @@ func (d *Expected) positionOf(name string, stands map[string]readmodel.Position)
 	return d.Seq
 }
 
-// compare compares the live rows of a projection with the replay, says how they
-// differ, and returns the rows that do. Where the projection's file says what its
-// digest covers, rows that differ in nothing of that are alike.
+// compare compares the live rows of a projection with the replay, records how they differ, and
+// returns the rows that do. If the projection's file defines a digest, rows that differ only
+// outside of it are equal.
 func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
 	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaign, p.Projection)
 	if err != nil {
@@ -266,8 +263,7 @@ func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign s
 	return rows, err
 }
 
-// skipsStill makes sure that the events which the replay passed over are those
-// that are skipped now.
+// skipsStill checks that the events skipped by the replay are those that are skipped now.
 func (f *Replayer) skipsStill(ctx context.Context, expected *Expected) error {
 	skips, err := f.store.ActiveSkips(ctx, expected.campaign, expected.Seq)
 	if err != nil {
@@ -279,8 +275,8 @@ func (f *Replayer) skipsStill(ctx context.Context, expected *Expected) error {
 	return nil
 }
 
-// passedOver reports whether the replay passed over these skips, which stand up
-// to its seq, and no others.
+// passedOver reports whether the replay skipped these skips' events, which are up to its seq, and
+// no others.
 func (d *Expected) passedOver(skips []outbox.Skip) bool {
 	if len(skips) != len(d.Skips) {
 		return false

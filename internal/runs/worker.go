@@ -10,38 +10,36 @@ import (
 	"outboxweb/internal/store"
 )
 
-// WorkerConfig says how a process works on runs. Runs, Set, Worker and Failure are
-// required; other zero values are the defaults.
+// WorkerConfig configures how a process executes runs. Runs, Set, Worker and Failure are required;
+// zero values of the others are the defaults.
 type WorkerConfig struct {
 	Runs         *Runs
 	Set          *projection.Set
-	Worker       store.Worker // who claims
+	Worker       store.Worker // the claiming worker
 	Logger       *slog.Logger
 	PollInterval time.Duration // 0 means outbox.DefaultPoll
 	Lease        time.Duration // 0 means outbox.DefaultLease
-	Parallel     int           // campaigns that a run works on at a time; 0 means outbox.DefaultRunParallel
-	Rate         int64         // events per second of all runs of this process at the most; 0 is no limit
-	// VerifyEvery is how often a campaign is verified in the background; 0 means
-	// never.
+	Parallel     int           // campaigns that a run works on concurrently; 0 means outbox.DefaultRunParallel
+	Rate         int64         // maximum events per second of all runs of this process; 0 is no limit
+	// VerifyEvery is how often a campaign is verified in the background; 0 means never.
 	VerifyEvery time.Duration
-	// Applying reports whether this process applies waves now: runs give way to
-	// them. nil never does.
+	// Applying reports whether this process is applying waves: runs yield to them. nil means never.
 	Applying func(now time.Time) bool
-	// Failure makes of an error what is kept of it.
+	// Failure converts an error to its stored form.
 	Failure func(error) *readmodel.Failure
 }
 
-// Worker works on runs: it replays the journal again to verify, rebuild or catch up.
-// Several may, in one process or in many; leases spread runs and campaigns over them.
+// Worker executes runs: it replays the journal to verify, rebuild or catch up. There may be
+// several, in one process or in many; leases distribute runs and campaigns over them.
 type Worker struct {
 	WorkerConfig
-	rate *allowance // nil when there is no limit
+	rate *allowance // nil without a limit
 }
 
 // pruneInterval is how often the results of old runs are deleted.
 const pruneInterval = time.Hour
 
-// NewWorker makes a worker. Work starts it.
+// NewWorker returns a worker. Work starts it.
 func NewWorker(c WorkerConfig) *Worker {
 	if c.PollInterval <= 0 {
 		c.PollInterval = outbox.DefaultPoll

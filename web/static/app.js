@@ -1,6 +1,5 @@
-// What the pages do beyond plain HTML: keep live parts fresh without losing
-// what the reader is doing, tell times, and listen to keys. Without this file
-// every page still works.
+// Progressive enhancement of the pages: refresh live parts without disturbing the reader, display
+// times, and handle keyboard shortcuts. Every page works without this file.
 (function () {
   "use strict";
 
@@ -9,7 +8,7 @@
 
   // ---- times
 
-  // The clock of the server, so that a wrong clock here cannot lie about ages.
+  // The server's clock, so that a wrong clock here does not falsify ages.
   var skew = 0;
   function noteServerTime(iso) {
     var t = Date.parse(iso || "");
@@ -30,7 +29,7 @@
     return ms < 1000 ? "now" : age(ms) + " ago";
   }
 
-  // How times are shown: as ages, or as hours in UTC or in the reader's zone.
+  // Display of times: as ages, or as times of day in UTC or in the reader's zone.
   var forms = ["relative", "UTC", "local"];
   var form = "relative";
   try { form = localStorage.getItem("times") || form; } catch (e) { /* nothing is kept then */ }
@@ -55,7 +54,7 @@
     tick();
   }
 
-  // What is older than this is shown as old, unless nobody looks anyway.
+  // Content older than this is marked as stale, unless the page is hidden.
   var oldAfter = 15000;
   function tick() {
     if (document.hidden) return;
@@ -72,11 +71,10 @@
   // ---- live parts
 
   var paused = false;
-  var shut = false; // the reader may not look any more, until the page is loaded again
+  var shut = false; // the reader lost access; stays until the page is reloaded
 
-  // A reader who types, was refused what a form asked for, selects text, paused
-  // the page or has it in the background is not disturbed, and the server is not
-  // asked.
+  // No refresh while the reader types, has a refused form, selects text, turned off auto-refresh or
+  // has the page in the background.
   function busy(el) {
     if (document.hidden || paused || shut || el.querySelector("#refusal")) return true;
     var active = document.activeElement;
@@ -86,15 +84,14 @@
     return !!(sel && !sel.isCollapsed && el.contains(sel.anchorNode));
   }
 
-  // The fields that the reader has changed.
+  // The fields changed by the reader.
   function typedIn(el) {
     return Array.prototype.filter.call(el.querySelectorAll("input:not([type=checkbox]):not([type=radio]),textarea"), function (i) {
       return i.value !== i.defaultValue;
     });
   }
 
-  // What has ended does not change by itself: it is read again only when the
-  // reader comes back to it.
+  // Finished work does not change: it is read again only when the reader returns to the page.
   function ended(el) { return !!el.querySelector("[data-ended]"); }
   function asked(evt) {
     var config = evt.detail.requestConfig;
@@ -108,31 +105,30 @@
     say(note, why || "");
   }
 
-  // A session that has ended, or a role that was taken away, is no trouble of
-  // this server: the page says so once and stops asking.
+  // An expired session or a revoked role is not a server fault: the page says so once and stops
+  // polling.
   function shutOut(why) {
     shut = true;
     setStale(why + " The data shown is stale; reload the page to continue.");
     reveal();
   }
 
-  // The status of an error that the server tells scripts with 200, so that the
-  // browser writes nothing into its console; null when there is none.
+  // The status of an error that the server sends to scripts with 200, so that the browser logs
+  // nothing to its console; null without an error.
   function refusedBy(xhr) { return xhr.getResponseHeader("Outboxweb-Status"); }
   function statusOf(xhr) { return Number(refusedBy(xhr)) || xhr.status; }
 
-  // Whether an answer was written by this server: a proxy that asks for a
-  // password answers in its place, and nothing of that belongs on the page.
+  // Whether an answer is from this server: a proxy's sign-in page does not belong on the page.
   function ours(xhr) { return xhr.status === 304 || !!xhr.getResponseHeader("Outboxweb-As-Of"); }
 
-  // A server that is away, or has no time, is asked less and less often.
+  // An unreachable or overloaded server is polled less and less often.
   var wait = 0, askAgain = 0, longestWait = 16000;
   function away() {
     wait = Math.min(wait * 2 || 2000, longestWait);
     askAgain = Date.now() + wait;
   }
 
-  // The act that led to the page stays a success only while its outcome stands.
+  // The action that led to the page is shown as a success only while its outcome holds.
   function tellSince(since) {
     var act = first("[data-act]");
     if (!act || !since) return;
@@ -147,7 +143,7 @@
   }
 
   document.addEventListener("htmx:beforeRequest", function (evt) {
-    evt.detail.error = ""; // what fails is told on the page, not in the console
+    evt.detail.error = ""; // errors are shown on the page, not in the console
     var el = live(evt);
     if (el && (busy(el) || (ended(el) || Date.now() < askAgain) && !asked(evt))) evt.preventDefault();
   });
@@ -190,11 +186,11 @@
     tellSince(xhr.getResponseHeader("Outboxweb-Since"));
     tick();
   });
-  // In the same step as the swap, so that nobody sees what the server wrote.
+  // In the same step as the swap, so that the server's text is never visible.
   document.addEventListener("htmx:afterSwap", function () { reveal(); tick(); });
 
-  // The second click of a double one must not meet the button that the answer
-  // to the first has put in that place.
+  // The second click of a double-click must not hit the button that the answer to the first has put
+  // there.
   var answered = 0, hasty = 600;
   document.addEventListener("htmx:afterSwap", function (evt) {
     if (evt.detail.boosted) answered = Date.now();
@@ -215,7 +211,7 @@
 
   // ---- forms that were refused
 
-  // Says at a form why nothing came of it, when the server could not.
+  // Shows at a form why it failed if the server could not.
   function refuse(form, why) {
     if (!(form instanceof HTMLFormElement)) return;
     each("#refusal", function (el) { el.remove(); });
@@ -228,8 +224,8 @@
     said.focus();
   }
 
-  // The page comes back with what was typed into the refused form. What stands in
-  // other forms is put back here.
+  // The page comes back with the input of the refused form. The input of other forms is restored
+  // here.
   var kept = null;
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var d = evt.detail, xhr = d.xhr;
@@ -292,7 +288,7 @@
   // ---- keys
 
   var places = { o: "Overview", r: "Rows", c: "Campaigns", f: "Failures", u: "Runs" };
-  var going = 0; // until when a letter after g is a place
+  var going = 0; // end of the time in which a letter after g is a destination
   function go(letter) {
     each(".top nav a", function (a) { if (a.textContent.trim() === places[letter]) a.click(); });
   }
@@ -316,7 +312,7 @@
   });
 
   if (window.Idiomorph) {
-    // What the reader opened stays open while the page refreshes.
+    // What the reader expanded stays expanded across refreshes.
     window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
       return !(name === "open" && node.tagName === "DETAILS");
     };

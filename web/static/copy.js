@@ -1,13 +1,13 @@
-// Buttons that copy the text beside them. They are hidden unless this file runs
-// and the browser lets pages write to the clipboard, which it does only over
-// https and on the machine itself; the text can be selected all the same.
+// Buttons that copy the text beside them. They are hidden unless this file runs and the browser
+// permits pages to write to the clipboard, which requires https or localhost; the text can be
+// selected in any case.
 (function () {
   "use strict";
   if (!navigator.clipboard || !window.isSecureContext) return;
   document.documentElement.classList.add("can-copy");
 
-  // One region says aloud what was copied. It is made before it is needed, since
-  // readers of the screen miss regions that appear with their text.
+  // A live region announces what was copied. It is created before it is needed, since screen readers
+  // miss regions that appear together with their text.
   function region() {
     var el = document.getElementById("copied");
     if (!el) {

@@ -1,13 +1,12 @@
-// What lists do beyond plain HTML: rows are chosen with the mouse or by key, and
-// while some are chosen the list stands still and says what has changed.
+// Progressive enhancement of lists: rows are selected by mouse or keyboard, and while some are
+// selected the list does not refresh but says what has changed.
 (function () {
   "use strict";
 
-  // The values of the chosen rows. They outlive the elements, which a refresh
-  // may replace.
+  // The values of the selected rows. They outlive the elements, which a refresh may replace.
   var chosen = new Set();
-  var anchor = null; // the value clicked last: where a range begins
-  var letThrough = false; // the reader asked for what was held back
+  var anchor = null; // the last clicked value: the start of a range
+  var letThrough = false; // the reader requested the held-back changes
 
   function all(selector, within) {
     return Array.prototype.slice.call((within || document).querySelectorAll(selector));
@@ -15,7 +14,7 @@
   function boxes() { return all("form[data-choosing] input[name=rows]"); }
   function liveOf(el) { return el && el.closest && el.closest("[data-live]"); }
 
-  // The page as the reader left it: what is ticked counts, what is gone does not.
+  // The page as the reader left it: ticked rows are selected, missing ones are not.
   function tell() {
     var form = document.querySelector("form[data-choosing]");
     var list = boxes(), n = chosen.size;
@@ -43,7 +42,7 @@
     tell();
   }
 
-  // After a refresh: the chosen rows that are still there are chosen again.
+  // After a refresh: selected rows that still exist are selected again.
   function restore() {
     boxes().forEach(function (b) { b.checked = chosen.has(b.value); });
     chosen = new Set(boxes().filter(function (b) { return b.checked; }).map(function (b) { return b.value; }));
@@ -78,7 +77,7 @@
     if (evt.shiftKey && evt.target.closest && evt.target.closest(".pick")) evt.preventDefault();
   });
 
-  // What a refresh would change, by the revisions of the rows.
+  // The changes that a refresh would make, by the revisions of the rows.
   function revisions(root) {
     var found = new Map();
     all("tr[data-rev]", root).forEach(function (row) { found.set(row.id, row.getAttribute("data-rev")); });
@@ -120,8 +119,8 @@
     if (evt.target.closest && evt.target.closest("[data-show]")) show();
   });
 
-  // The script of the pages has noted the answer's tag by now. What is not
-  // swapped in must not count as shown.
+  // app.js has already recorded the answer's tag. Content that is not swapped in must not count as
+  // shown.
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var live = liveOf(evt.detail.requestConfig && evt.detail.requestConfig.elt);
     if (!live || evt.detail.xhr.status !== 200 || !evt.detail.shouldSwap || !live.querySelector("[data-list]")) return;
@@ -139,9 +138,9 @@
     if (liveOf(evt.detail.elt)) restore();
   });
 
-  // Keys: j and k go from row to row, x ticks the one under the cursor, Enter
-  // opens it. The cursor is the row that has the focus, or had it last.
-  var cursor = null; // its id
+  // Keys: j and k move from row to row, x ticks the row under the cursor, Enter opens it. The cursor
+  // is the row that has, or last had, the focus.
+  var cursor = null; // the row's id
   function rows() { return all("table[data-list] > tbody > tr"); }
   function current() {
     var active = document.activeElement, row = active && active.closest && active.closest("table[data-list] > tbody > tr");
@@ -182,7 +181,7 @@
     else if (evt.key === "Enter" && (el === document.body || el.id === "main" || el.name === "rows")) done = open();
     if (done) evt.preventDefault();
   });
-  // Enter on a checkbox would send the form.
+  // Enter on a checkbox would submit the form.
   document.addEventListener("keypress", function (evt) {
     if (evt.key === "Enter" && evt.target.name === "rows") evt.preventDefault();
   });

@@ -1,6 +1,6 @@
-// Package static embeds the stylesheet, the scripts and the icon, and serves
-// each under a URL that contains the hash of its content, so that browsers may
-// keep it for ever and an upgrade is seen at once.
+// Package static embeds the stylesheet, the scripts and the icon, and serves each under a URL that
+// contains the hash of its content, so that browsers may cache it forever and see an upgrade at
+// once.
 package static
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-// The assets by their names in this replayer.
+// The assets by their file names.
 const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
@@ -34,7 +34,7 @@ var files embed.FS
 type asset struct {
 	contentType string
 	body        []byte
-	gzipped     func() []byte // returns nil when compressing gains nothing; works when first asked, since commands serve nothing
+	gzipped     func() []byte // returns nil if compression does not help; computed on first use, since commands serve nothing
 }
 
 var (
@@ -62,7 +62,7 @@ func init() {
 	}
 }
 
-// contentType goes by the name alone, and not by what the machine's tables say.
+// contentType depends on the name alone, not on the machine's MIME tables.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".css":
@@ -78,7 +78,7 @@ func contentType(name string) string {
 func compress(body []byte) []byte {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(body)                                    // a bytes.Buffer takes every write
+	_, _ = w.Write(body)                                    // a bytes.Buffer never fails
 	_ = w.Close()
 	if out.Len() >= len(body) {
 		return nil
@@ -86,8 +86,8 @@ func compress(body []byte) []byte {
 	return out.Bytes()
 }
 
-// Path is the path of an asset below the replayer that Handler serves, such as
-// "1f2e3d4c5b6a7988/app.css". It panics when there is no asset of that name.
+// Path returns the path of an asset for Serve, such as "1f2e3d4c5b6a7988/app.css". It panics if
+// there is no asset of that name.
 func Path(name string) string {
 	p, ok := paths[name]
 	if !ok {
@@ -96,8 +96,8 @@ func Path(name string) string {
 	return p
 }
 
-// Serve answers with the asset at path, as Path gave it, and reports whether
-// there is one; otherwise it writes nothing.
+// Serve answers with the asset at path, as returned by Path, and reports whether there is one;
+// otherwise it writes nothing.
 func Serve(w http.ResponseWriter, r *http.Request, path string) bool {
 	a, ok := assets[path]
 	if !ok {
@@ -116,7 +116,7 @@ func Serve(w http.ResponseWriter, r *http.Request, path string) bool {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client has gone; nobody is left to tell
+		_, _ = w.Write(body) // the client may have disconnected
 	}
 	return true
 }

@@ -13,10 +13,10 @@ import (
 type AuditView struct {
 	Filter        outbox.AuditFilter `redact:"-"`
 	Page          outbox.Page[outbox.AuditEntry]
-	RemovedBefore time.Time // older records are gone; zero when none are
+	RemovedBefore time.Time // older records were removed; zero if none were
 }
 
-// option is one of a list to choose from.
+// option is one choice of a list.
 type option struct{ Value, Words string }
 
 func actionOptions() []option {
@@ -30,7 +30,7 @@ func actionOptions() []option {
 
 var actOutcomes = []option{{string(outbox.AuditDone), "done"}, {string(outbox.AuditRefused), "refused"}}
 
-// authWords say how it is known who somebody is.
+// authWords describe the methods of authentication.
 var authWords = map[outbox.Auth]string{
 	outbox.AuthLocal:       "none (local)",
 	outbox.AuthJWT:         "signed assertion",
@@ -56,8 +56,8 @@ func roleOptions() []option {
 	return all
 }
 
-// actorFacts say how it was known who acted, what that one might do, and how the
-// act came in. Records of older versions lack some of it.
+// actorFacts describes how the actor was authenticated, the actor's role, and the action's channel.
+// Records of older versions lack some of it.
 func actorFacts(a outbox.AuditEntry) string {
 	facts := []string{"via " + a.Via}
 	if a.From != "" {
@@ -72,8 +72,8 @@ func actorFacts(a outbox.AuditEntry) string {
 	return strings.Join(facts, " · ")
 }
 
-// targetURL is the page of what an action was about besides a campaign; empty where
-// there is none that the reader may see, or the text is cut off.
+// targetURL returns the page of an action's object other than a campaign; empty if the reader may
+// not see it, or the text is truncated.
 func (p Page) targetURL(t outbox.Target) URL {
 	l := p.Links
 	kind, name, _ := strings.Cut(string(t), " ")

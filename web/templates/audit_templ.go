@@ -133,7 +133,7 @@ func AuditPage(p Page, v AuditView) templ.Component {
 	})
 }
 
-// removedBefore says which records are not there any more.
+// removedBefore says which records were removed.
 func removedBefore(t time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -310,7 +310,7 @@ func auditFilter(p Page, f outbox.AuditFilter) templ.Component {
 	})
 }
 
-// choiceField lets one of a few values be chosen, or any.
+// choiceField offers a choice of values, or any.
 func choiceField(id, name, label, value string, choices []option) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -448,7 +448,7 @@ func choiceField(id, name, label, value string, choices []option) templ.Componen
 	})
 }
 
-// acts lists the latest audit records of what f selects, newest first.
+// acts lists the latest audit records that f selects, newest first.
 func acts(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -502,7 +502,7 @@ func acts(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Componen
 	})
 }
 
-// activitySection is the part of a page about the acts on what it shows.
+// activitySection is the part of a page with the actions on its object.
 func activitySection(p Page, list []outbox.AuditEntry, f outbox.AuditFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -768,7 +768,7 @@ func actOutcome(a outbox.AuditEntry) templ.Component {
 	})
 }
 
-// actLinks lead to what an act was about.
+// actLinks links to the object of an action.
 func actLinks(p Page, a outbox.AuditEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -2,7 +2,7 @@ package templates
 
 import "outboxweb/internal/outbox"
 
-// stateChoices are the ways to narrow the list of campaigns.
+// stateChoices are the filters of the list of campaigns.
 func stateChoices(p Page, f outbox.CampaignFilter) []choice {
 	chosen := f.State
 	f.State, f.Cursor = "", ""
@@ -13,8 +13,8 @@ func stateChoices(p Page, f outbox.CampaignFilter) []choice {
 	return all
 }
 
-// eventsBefore is where a campaign's list of events starts so that it ends
-// just before the one shown first; ok is false at the journal's start.
+// eventsBefore returns where a campaign's list of events starts so that it ends just before the one
+// shown first; ok is false at the journal's start.
 func eventsBefore(after int64, shown int) (start int64, ok bool) {
 	if after <= 0 {
 		return 0, false

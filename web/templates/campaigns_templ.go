@@ -210,7 +210,7 @@ func campaignsFilter(p Page, f outbox.CampaignFilter) templ.Component {
 	})
 }
 
-// campaignHeadings are the heads of the columns of campaigns.
+// campaignHeadings are the column headings of the list of campaigns.
 func campaignHeadings(p Page, f outbox.CampaignFilter) []heading {
 	return []heading{
 		sortable(p, f, heading{Name: "Campaign"}, outbox.SortID, "ascending", "descending"), {Name: "State"}, {Name: "Applied"},

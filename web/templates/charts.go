@@ -9,38 +9,38 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// A chart is drawn in units of its own: each step of time is barStep wide, and
-// the highest bar chartHeight high.
+// A chart has its own units: each step of time is barStep wide, and the highest bar chartHeight
+// high.
 const (
 	barStep     = 4
 	barWidth    = 3
 	chartHeight = 40
 )
 
-// bar is what one step of time shows: its parts from the bottom up.
+// bar is one step of time: its parts from the bottom up.
 type bar struct {
 	title string
 	parts []part
 }
 
-// part is a stretch of a bar in the hue of a state.
+// part is a section of a bar in the hue of a state.
 type part struct {
 	hue  string
 	x, y int
 	h    int
 }
 
-// chart is one figure over time.
+// chart is one value over time.
 type chart struct {
 	name     string
-	headline string // how it stands now
-	link     URL    // where the headline leads
+	headline string // the current value
+	link     URL    // target of the headline
 	note     string // beside the headline
 	alt      string // the whole chart in a sentence
 	width    int
 	bars     []bar
-	most     string // what the highest bar stands for
-	from     string // how long ago the first bar was
+	most     string // the value of the highest bar
+	from     string // the age of the first bar
 }
 
 // portion is one value of a step, to be stacked.
@@ -49,7 +49,7 @@ type portion struct {
 	value float64
 }
 
-// draw stacks the portions of each point to bars, the highest over all.
+// draw stacks the portions of each point to bars, scaled to the highest.
 func draw(h outbox.History, title func(outbox.Point) string, of func(outbox.Point) []portion) (bars []bar, most float64) {
 	totals := make([]float64, len(h.Points))
 	for i, p := range h.Points {
@@ -88,7 +88,7 @@ func spanWords(s outbox.Span) string {
 	return "60 min"
 }
 
-// overviewCharts are the four figures of the overview.
+// overviewCharts are the four charts of the overview.
 func overviewCharts(p Page, v Overview) []chart {
 	h, s := v.History, v.Summary
 	width := h.Span.Points() * barStep
@@ -123,7 +123,7 @@ func overviewCharts(p Page, v Overview) []chart {
 	return charts
 }
 
-// campaignChart is how many events a campaign was behind over the last hour.
+// campaignChart shows a campaign's lag in events over the last hour.
 func campaignChart(p Page, points []outbox.CampaignPoint) chart {
 	h := outbox.History{Span: outbox.SpanHour}
 	byMinute := map[time.Time]outbox.CampaignPoint{}

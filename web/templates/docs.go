@@ -9,11 +9,11 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Guide is an anchor of the runbook: the section or the step that says what to
-// do. Empty means that nothing is wrong.
+// Guide is an anchor of the runbook: the section or step for a problem. Empty means that nothing is
+// wrong.
 type Guide string
 
-// The guides that pages lead to; a test looks for each in the runbook.
+// The guides that pages link to; a test checks that the runbook has each.
 const (
 	GuideLag          Guide = "lag-rises"
 	GuideFailed       Guide = "retry-a-failed-head-at-once"
@@ -31,7 +31,7 @@ const (
 	GuidePublisher Guide = "a-publisher-does-not-deliver"
 )
 
-// Docs is the list of documents, or a search in them.
+// Docs is the list of documents, or of search results.
 func (l Links) Docs(query string) URL {
 	if query == "" {
 		return l.at(nil, "docs")
@@ -39,7 +39,7 @@ func (l Links) Docs(query string) URL {
 	return l.at(url.Values{"q": {query}}, "docs")
 }
 
-// Doc is a document, at a heading if there is one.
+// Doc is a document, at a heading if one is given.
 func (l Links) Doc(name, anchor string) URL {
 	u := l.at(nil, "docs", name)
 	if anchor != "" {
@@ -48,14 +48,13 @@ func (l Links) Doc(name, anchor string) URL {
 	return u
 }
 
-// Operating is the runbook, at a guide if there is one.
+// Operating is the runbook, at a guide if one is given.
 func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating.Name, string(g)) }
 
-// Path is the address of a page as the runbook writes it, such as
-// /rows?status=dead.
+// Path returns the URL of a page address in the runbook, such as /rows?status=dead.
 func (l Links) Path(address string) URL {
 	path, query, _ := strings.Cut(address, "?")
-	values, _ := url.ParseQuery(query) // what does not parse is left out
+	values, _ := url.ParseQuery(query) // invalid parameters are left out
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if parts[0] == "" {
 		parts = nil
@@ -63,8 +62,7 @@ func (l Links) Path(address string) URL {
 	return l.at(values, parts...)
 }
 
-// overviewGuide is what to do about the worst that a summary tells, in the
-// order in which its Health looks.
+// overviewGuide is the guide for the worst problem of a summary, in the order that its Health uses.
 func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	_, unworked := s.WorkerTrouble(now)
 	switch {
@@ -77,7 +75,7 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	case s.Campaigns.Unverifiable > 0:
 		return GuideUnverifiable
 	case s.Campaigns.Drifted > 0:
-		return "" // the section that names the campaigns leads there
+		return "" // the section that lists the campaigns links to it
 	case len(outbox.QuarantinedAmong(s.Held)) > 0:
 		return GuideAside
 	case unworked != "" && s.Mode != outbox.ModeShadow:
@@ -88,7 +86,7 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	return ""
 }
 
-// campaignGuide is what to do about what holds a campaign up.
+// campaignGuide is the guide for what blocks a campaign.
 func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 	switch c.State() {
 	case outbox.StateDiverged:
@@ -110,8 +108,8 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 	return ""
 }
 
-// leadsTo is the page that a piece of code in the runbook names: an address
-// in which nothing is left to put in.
+// leadsTo returns the page that a piece of code in the runbook names: an address without
+// placeholders.
 func leadsTo(p Page, doc string, s docs.Span) URL {
 	if doc != docs.Operating.Name || !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
 		return ""
@@ -119,7 +117,7 @@ func leadsTo(p Page, doc string, s docs.Span) URL {
 	return p.Links.Path(s.Text)
 }
 
-// hitTitle names a section that a search found.
+// hitTitle is the title of a section found by a search.
 func hitTitle(h docs.Hit) string {
 	if h.Heading == "" {
 		return h.Document.Title
@@ -127,12 +125,12 @@ func hitTitle(h docs.Hit) string {
 	return h.Document.Title + ": " + h.Heading
 }
 
-// commands are those of the runbook, for the server they are read on.
+// commands returns commands of the runbook with this server's flags.
 func commands(p Page, code string) string {
 	return strings.ReplaceAll(code, "$URL", p.Origin+p.Links.Base())
 }
 
-// commandsFor says when a block of commands is the one to take.
+// commandsFor says when to use a block of commands.
 func commandsFor(words []string) string {
 	names := map[string]string{"curl": "with curl", "cli": "as a command", "sqlite": "on SQLite", "postgres": "on PostgreSQL"}
 	var all []string

@@ -14,7 +14,7 @@ import (
 	"outboxweb/docs"
 )
 
-// DocsPage lists the documents, or what a search found.
+// DocsPage lists the documents, or the results of a search.
 func DocsPage(p Page, query string, hits []docs.Hit) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -766,7 +766,7 @@ func spans(p Page, doc string, all []docs.Span) templ.Component {
 	})
 }
 
-// whatToDo leads to the runbook; nothing wrong leads nowhere.
+// whatToDo links to the runbook; without a guide it shows nothing.
 func whatToDo(p Page, g Guide) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -24,8 +24,7 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 	}
 }
 
-// Where the overview judges that something is wrong it leads to what to do
-// about the worst, and nowhere when all is well.
+// For a problem the overview links to the guide for the worst one, and to none if all is well.
 func TestOverviewGuide_isForTheWorst(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -6,15 +6,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// DryRunNext is how many events after the row's a dry run tries by itself.
+// DryRunNext is how many events after the row's a dry run tries by default.
 const DryRunNext = 10
 
-// DryRunForm is where the form of a dry run leads.
+// DryRunForm is the target of the form of a dry run.
 func (l Links) DryRunForm(campaign string, seq int64) URL {
 	return l.at(nil, rowPath(campaign, seq, "dry-run")...)
 }
 
-// dryRunSentence says how far the events would go through.
+// dryRunSentence says how many of the events would succeed.
 func dryRunSentence(d outbox.DryRun) string {
 	switch d.Applied {
 	case 0:
@@ -33,7 +33,7 @@ func inProjection(f outbox.DryRunFailure) string {
 	return " in projection " + f.Projection
 }
 
-// dryRunTwins try the same from a shell.
+// dryRunTwins are the shell commands for the same dry run.
 func dryRunTwins(p Page, v DryRunView) Twins {
 	return Twins{Curl: p.curlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
 		CLI: p.onRow("requeue --dry-run --next "+itoa(v.Next), v.CampaignID, v.Seq)}

@@ -18,7 +18,7 @@ type DryRunView struct {
 	Tried      outbox.DryRun
 }
 
-// DryRunTitle names a browser's tab.
+// DryRunTitle is the title of the browser tab.
 func DryRunTitle(v DryRunView) string {
 	return "Dry run: " + RowTitle(v.CampaignID, v.Seq)
 }
@@ -414,7 +414,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 	})
 }
 
-// dryRunAct leads from a row to what applying its event would do.
+// dryRunAct links from a row to its dry run.
 func dryRunAct(p Page, r outbox.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

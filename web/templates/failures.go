@@ -23,7 +23,7 @@ func groupCount(g outbox.ErrorGroup, capped bool) string {
 	}
 }
 
-// groupStatus is the status to list a group's rows by.
+// groupStatus is the status by which to list a group's rows.
 func groupStatus(g outbox.ErrorGroup) outbox.Status {
 	if g.Dead > 0 {
 		return outbox.Dead
@@ -38,7 +38,7 @@ func verdict(g outbox.ErrorGroup, now outbox.Running) string {
 	return says
 }
 
-// verdictWord is the verdict for a list.
+// verdictWord is the verdict in short, for a list.
 func verdictWord(g outbox.ErrorGroup, now outbox.Running) string {
 	switch hope, _ := g.Verdict(now); hope {
 	case outbox.OutlookNone:
@@ -67,7 +67,7 @@ func talliesText(all []outbox.Tally) string {
 	return strings.Join(words, ", ")
 }
 
-// groupID names a group within its page.
+// groupID is a group's element id on its page.
 func groupID(g outbox.ErrorGroup) string {
 	sum := sha256.Sum256([]byte(g.Fingerprint))
 	return "e-" + hex.EncodeToString(sum[:6])

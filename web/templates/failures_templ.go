@@ -17,12 +17,12 @@ import (
 type FailuresView struct {
 	All         outbox.ErrorGroups
 	Fingerprint string `redact:"-"` // of the one group shown; empty shows all
-	// Stuck are the events that projections could not follow, read with Filter.
+	// Stuck are the events that failed in projections, read with Filter.
 	Filter outbox.FailureFilter `redact:"-"`
 	Stuck  outbox.Page[outbox.ProjectionFailure]
 }
 
-// groups are those to show.
+// groups are the groups to show.
 func (v FailuresView) groups() []outbox.ErrorGroup {
 	if v.Fingerprint == "" {
 		return v.All.Groups

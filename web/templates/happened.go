@@ -6,15 +6,15 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// moment is one line of what happened to an event: a step, or failed attempts
-// in a row that came to the same error.
+// moment is one line of an event's history: a step, or consecutive failed attempts with the same
+// error.
 type moment struct {
-	outbox.EventStep           // the last of them
-	First            time.Time // when the first of them was
+	outbox.EventStep           // the last of its steps
+	First            time.Time // when its first step happened
 	Count            int64
 }
 
-// moments are the lines of a history, the oldest first.
+// moments returns the lines of a history, oldest first.
 func moments(h outbox.EventHistory) []moment {
 	var lines []moment
 	for _, s := range h.Steps {
@@ -28,7 +28,7 @@ func moments(h outbox.EventHistory) []moment {
 	return lines
 }
 
-// began is when the line began. When an event was passed over is known exactly.
+// began returns when the line began. The time at which an event was skipped is known exactly.
 func (m moment) began() time.Time {
 	if m.Kind == outbox.StepApplied {
 		return m.Span.BeganAt
@@ -36,7 +36,7 @@ func (m moment) began() time.Time {
 	return m.First
 }
 
-// failedWords say how often an event failed in a row, and whether it died of it.
+// failedWords says how many times in a row an event failed, and whether it died.
 func (m moment) failedWords() string {
 	words := "Failed"
 	if m.Count > 1 {
@@ -48,7 +48,7 @@ func (m moment) failedWords() string {
 	return words
 }
 
-// appliedWords say with which others an event was applied.
+// appliedWords says with which other events an event was applied.
 func (m moment) appliedWords() string {
 	if s := m.Span; s.FirstSeq < s.LastSeq {
 		return "Applied with events " + num(s.FirstSeq) + " to " + num(s.LastSeq)
@@ -56,8 +56,8 @@ func (m moment) appliedWords() string {
 	return "Applied"
 }
 
-// unrecorded says what became of an applied event whose history does not tell
-// when; empty when it does, or the event is not applied.
+// unrecorded describes an applied event whose history does not say when it was applied; empty if it
+// does, or if the event is not applied.
 func unrecorded(h outbox.EventHistory, c outbox.Campaign) string {
 	if h.Seq > c.AppliedSeq {
 		return ""

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "outboxweb/internal/outbox"
 
-// happened is what an event went through, in the order of time.
+// happened shows an event's history in order of time.
 func happened(p Page, h outbox.EventHistory, c outbox.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -91,7 +91,7 @@ func happened(p Page, h outbox.EventHistory, c outbox.Campaign) templ.Component 
 	})
 }
 
-// happenedAt is when a line of a history was; two times where it took a while.
+// happenedAt shows the time of a history line; two times if it lasted.
 func happenedAt(p Page, m moment) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -291,7 +291,7 @@ func happenedWhat(p Page, m moment) templ.Component {
 	})
 }
 
-// happenedBy is the process that tried or applied an event.
+// happenedBy names the process that tried or applied an event.
 func happenedBy(p Page, worker, build string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

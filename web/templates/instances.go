@@ -9,7 +9,7 @@ import (
 
 func instanceAnchor(id string) string { return "instance-" + id }
 
-// promise says how often an instance is to be heard of.
+// promise describes an instance's heartbeat interval.
 func promise(i outbox.InstanceState) string {
 	if i.BeatEvery > 0 {
 		return "Heartbeat every " + outbox.Age(i.BeatEvery)

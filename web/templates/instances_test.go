@@ -11,8 +11,8 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// made makes an instance in a condition that holds as many campaigns as ends
-// are given, each for that long.
+// made makes an instance in a condition with as many leased campaigns as ends, each expiring after
+// that time.
 func made(c outbox.Condition, ends ...time.Duration) outbox.InstanceState {
 	i := outbox.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: noon, LastSeen: noon}
 	hour := noon.Add(-time.Hour)

@@ -1,7 +1,6 @@
 package templates
 
-// keys are what the scripts do when they are pressed, as web/static/app.js and
-// list.js know them.
+// keys are the keyboard shortcuts of web/static/app.js and list.js.
 var keys = []struct {
 	keys []string
 	does string

@@ -472,7 +472,7 @@ func navItem(p Page, name string, to URL) templ.Component {
 	})
 }
 
-// title is the head of a page and when it was read.
+// title is the heading of a page with the time it was read.
 func title(p Page, text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -523,7 +523,7 @@ func title(p Page, text string) templ.Component {
 	})
 }
 
-// updatedAt says how old the page's content is; the script keeps it true.
+// updatedAt shows the age of the page's content; the script keeps it current.
 func updatedAt(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -615,7 +615,7 @@ func updatedAt(p Page) templ.Component {
 	})
 }
 
-// live is the part that reads itself again every two seconds.
+// live is the part that refreshes itself every two seconds.
 func live(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -862,8 +862,8 @@ func flash(p Page) templ.Component {
 	})
 }
 
-// actText is actionSentence with the name of the campaign, or what a token is for,
-// kept apart where it would turn the sentence.
+// actText is actionSentence with the name of the campaign, or a token's note, isolated if it would
+// change the direction of the sentence.
 func actText(a outbox.AuditEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -972,7 +972,7 @@ func actText(a outbox.AuditEntry) templ.Component {
 	})
 }
 
-// keysHelp lists the keys that the scripts know.
+// keysHelp lists the keyboard shortcuts.
 func keysHelp() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

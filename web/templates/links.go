@@ -11,8 +11,8 @@ import (
 	"outboxweb/web/static"
 )
 
-// URL is a link that Links made: on this server, below its base path, every
-// part escaped. Nothing else may stand in an href, an action or an hx-get.
+// URL is a link made by Links: on this server, below its base path, every part escaped. Nothing
+// else may be used in an href, an action or an hx-get.
 type URL = templ.SafeURL
 
 // Links makes every URL of the pages and the API, below one base path. The
@@ -21,7 +21,7 @@ type Links struct {
 	base string // empty, or starts with / and does not end with one
 }
 
-// NewLinks makes links below a base path; "/", "/ops" and "/ops/" are base paths.
+// NewLinks returns links below a base path; "/", "/ops" and "/ops/" are base paths.
 func NewLinks(basePath string) Links {
 	trimmed := strings.Trim(basePath, "/")
 	if trimmed == "" {
@@ -33,8 +33,8 @@ func NewLinks(basePath string) Links {
 // Base is the path that every link starts with: empty, or such as "/ops".
 func (l Links) Base() string { return l.base }
 
-// API makes the links of the JSON twins: l.API().Row(c, 3) is the API's path
-// of what l.Row(c, 3) shows.
+// API returns the links of the JSON equivalents: l.API().Row(c, 3) is the API's path for l.Row(c,
+// 3).
 func (l Links) API() Links { return Links{base: l.base + "/api/v1"} }
 
 func (l Links) at(query url.Values, parts ...string) URL {
@@ -54,8 +54,7 @@ func (l Links) at(query url.Values, parts ...string) URL {
 	return URL(b.String())
 }
 
-// AuditEntry is where POST does an action. About is what its path names in braces, in
-// that order.
+// AuditEntry is the POST target of an action. About fills the braces of its path, in order.
 func (l Links) AuditEntry(a outbox.Action, about ...string) URL {
 	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
 	for i, part := range parts {
@@ -66,7 +65,7 @@ func (l Links) AuditEntry(a outbox.Action, about ...string) URL {
 	return l.at(nil, parts...)
 }
 
-// values makes a query of name-value pairs, leaving the empty ones out.
+// values makes a query of name-value pairs, without the empty ones.
 func values(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -99,16 +98,14 @@ func (l Links) OverviewOver(s outbox.Span) URL {
 	return l.at(url.Values{"span": {string(s)}})
 }
 
-// Failures is the page of errors that rows have in common; FailureGroup shows
-// one of them.
+// Failures is the page of errors that rows have in common; FailureGroup shows one of them.
 func (l Links) Failures() URL { return l.at(nil, "failures") }
 
 func (l Links) FailureGroup(fingerprint string) URL {
 	return l.at(url.Values{"fingerprint": {fingerprint}}, "failures")
 }
 
-// FailuresOf is the page with those events that projections could not follow
-// which match f.
+// FailuresOf is that page with the events that failed in projections and match f.
 func (l Links) FailuresOf(f outbox.FailureFilter) URL {
 	status := string(f.Status)
 	switch f.Status {
@@ -121,10 +118,10 @@ func (l Links) FailuresOf(f outbox.FailureFilter) URL {
 		"cursor", f.Cursor, "limit", positive(int64(f.Limit))), "failures")
 }
 
-// StuckOf is the place of these events on that page.
+// StuckOf is the section of these events on that page.
 func (l Links) StuckOf(f outbox.FailureFilter) URL { return l.FailuresOf(f) + "#stuck" }
 
-// FailureGroups is the API's list of them.
+// FailureGroups is the API's list of error groups.
 func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
 
 // RetryGroup makes the failed rows of an error due now.
@@ -139,13 +136,13 @@ func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
 // Projection is one projection.
 func (l Links) Projection(name string) URL { return l.at(nil, "projections", name) }
 
-// ProjectionCursors is one projection's page with those campaigns which it does
-// not follow that match f.
+// ProjectionCursors is one projection's page with the campaigns that match f and in which it is not
+// live.
 func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
 	return l.at(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
 }
 
-// Instance is where the page of instances tells of one.
+// Instance is the entry of one instance on the page of instances.
 func (l Links) Instance(id string) URL {
 	return l.Instances() + "#" + URL(url.PathEscape(instanceAnchor(id)))
 }
@@ -168,7 +165,7 @@ func (l Links) Operations(f outbox.OperationFilter) URL {
 	return l.at(values("status", string(f.Status), "acknowledged", acknowledged, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "operations")
 }
 
-// Operation is one operation, with those of its rows that match f.
+// Operation is one operation, with its rows that match f.
 func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
 	return l.at(values("status", string(f.Status), "cursor", f.Cursor, "limit", positive(int64(f.Limit))), operationPath(id)...)
 }
@@ -177,8 +174,7 @@ func operationPath(id int64, more ...string) []string {
 	return append([]string{"operations", strconv.FormatInt(id, 10)}, more...)
 }
 
-// NewOperation is the page that says what an operation on a selection would
-// do, and asks whether to start it.
+// NewOperation is the page that previews an operation on a selection and starts it.
 func (l Links) NewOperation(s outbox.Selection) URL {
 	f := s.Filter
 	query := values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint, "limit", positive(int64(f.Limit)))
@@ -188,7 +184,7 @@ func (l Links) NewOperation(s outbox.Selection) URL {
 	return l.at(query, "operations", "new")
 }
 
-// rowName is how forms and addresses name a row.
+// rowName is a row in forms and addresses.
 func rowName(r outbox.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
 
 // Campaigns is the list of campaigns that match f, from its cursor.
@@ -207,14 +203,14 @@ func (l Links) Event(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10))
 }
 
-// Tree is a place in a document of an event, by its JSON pointer; from counts
-// the members there that come before the first one shown.
+// Tree is a location in a document of an event, by its JSON pointer; from is the index of the first
+// member shown.
 func (l Links) Tree(id string, seq int64, part outbox.Part, pointer string, from int) URL {
 	return l.at(values("part", string(part), "at", pointer, "from", positive(int64(from))),
 		"campaigns", id, "events", strconv.FormatInt(seq, 10), "tree")
 }
 
-// Payload is an event's payload to take away.
+// Payload is the download of an event's payload.
 func (l Links) Payload(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "payload")
 }
@@ -222,7 +218,7 @@ func (l Links) Payload(id string, seq int64) URL {
 // Audit is the list of actions that match f, from its cursor.
 func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(actionValues(f), "audit") }
 
-// WithAction adds the id of an action whose outcome the page shall show.
+// WithAction adds the id of the action whose outcome the page shows.
 func WithAction(u URL, act int64) URL {
 	if act <= 0 {
 		return u

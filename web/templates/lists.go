@@ -35,7 +35,7 @@ func yes(b bool) string {
 	return ""
 }
 
-// exportOf is the whole of a list as a file: "csv" or "json".
+// exportOf is a whole list as a file: "csv" or "json".
 func (l Links) exportOf(list, format string, query url.Values) URL {
 	query.Del("cursor")
 	query.Del("limit")
@@ -58,12 +58,12 @@ func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
 	return l.exportOf("audit", format, actionValues(f))
 }
 
-// rowChoice names a row in a form: its campaign and its seq.
+// rowChoice is a row's campaign and seq in a form.
 func rowChoice(r outbox.Row) string {
 	return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10)
 }
 
-// rowRevision changes whenever a row looks different in a list.
+// rowRevision changes whenever a row's appearance in a list changes.
 func rowRevision(r outbox.Row) string {
 	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
 	if r.IsHead {
@@ -72,7 +72,7 @@ func rowRevision(r outbox.Row) string {
 	return revision
 }
 
-// choosable reports whether a page of rows offers any to be chosen.
+// choosable reports whether a page of rows has selectable ones.
 func choosable(p Page, rows []outbox.Row) bool {
 	for _, r := range rows {
 		if r.Status == outbox.Dead {
@@ -82,23 +82,23 @@ func choosable(p Page, rows []outbox.Row) bool {
 	return false
 }
 
-// choice is a way to narrow a list.
+// choice is one filter of a list.
 type choice struct {
 	name   string
 	to     URL
 	chosen bool
 }
 
-// pagerView leads through a list. An empty link is not offered.
+// pagerView is the navigation of a list. An empty link is not offered.
 type pagerView struct {
-	Shown             string // how many are shown, of how many
+	Shown             string // the number shown, of the total
 	Note              string
 	First, Prev, Next URL
-	CSV, JSON         URL // all of the list
+	CSV, JSON         URL // the whole list
 }
 
-// pagerOf is the way from a page of a list, which was read from a cursor; at
-// makes the link to another.
+// pagerOf returns the navigation of a page that was read from a cursor; at makes the link to
+// another.
 func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) URL) pagerView {
 	v := pagerView{Shown: shownOf(page)}
 	if page.NextCursor != nil {
@@ -136,8 +136,8 @@ func shownOf[T any](page outbox.Page[T]) string {
 	}
 }
 
-// heading is the head of a column. One with a link can be sorted by; Sorted is
-// how it is: "ascending", "descending", or empty.
+// heading is the heading of a column. One with a link can be sorted by; Sorted is its direction:
+// "ascending", "descending", or empty.
 type heading struct {
 	Name   string
 	Class  string
@@ -155,8 +155,8 @@ func (h heading) glyph() string {
 	return "⇅"
 }
 
-// sortable makes a head sort by one of the orders of campaigns: its own way
-// first, then the other way round.
+// sortable makes a heading sort by one of the orders of campaigns: its own direction first, then
+// the other.
 func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort, own, other string) heading {
 	chosen := f.Sort == by || f.Sort == "" && by == outbox.SortID
 	if chosen {
@@ -200,8 +200,7 @@ func auditPager(p Page, v AuditView) pagerView {
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
-// auditHeadings are the heads of the columns of actions; a filter makes the first
-// one sortable.
+// auditHeadings are the column headings of actions; a filter makes the first one sortable.
 func auditHeadings(p Page, f *outbox.AuditFilter) []heading {
 	when := heading{Name: "When"}
 	if f != nil {

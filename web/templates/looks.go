@@ -6,8 +6,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// look tells states apart: by a glyph for those who see no colours, and by a
-// hue. States that call for the same have the same hue.
+// look distinguishes states by a glyph, for readers who see no colours, and by a hue. States of the
+// same severity have the same hue.
 type look struct{ glyph, hue string }
 
 var statusGlyphs = map[outbox.Status]string{
@@ -95,7 +95,7 @@ var tokenLooks = map[string]look{
 	"revoked": {"✕", "s-dead"},
 }
 
-// The last of cmp.Or is how what is not in its table looks.
+// The last argument of cmp.Or is the look of an unknown state.
 
 func statusGlyph(s outbox.Status) string { return cmp.Or(statusGlyphs[s], "·") }
 func stateGlyph(s outbox.State) string   { return cmp.Or(stateGlyphs[s], "·") }

@@ -7,20 +7,19 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Offers reports whether who reads the page may do what a control leads to. A
-// page shows no control that it does not offer.
+// Offers reports whether the reader may perform an action. A page only shows controls of offered
+// actions.
 func (p Page) Offers(action outbox.Action) bool {
 	return !p.ReadOnly && p.Me.Role.Includes(action.Role())
 }
 
 func (p Page) offers(a outbox.CampaignAction) bool { return p.Offers(a.Action) }
 
-// outside reports whether the page is for somebody who may not look: then it
-// says what is wrong and nothing of what is inside.
+// outside reports whether the reader may not read: the page then says what is wrong and nothing
+// else.
 func (p Page) outside() bool { return p.Me.Role == outbox.RoleNone }
 
-// whyWithheld says why a page lacks the controls of some actions; it is empty
-// when it lacks none.
+// whyWithheld says why a page lacks the controls of some actions; empty if it lacks none.
 func whyWithheld(p Page, actions []outbox.Action) string {
 	if p.ReadOnly && len(actions) > 0 {
 		return "This server is read-only."
@@ -30,7 +29,7 @@ func whyWithheld(p Page, actions []outbox.Action) string {
 	return me.Withheld(actions...)
 }
 
-// known reports whether somebody was asked who he is.
+// known reports whether the reader is authenticated.
 func known(who outbox.Identity) bool { return who.Auth != outbox.AuthLocal && who.Name != "" }
 
 // whoInFull is an identity in one line.
@@ -42,7 +41,7 @@ func whoInFull(who outbox.Identity) string {
 	return text
 }
 
-// listedHoldActions are what may be done about projections of a list.
+// listedHoldActions are the actions on the projections of a list.
 func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
 	all := make([]outbox.Action, 0, len(list)+1)
 	for _, i := range list {
@@ -51,7 +50,7 @@ func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
 	return append(all, outbox.ActionRunStart)
 }
 
-// cursorActions are what may be done about the projections of a campaign.
+// cursorActions are the actions on the projections of a campaign.
 func cursorActions(list []outbox.Cursor) []outbox.Action {
 	var all []outbox.Action
 	for _, c := range list {
@@ -62,7 +61,7 @@ func cursorActions(list []outbox.Cursor) []outbox.Action {
 	return all
 }
 
-// groupActions are what may be done about errors that rows have in common.
+// groupActions are the actions on the rows of error groups.
 func groupActions(groups []outbox.ErrorGroup) []outbox.Action {
 	var all []outbox.Action
 	for _, g := range groups {
@@ -71,7 +70,7 @@ func groupActions(groups []outbox.ErrorGroup) []outbox.Action {
 	return all
 }
 
-// troubleActions are what may be done about what the overview lists.
+// troubleActions are the actions on the objects that the overview lists.
 func troubleActions(v Overview) []outbox.Action {
 	var all []outbox.Action
 	for _, c := range v.Blocked {
@@ -85,7 +84,7 @@ func troubleActions(v Overview) []outbox.Action {
 	return all
 }
 
-// unskipActions are what may be done about a campaign's skips.
+// unskipActions are the actions on a campaign's skips.
 func unskipActions(v CampaignView) []outbox.Action {
 	if slices.ContainsFunc(v.Skips.Items, v.Campaign.MayUnskip) {
 		return []outbox.Action{outbox.ActionUnskip}

@@ -20,7 +20,7 @@ type OperationView struct {
 	Operation outbox.OperationDetail
 	Filter    outbox.OperationRowFilter `redact:"-"`
 	Rows      outbox.Page[outbox.OperationRow]
-	Acts      []outbox.AuditEntry // the latest on it
+	Acts      []outbox.AuditEntry // the latest actions on it
 }
 
 // NewOperationView is an operation before it is started.
@@ -30,14 +30,14 @@ type NewOperationView struct {
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
-// OperationTitle names an operation.
+// OperationTitle is an operation's title.
 func OperationTitle(o outbox.Operation) string {
 	return fmt.Sprintf("Operation %d: requeue of %s", o.ID, count(o.Totals.Chosen, "row", "rows"))
 }
 
 func operationID(o outbox.Operation) string { return "operation-" + itoa(o.ID) }
 
-// operationChoices are the ways to narrow the list of operations.
+// operationChoices are the filters of the list of operations.
 func operationChoices(p Page, f outbox.OperationFilter) []choice {
 	open := false
 	all := []choice{
@@ -50,7 +50,7 @@ func operationChoices(p Page, f outbox.OperationFilter) []choice {
 	return all
 }
 
-// resultChoices are the ways to narrow the rows of an operation.
+// resultChoices are the filters of an operation's rows.
 func resultChoices(p Page, v OperationView) []choice {
 	o := v.Operation
 	all := []choice{{"all " + num(o.Totals.Chosen), p.Links.Operation(o.ID, outbox.OperationRowFilter{}), v.Filter.Status == ""}}
@@ -91,12 +91,11 @@ type progressPart struct {
 	from, width int64
 }
 
-// progressOrder is what the bar shows from left to right: what is through
-// first, what is still to come last.
+// progressOrder is the order of the bar from left to right: completed first, waiting last.
 var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultFailedAgain,
 	outbox.ResultLeft, outbox.ResultRequeued, outbox.ResultWaiting}
 
-// progressParts divides the bar. What there is at all can be seen.
+// progressParts divides the bar. Every nonzero part has a visible width.
 func progressParts(o outbox.Operation) []progressPart {
 	const width, least = 1000, 8
 	var parts []progressPart
@@ -120,7 +119,7 @@ func progressParts(o outbox.Operation) []progressPart {
 	return parts
 }
 
-// progressText says what the bar shows.
+// progressText describes the bar.
 func progressText(o outbox.Operation) string {
 	var parts []string
 	for _, r := range progressOrder {
@@ -131,7 +130,7 @@ func progressText(o outbox.Operation) string {
 	return count(o.Totals.Chosen, "row", "rows") + ": " + strings.Join(parts, ", ")
 }
 
-// alsoRefused tells of named rows that were not chosen, if there were any.
+// alsoRefused states how many named rows were not chosen, if any.
 func alsoRefused(o outbox.Operation) string {
 	if o.Refused == 0 {
 		return ""
@@ -153,7 +152,7 @@ func waveOf(o outbox.Operation, wave int64) string {
 	return "wave " + itoa(wave)
 }
 
-// verb is in the number of n things.
+// verb returns the form of the verb for n things.
 func verb(n int64, one, many string) string {
 	if n == 1 {
 		return one
@@ -173,7 +172,7 @@ func estimate(p outbox.OperationPreview) string {
 	return "That is up to " + outbox.Age(d) + " of work at the last day's peak rate."
 }
 
-// filterTexts are the parts of a filter that select something.
+// filterTexts are the parts of a filter that are set.
 func filterTexts(f outbox.RequeueFilter) []namedText {
 	var texts []namedText
 	for _, t := range []namedText{{"campaign", f.CampaignID}, {"event type", f.EventType}, {"fingerprint", f.Fingerprint}, {"at most", positive(int64(f.Limit))}} {
@@ -188,8 +187,8 @@ func deadRows(f outbox.RequeueFilter) outbox.RowFilter {
 	return outbox.RowFilter{Status: outbox.Dead, CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 }
 
-// selectionFields are the hidden fields of the form that starts an operation:
-// what is selected, and what was shown.
+// selectionFields are the hidden fields of the form that starts an operation: the selection and the
+// preview.
 func selectionFields(v NewOperationView) []namedText {
 	f := v.Selection.Filter
 	fields := []namedText{
@@ -206,7 +205,7 @@ func selectionFields(v NewOperationView) []namedText {
 	return fields
 }
 
-// startBody is what the API reads; its field order is the order shown.
+// startBody is the API's body; its field order is the order shown.
 type startBody struct {
 	Kind             string          `json:"kind"`
 	Rows             []outbox.RowKey `json:"rows,omitempty"`
@@ -218,8 +217,7 @@ type startBody struct {
 	ExpectedReleased int64           `json:"expected_released"`
 }
 
-// startTwins do the same from a shell. The command has no way to name rows one
-// by one.
+// startTwins are the shell equivalents. The command cannot name rows one by one.
 func startTwins(p Page, v NewOperationView) Twins {
 	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Reason: "why", Confirm: v.Preview.Confirm,
 		ExpectedRows: v.Preview.Rows, ExpectedReleased: v.Preview.Released}
@@ -239,19 +237,18 @@ func startTwins(p Page, v NewOperationView) Twins {
 	return t
 }
 
-// operationTwins cancel or acknowledge the operation, whichever there is to
-// do, or show it.
+// operationTwins are the shell equivalents of cancelling or acknowledging the operation, whichever
+// is possible, or of showing it.
 func operationTwins(p Page, o outbox.Operation) Twins {
 	id, act := itoa(o.ID), o.Action()
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 	}
-	seen := &outbox.Expected{Status: outbox.Status(o.Status)} // as it is written, an operation's
+	seen := &outbox.Expected{Status: outbox.Status(o.Status)} // written as a row's status, but it is an operation's
 	return Twins{Curl: p.curlAction(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
 }
 
-// operationSentence says what an action on an operation did, from its audit
-// record.
+// operationSentence describes an action on an operation from its audit record.
 func operationSentence(a outbox.AuditEntry) string {
 	var d struct {
 		OperationID int64                  `json:"operation_id"`

@@ -39,7 +39,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	}
 	for _, x := range states {
 		if x.state == outbox.StateUnverifiable && x.n == 0 {
-			continue // the strip has whole rows without it
+			continue // without it the strip has complete rows
 		}
 		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
 			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
@@ -65,8 +65,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	return append(cells, behind, oldest, retryable, skips)
 }
 
-// oldestLink leads to the row of an event that waits, or to the event where it
-// has none.
+// oldestLink links to a waiting event's row, or to the event if it has none.
 func oldestLink(p Page, o outbox.Oldest) URL {
 	if o.HasRow {
 		return p.Links.Row(o.CampaignID, o.Seq)
@@ -74,8 +73,7 @@ func oldestLink(p Page, o outbox.Oldest) URL {
 	return p.Links.Event(o.CampaignID, o.Seq)
 }
 
-// offs are the switches that keep events from being applied, or changes from
-// being made.
+// offs are the settings that keep events from being applied, or changes from being made.
 func offs(p Page, v Overview) []namedText {
 	var all []namedText
 	if v.Summary.Mode != outbox.ModeOutbox {
@@ -94,8 +92,7 @@ func offs(p Page, v Overview) []namedText {
 	}
 }
 
-// heldLink leads to a projection, or where it is paused for some campaigns to
-// those.
+// heldLink links to a projection, or, if it is paused for some campaigns, to those.
 func heldLink(p Page, h outbox.HeldProjection) URL {
 	if h.Paused != nil {
 		return p.Links.Projection(h.Projection)
@@ -103,7 +100,7 @@ func heldLink(p Page, h outbox.HeldProjection) URL {
 	return p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorPaused})
 }
 
-// releases says what requeuing a campaign's head lets go on.
+// releases says what requeuing a campaign's head releases.
 func releases(c outbox.Campaign) string {
 	if c.BlockedBehind() == 0 {
 		return "nothing behind it"
@@ -111,8 +108,8 @@ func releases(c outbox.Campaign) string {
 	return "releases " + count(c.BlockedBehind(), "row", "rows")
 }
 
-// needsOwnPage reports whether an action that releases so many rows is not offered in a
-// list, but on a page that says what it does.
+// needsOwnPage reports whether an action that releases so many rows is offered not in a list, but
+// on its own page with a preview.
 func (p Page) needsOwnPage(released int64) bool {
 	return outbox.ActionRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.needsReason(released)
 }
@@ -121,8 +118,7 @@ func (p Page) needsReason(released int64) bool {
 	return outbox.NeedsReason(p.ReasonFrom, released)
 }
 
-// workTime estimates how long workers take for so many rows; it is empty when
-// nothing was applied lately.
+// workTime estimates how long workers take for so many rows; empty if nothing was applied recently.
 func workTime(p Page, rows int64) string {
 	if p.Around.Pace <= 0 {
 		return ""
@@ -134,7 +130,7 @@ func workTime(p Page, rows int64) string {
 	return ", up to " + outbox.Age(d) + " of work at the last day's peak rate"
 }
 
-// boardForm names the form that actions on the head of a campaign on the board.
+// boardForm is the id of the form of actions on a campaign's head on the board.
 func boardForm(c outbox.Campaign) string {
 	sum := sha256.Sum256([]byte(c.CampaignID))
 	return "head-" + hex.EncodeToString(sum[:6])

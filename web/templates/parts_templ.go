@@ -14,7 +14,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// badge is a state in a word.
+// badge shows a state in a word.
 func badge(l look, word string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -146,8 +146,8 @@ func state(s outbox.State) templ.Component {
 	})
 }
 
-// when is a moment told from now, with the whole of it in UTC in the title. The
-// script keeps it true, and shows the hour instead where the reader wants that.
+// when shows a relative time, with the full UTC time in the title. The script keeps it current, or
+// shows the time of day if the reader prefers that.
 func when(t, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -223,7 +223,7 @@ func when(t, now time.Time) templ.Component {
 	})
 }
 
-// ageOf is how long ago a moment was.
+// ageOf shows how long ago a time was.
 func ageOf(t, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -354,7 +354,7 @@ func expected(r outbox.Row) templ.Component {
 	})
 }
 
-// reason asks why.
+// reason is the field for a reason.
 func reason(p Page, id, hint string, released int64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -456,8 +456,8 @@ func reason(p Page, id, hint string, released int64) templ.Component {
 	})
 }
 
-// confirmed asks why, and of an act that releases very many rows for a typed
-// phrase too.
+// confirmed is the field for a reason and, for an action that releases very many rows, for a typed
+// phrase.
 func confirmed(p Page, id, hint string, released int64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -532,8 +532,8 @@ func confirmed(p Page, id, hint string, released int64) templ.Component {
 	})
 }
 
-// once gives a form that is named so a key under which the act is done once,
-// however often it is sent. It stands outside the part that refreshes itself.
+// once gives each named form an idempotency key, so that its action is done once however often the
+// form is sent. It must be outside the part that refreshes itself.
 func once(p Page, forms ...string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -634,7 +634,7 @@ func twins(t Twins) templ.Component {
 	})
 }
 
-// pager leads through a list, and offers all of it as a file.
+// pager shows the navigation of a list, and its exports.
 func pager(v pagerView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1007,7 +1007,7 @@ func columns(all []heading) templ.Component {
 	})
 }
 
-// envelope shows an event's fields and documents; empty ones are left out.
+// envelope shows an event's fields and documents, without empty ones.
 func envelope(p Page, d outbox.EventDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

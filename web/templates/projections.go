@@ -7,8 +7,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// ProjectionView is one projection, the campaigns that it does not follow, its
-// open failures, and what operators did to it.
+// ProjectionView is one projection, the campaigns in which it is not live, its open failures, and
+// operators' actions on it.
 type ProjectionView struct {
 	outbox.ProjectionInfo
 	Filter   outbox.CursorFilter `redact:"-"`
@@ -17,8 +17,8 @@ type ProjectionView struct {
 	Acts     []outbox.AuditEntry
 }
 
-// projectionState is the worst that a projection is in any campaign, or paused
-// where it is so for all.
+// projectionState is the worst state of a projection in any campaign, or paused if it is paused for
+// all.
 func projectionState(i outbox.ProjectionInfo) string {
 	switch {
 	case i.Paused != nil:
@@ -33,7 +33,7 @@ func projectionState(i outbox.ProjectionInfo) string {
 	return outbox.CursorLive
 }
 
-// notFollowed says how many campaigns go on without a projection.
+// notFollowed says in how many campaigns a projection is not live.
 func notFollowed(i outbox.ProjectionInfo) string {
 	n := i.Quarantined + i.PausedCampaigns + i.Behind
 	switch {
@@ -47,7 +47,7 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	return "Not live in " + count(n, "campaign, which advances without it.", "campaigns, which advance without it.")
 }
 
-// heldUp says how many campaigns wait for a projection; empty when none does.
+// heldUp says how many campaigns a projection blocks; empty if none.
 func heldUp(i outbox.ProjectionInfo) string {
 	least := ""
 	if i.CountsCapped {
@@ -59,7 +59,7 @@ func heldUp(i outbox.ProjectionInfo) string {
 	return "Blocks " + least + count(i.Blocking, "campaign: an event fails in it.", "campaigns: events fail in it.")
 }
 
-// atLeast writes a count that may be where counting ended.
+// atLeast formats a count that may be a lower bound.
 func atLeast(n int64, capped bool) string {
 	if capped {
 		return num(n) + " or more"
@@ -87,7 +87,7 @@ func projectionForms(list []outbox.ProjectionInfo) []string {
 	return ids
 }
 
-// pauseSentence says what pausing or resuming a projection came to.
+// pauseSentence describes the outcome of pausing or resuming a projection.
 func pauseSentence(a outbox.AuditEntry) string {
 	var h outbox.ProjectionPause
 	if json.Unmarshal(a.After, &h) != nil {
@@ -110,7 +110,7 @@ func pauseSentence(a outbox.AuditEntry) string {
 	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
 }
 
-// pauseTwins pause a projection for all campaigns, or resume it.
+// pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.
 func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
 	return Twins{Curl: p.curlAction(i.Action(), nil, i.Name), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
 }
@@ -139,7 +139,7 @@ func failureStatusName(s outbox.FailureStatus) string {
 	return string(s)
 }
 
-// withStatus is f from its start with another status.
+// withStatus returns f from its first page with another status.
 func withStatus(f outbox.FailureFilter, s outbox.FailureStatus) outbox.FailureFilter {
 	f.Status, f.Cursor = s, ""
 	return f

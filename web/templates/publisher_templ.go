@@ -216,7 +216,7 @@ func PublisherLive(p Page, v PublisherView) templ.Component {
 	})
 }
 
-// publisherError is the last error in full, and whom it blames.
+// publisherError shows the last error in full, and its cause.
 func publisherError(p Page, v outbox.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -761,7 +761,7 @@ func publisherFacts(p Page, v outbox.Publisher) templ.Component {
 	})
 }
 
-// whenOrNever is a moment that there may not have been.
+// whenOrNever shows a time or "never".
 func whenOrNever(t *time.Time, p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1144,8 +1144,8 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 	})
 }
 
-// skipPublisherForm passes over the event in the way. It is closed at first,
-// and warns where the event is not to causeText.
+// skipPublisherForm is the form that skips the blocking event. It is collapsed at first, and warns
+// if the event is not to blame.
 func skipPublisherForm(p Page, v outbox.Publisher, e outbox.EventRef) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1299,7 +1299,7 @@ func skipPublisherForm(p Page, v outbox.Publisher, e outbox.EventRef) templ.Comp
 	})
 }
 
-// publisherTopic says what the topic selects.
+// publisherTopic describes the events that the topic selects.
 func publisherTopic(m outbox.Match) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1398,8 +1398,7 @@ func publisherTopic(m outbox.Match) templ.Component {
 	})
 }
 
-// testResult is the error of a test delivery in full, where the sentence about
-// it has not said all.
+// testResult shows the error of a test delivery in full, if the sentence about it is incomplete.
 func testResult(d *outbox.TestDelivery) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1429,7 +1428,7 @@ func testResult(d *outbox.TestDelivery) templ.Component {
 			var templ_7745c5c3_Var63 string
 			templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(d.Error))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 269, Col: 119}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 268, Col: 119}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 			if templ_7745c5c3_Err != nil {

@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// publisherActionSentence says what an action on a publisher did, from its audit record.
+// publisherActionSentence describes an action on a publisher from its audit record.
 func publisherActionSentence(a outbox.AuditEntry) string {
 	var name outbox.SubscriptionName
 	var came struct {
@@ -15,7 +15,7 @@ func publisherActionSentence(a outbox.AuditEntry) string {
 		Skip *outbox.EventRef `json:"skip"`
 		outbox.TestDelivery
 	}
-	_ = json.Unmarshal(a.Before, &name) // what is missing is left out
+	_ = json.Unmarshal(a.Before, &name) // missing fields stay empty
 	_ = json.Unmarshal(a.After, &came)
 	publisher := "publisher " + name.String()
 	switch {
@@ -37,7 +37,7 @@ func publisherActionSentence(a outbox.AuditEntry) string {
 	return "Changed " + publisher + "."
 }
 
-// seekWords says what a seek did to events.
+// seekWords describes the effect of a seek on events.
 func seekWords(s outbox.Seek) string {
 	n, what := s.Repeats, "repeated"
 	if s.To > s.From {
@@ -53,7 +53,7 @@ func seekWords(s outbox.Seek) string {
 	return words
 }
 
-// tookText writes how long something took: "12 ms", "1.3 s".
+// tookText formats a duration in seconds: "12 ms", "1.3 s".
 func tookText(s float64) string {
 	switch {
 	case s < 0.001:

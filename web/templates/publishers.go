@@ -11,24 +11,24 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// PublisherView is what the page of a subscription shows.
+// PublisherView is the view of a subscription's page.
 type PublisherView struct {
 	outbox.Publisher
 	Span   outbox.Span
 	Points []outbox.PublisherPoint
-	Acts   []outbox.AuditEntry // about the subscription, newest first
+	Acts   []outbox.AuditEntry // on the subscription, newest first
 	Tests  bool                // whether this server can send a test event
 }
 
-// SeekView is what the page shows that asks where a subscription shall go on.
+// SeekView is the view of the page that moves a subscription's position.
 type SeekView struct {
 	outbox.Publisher
-	To       string       `redact:"-"` // head, beginning, position or time; empty before anything was chosen
+	To       string       `redact:"-"` // head, beginning, position or time; empty before a choice
 	Position string       `redact:"-"` // as it was typed
 	Time     string       `redact:"-"` // as it was typed
 	Reason   string       `redact:"-"` // as it was typed
-	Preview  *outbox.Seek // nil before anything was chosen
-	Key      string       `redact:"-"` // the action is done once under it
+	Preview  *outbox.Seek // nil before a choice
+	Key      string       `redact:"-"` // the idempotency key of the action
 }
 
 // Links of publishers.
@@ -55,7 +55,7 @@ func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n
 // publishersNamed is how many subscriptions in trouble the overview names.
 const publishersNamed = 5
 
-// publisherGuide is what to do about a subscription.
+// publisherGuide is the guide for a subscription's problem.
 func publisherGuide(p outbox.Publisher, now time.Time) Guide {
 	switch p.State(now) {
 	case outbox.PublisherIsActive, outbox.PublisherIsPaused:
@@ -64,7 +64,7 @@ func publisherGuide(p outbox.Publisher, now time.Time) Guide {
 	return GuidePublisher
 }
 
-// lagText is how many events of a topic wait, as far as is known.
+// lagText is the known lag in events of a topic.
 func lagText(p outbox.Publisher) string {
 	switch {
 	case p.LagUnknown():
@@ -76,7 +76,7 @@ func lagText(p outbox.Publisher) string {
 	}
 }
 
-// lagNote says what lagText leaves open; empty when it is all.
+// lagNote says what lagText leaves open; empty if nothing.
 func lagNote(p outbox.Publisher) string {
 	switch {
 	case p.LagUnknown():
@@ -87,7 +87,7 @@ func lagNote(p outbox.Publisher) string {
 	return ""
 }
 
-// causeText says in words whom the last error of a subscription blames.
+// causeText describes the cause of a subscription's last error.
 func causeText(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
@@ -104,7 +104,7 @@ type matchCondition struct {
 	items []string
 }
 
-// conditions are those of a match that are given.
+// conditions returns the conditions of a match that are set.
 func conditions(m outbox.Match) []matchCondition {
 	var exact []string
 	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
@@ -120,7 +120,7 @@ func conditions(m outbox.Match) []matchCondition {
 	return slices.DeleteFunc(all, func(c matchCondition) bool { return len(c.items) == 0 })
 }
 
-// selects says what a topic selects, in a sentence.
+// selects describes what a topic selects, in a sentence.
 func selects(m outbox.Match) string {
 	if m.All() {
 		return "Every event of the journal."
@@ -189,7 +189,7 @@ func lagThen(x outbox.PublisherPoint) string {
 	return text
 }
 
-// seekSentence says where a seek leads.
+// seekSentence describes the new position of a seek.
 func seekSentence(s outbox.Seek) string {
 	from, to := num(s.From), num(s.To)
 	switch {
@@ -202,7 +202,7 @@ func seekSentence(s outbox.Seek) string {
 	}
 }
 
-// seekNotes say what a seek repeats and skips.
+// seekNotes describe the events that a seek repeats and skips.
 func seekNotes(s outbox.Seek) []string {
 	known := func(n int64, one, many string) string {
 		if s.Capped {
@@ -223,7 +223,7 @@ func seekNotes(s outbox.Seek) []string {
 	return nil
 }
 
-// seekFields send the target again, and what was shown.
+// seekFields are the hidden fields with the target and the preview.
 func seekFields(v SeekView) []namedText {
 	fields := []namedText{{"to", v.To}}
 	switch v.To {
@@ -238,14 +238,14 @@ func seekFields(v SeekView) []namedText {
 	return fields
 }
 
-// seekShownBody is what a page has shown of a seek, as the API reads it.
+// seekShownBody is the preview of a seek in the API's form.
 type seekShownBody struct {
 	Repeats int64 `json:"repeats"`
 	Skips   int64 `json:"skips"`
 	Capped  bool  `json:"capped,omitempty"`
 }
 
-// seekActionBody is what the API's seek reads; its field order is the order shown.
+// seekActionBody is the body of the API's seek; its field order is the order shown.
 type seekActionBody struct {
 	Position *int64         `json:"position,omitempty"`
 	Time     string         `json:"time,omitempty"`
@@ -255,7 +255,7 @@ type seekActionBody struct {
 	Confirm  string         `json:"confirm,omitempty"`
 }
 
-// publisherTwins are what can be done about a subscription now.
+// publisherTwins are the shell equivalents of the actions on a subscription.
 func publisherTwins(p Page, v outbox.Publisher) Twins {
 	action := v.PauseOrResume()
 	return Twins{
@@ -264,7 +264,7 @@ func publisherTwins(p Page, v outbox.Publisher) Twins {
 	}
 }
 
-// seekTwins are the seek that a page shows.
+// seekTwins are the shell equivalents of the previewed seek.
 func seekTwins(p Page, v SeekView) Twins {
 	body := seekActionBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})}
 	flag := "--" + v.To
@@ -286,7 +286,7 @@ func seekTwins(p Page, v SeekView) Twins {
 	}
 }
 
-// testOf is the test delivery that an action was; nil for any other action.
+// testOf returns the test delivery of an action; nil for any other action.
 func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
 	var d outbox.TestDelivery
 	if a.Action != outbox.ActionPublisherTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
@@ -295,7 +295,7 @@ func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
 	return &d
 }
 
-// exampleTopics is the least configuration of a publisher.
+// exampleTopics is a minimal configuration of a publisher.
 const exampleTopics = `topics:
   everything:
     match:
@@ -308,7 +308,7 @@ const exampleTopics = `topics:
         secret: ${PARTNER_SECRET}
 `
 
-// seekButton names what the button does.
+// seekButton is the text of the seek's button.
 func seekButton(s outbox.Seek) string {
 	switch {
 	case s.Skips > 0 && s.Capped:
@@ -321,8 +321,7 @@ func seekButton(s outbox.Seek) string {
 	return "Seek forward"
 }
 
-// wentWrong reports whether an action was done without the result that was hoped
-// for.
+// wentWrong reports whether an action was done without the intended result.
 func wentWrong(a outbox.AuditEntry) bool {
 	d := testOf(a)
 	return d != nil && !d.OK

@@ -583,7 +583,7 @@ func publisherState(s outbox.PublisherState) templ.Component {
 	})
 }
 
-// firstPublisher says what a publisher is, and how to have one.
+// firstPublisher explains what a publisher is, and how to configure one.
 func firstPublisher(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -634,8 +634,8 @@ func firstPublisher(p Page) templ.Component {
 	})
 }
 
-// publisherLine is the line of the overview about publishers: it names those in
-// trouble. Without publishers there is none.
+// publisherLine is the overview's line about publishers: it names those in trouble. Without
+// publishers it is empty.
 func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -834,8 +834,8 @@ func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 	})
 }
 
-// heldPublishers leads from an instance to the subscriptions it delivers for, which are
-// named TOPIC/PUBLISHER, below what is said of them.
+// heldPublishers links from an instance to the subscriptions it delivers for, named
+// TOPIC/PUBLISHER, below the sentence about them.
 func heldPublishers(p Page, said string, names []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

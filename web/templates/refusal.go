@@ -12,29 +12,28 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// RefusedForm is a form that was sent and refused.
+// RefusedForm is a submitted form that was refused.
 type RefusedForm struct {
 	Method  string // http.MethodGet or http.MethodPost
-	Path    string // where it was sent
+	Path    string // its target
 	Values  url.Values
 	Problem Problem
-	// From is the address of the page that it is on. Forms of a page that is
-	// shown at another address send it along.
+	// From is the address of the form's page. Forms on a page that is shown at another address
+	// submit it.
 	From string
-	// Focus is the attribute that marks what the reader goes on with.
+	// Focus is the attribute that marks the element to focus.
 	Focus string
 }
 
-// FromField is the field in which a form sends RefusedForm.From.
+// FromField is the form field with RefusedForm.From.
 const FromField = "form_page"
 
-// refusalID is the id of the element that says why a form was refused.
+// refusalID is the id of the element with the reason of a refusal.
 const refusalID = "refusal"
 
-// PutInto returns a page with the refusal at the form on it, and with what was
-// typed in the form's fields. When the form is not on the page, or has nothing to
-// type into, the refusal stands above everything else; found is false when it is
-// not on the page.
+// PutInto returns a page with the refusal at its form, and the submitted values in the form's
+// fields. If the form is not on the page, or has no fields to fill in, the refusal is placed at the
+// top; found is false if the form is not on the page.
 func (f RefusedForm) PutInto(ctx context.Context, p Page, page []byte) (again []byte, found bool, err error) {
 	doc, err := html.Parse(bytes.NewReader(page))
 	if err != nil {
@@ -60,8 +59,8 @@ func (f RefusedForm) PutInto(ctx context.Context, p Page, page []byte) (again []
 	return b.Bytes(), form != nil, err
 }
 
-// place puts the refusal at the form, or above everything, and the focus on the
-// field at fault, or on the refusal.
+// place puts the refusal at the form, or at the top, and the focus on the field at fault, or on the
+// refusal.
 func (f RefusedForm) place(doc, form, said *html.Node) {
 	at := form
 	if form == nil || !f.fill(form) {
@@ -85,10 +84,9 @@ func (f RefusedForm) place(doc, form, said *html.Node) {
 	at.InsertBefore(said, at.FirstChild)
 }
 
-// find is the form on a page: it is sent to the same address in the same way, and
-// what it is about, which its hidden fields say, is the same. Otherwise it is the
-// one that asks what the action would do, whose button to do it is not shown now. The
-// filter of a list is never it: the list would not be what the filter says.
+// find returns the form on a page: it has the same target and method, and its hidden fields name
+// the same object. Otherwise it returns the form that previews the action, whose submit button is
+// not shown now. It never returns the filter of a list: the list would not match the filter.
 func (f RefusedForm) find(doc *html.Node) (asks *html.Node) {
 	for n := range doc.Descendants() {
 		switch {
@@ -107,8 +105,7 @@ func (f RefusedForm) asksFirst(form *html.Node) bool {
 	return err == nil && strings.EqualFold(attr(form, "method"), http.MethodGet) && samePath(attr(form, "action"), page.EscapedPath())
 }
 
-// sentBy reports whether the form itself, or a button of it, sends to where the
-// refused one was sent.
+// sentBy reports whether the form itself, or one of its buttons, has the target of the refused one.
 func (f RefusedForm) sentBy(form *html.Node) bool {
 	if f.goesTo(attr(form, "method"), attr(form, "action")) {
 		return true
@@ -126,8 +123,8 @@ func (f RefusedForm) goesTo(method, action string) bool {
 	return err == nil && strings.EqualFold(method, f.Method) && samePath(u.EscapedPath(), f.Path)
 }
 
-// samePath compares two escaped paths segment by segment, since browsers do not
-// escape every character that a server does.
+// samePath compares two escaped paths segment by segment, since browsers escape fewer characters
+// than a server does.
 func samePath(a, b string) bool {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	return slices.EqualFunc(as, bs, func(x, y string) bool {
@@ -137,8 +134,8 @@ func samePath(a, b string) bool {
 	})
 }
 
-// sameSubject compares the hidden fields, but for those that say how the page
-// was when it was shown.
+// sameSubject compares the hidden fields, except those about the state of the page when it was
+// shown.
 func (f RefusedForm) sameSubject(form *html.Node) bool {
 	for n := range form.Descendants() {
 		name := attr(n, "name")
@@ -152,8 +149,8 @@ func (f RefusedForm) sameSubject(form *html.Node) bool {
 	return true
 }
 
-// fill puts what was sent into the fields that a person fills in, and reports
-// whether there are any. A password is not sent back.
+// fill puts the submitted values into the fields that a user fills in, and reports whether there
+// are any. A password is not sent back.
 func (f RefusedForm) fill(form *html.Node) (fields bool) {
 	for n := range form.Descendants() {
 		name := attr(n, "name")
@@ -190,7 +187,7 @@ func (f RefusedForm) fill(form *html.Node) (fields bool) {
 	return fields
 }
 
-// wrongField ties the fields at fault to the refusal, and returns the first.
+// wrongField links the fields at fault to the refusal, and returns the first.
 func (f RefusedForm) wrongField(form *html.Node) (found *html.Node) {
 	for n := range form.Descendants() {
 		if _, wrong := f.Problem.Fields[attr(n, "name")]; !wrong || attr(n, "type") == "hidden" {
@@ -235,7 +232,7 @@ func sendsPost(form *html.Node) bool {
 	return false
 }
 
-// first is the first element of a kind; nil when there is none.
+// first returns the first element of a kind, or nil.
 func first(root *html.Node, kind atom.Atom) *html.Node {
 	for n := range root.Descendants() {
 		if n.DataAtom == kind {
@@ -245,7 +242,7 @@ func first(root *html.Node, kind atom.Atom) *html.Node {
 	return nil
 }
 
-// element makes an element with attributes, given as names and values in turn.
+// element returns an element with attributes, given as names and values in turn.
 func element(kind atom.Atom, attributes ...string) *html.Node {
 	n := &html.Node{Type: html.ElementNode, DataAtom: kind, Data: kind.String()}
 	for pair := range slices.Chunk(attributes, 2) {
@@ -268,7 +265,7 @@ func setAttr(n *html.Node, name, value string) {
 	n.Attr = append(n.Attr, html.Attribute{Key: name, Val: value})
 }
 
-// toggle sets a boolean attribute or takes it away.
+// toggle sets or removes a boolean attribute.
 func toggle(n *html.Node, name string, on bool) {
 	n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 	if on {

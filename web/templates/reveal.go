@@ -7,7 +7,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// placesShown is how many of the places where something is hidden are named.
+// placesShown is how many paths of hidden values are listed.
 const placesShown = 10
 
 // hidesAll reports whether all documents of an event are hidden.
@@ -20,7 +20,7 @@ func redactedPlaces(e outbox.Event) string {
 	return strings.Join(e.Redacted[:placesShown], ", ") + ", …"
 }
 
-// isHidden reports whether a JSON value stands in the place of a hidden one.
+// isHidden reports whether a JSON value replaces a hidden one.
 func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
 
 func revealTwins(p Page, e outbox.Event) Twins {
@@ -28,7 +28,7 @@ func revealTwins(p Page, e outbox.Event) Twins {
 		shellQuote(p.Origin+string(p.Links.API().AuditEntry(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
 }
 
-// revealedPart is a document as it is stored.
+// revealedPart is a document as stored.
 type revealedPart struct{ name, title, text string }
 
 func revealedParts(e outbox.Event) []revealedPart {

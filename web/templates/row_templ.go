@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "outboxweb/internal/outbox"
 
-// RowView is a row with what its event went through.
+// RowView is a row with its event's history.
 type RowView struct {
 	outbox.RowDetail
 	History outbox.EventHistory
@@ -636,7 +636,7 @@ func RowLive(p Page, d RowView) templ.Component {
 	})
 }
 
-// attempts lists failed attempts, newest first; only the newest is open.
+// attempts lists failed attempts, newest first; only the newest is expanded.
 func attempts(p Page, list []outbox.Attempt) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -868,7 +868,7 @@ func attempts(p Page, list []outbox.Attempt) templ.Component {
 	})
 }
 
-// neighbours is where a row stands among those of its campaign, and who holds it.
+// neighbours shows a row's place among those of its campaign, and its lease.
 func neighbours(p Page, d outbox.RowDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1426,7 +1426,7 @@ func rowActions(p Page, d outbox.RowDetail) templ.Component {
 	})
 }
 
-// deadLetterForm gives up on a failing head.
+// deadLetterForm is the form that marks a failing head dead.
 func deadLetterForm(p Page, r outbox.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1638,7 +1638,7 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 	})
 }
 
-// RequeueRowPage says what requeuing one row will do, and asks.
+// RequeueRowPage previews requeuing one row and asks for confirmation.
 func RequeueRowPage(p Page, d outbox.RowDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1763,7 +1763,7 @@ func RequeueRowPage(p Page, d outbox.RowDetail) templ.Component {
 	})
 }
 
-// GoneView is an event that has no row.
+// GoneView is an event without a row.
 type GoneView struct {
 	Event    outbox.Event
 	Campaign outbox.Campaign
@@ -1771,7 +1771,7 @@ type GoneView struct {
 	Acts     []outbox.AuditEntry
 }
 
-// RowGonePage explains why an event has no row: mostly, it was applied.
+// RowGonePage explains why an event has no row: usually it was applied.
 func RowGonePage(p Page, v GoneView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

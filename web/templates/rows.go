@@ -4,7 +4,7 @@ import "outboxweb/internal/outbox"
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
-// statusChoices are the ways to narrow the list of rows.
+// statusChoices are the filters of the list of rows.
 func statusChoices(p Page, f outbox.RowFilter) []choice {
 	chosen := f.Status
 	f.Status, f.Reverse, f.Cursor = "", false, ""
@@ -15,14 +15,14 @@ func statusChoices(p Page, f outbox.RowFilter) []choice {
 	return all
 }
 
-// bulky reports whether a list may hold dead rows, which can be requeued in bulk.
+// bulky reports whether a list may contain dead rows, which can be requeued in bulk.
 func bulky(f outbox.RowFilter) bool { return f.Status == "" || f.Status == outbox.Dead }
 
 func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
 	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 }
 
-// attemptLine heads one attempt in the history.
+// attemptLine is the heading of one attempt in the history.
 func attemptLine(a outbox.Attempt) string {
 	s := "Attempt " + itoa(a.Attempt)
 	if a.Worker != "" {
@@ -34,7 +34,7 @@ func attemptLine(a outbox.Attempt) string {
 	return s
 }
 
-// RowTitle and EventTitle name a browser's tab.
+// RowTitle and EventTitle are titles of the browser tab.
 func RowTitle(campaign string, seq int64) string { return "Row " + itoa(seq) + " of " + campaign }
 
 func EventTitle(campaign string, seq int64) string { return "Event " + itoa(seq) + " of " + campaign }

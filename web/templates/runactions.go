@@ -6,14 +6,13 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// How many drifted campaigns and active runs the overview names.
+// Limits on the drifted campaigns and active runs that the overview names.
 const (
 	driftNamed = 5
 	runsNamed  = 3
 )
 
-// requestOver is an order of a kind over one campaign or all, and one projection
-// or all.
+// requestOver returns a request of a kind over one campaign or all, and one projection or all.
 func requestOver(kind outbox.RunKind, campaign, projection string) outbox.RunRequest {
 	o := outbox.RunRequest{Kind: kind, All: campaign == ""}
 	if campaign != "" {
@@ -58,8 +57,7 @@ func verificationDiffers(v outbox.Verification) string {
 	return sentence(changeCounts(c, verifySides) + firstDivergence(c))
 }
 
-// driftedCampaigns is the first verification of each campaign in a list that is
-// ordered by campaign.
+// driftedCampaigns returns the first verification of each campaign in a list ordered by campaign.
 func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
 	var all []outbox.Verification
 	for _, v := range drifted {
@@ -73,8 +71,7 @@ func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
 // DriftShown is how many verifications the overview reads.
 const DriftShown = 200
 
-// driftSentence says how many campaigns differ; a full list may have been cut
-// off.
+// driftSentence says how many campaigns have drifted; a full list may be truncated.
 func driftSentence(drifted []outbox.Verification) string {
 	n := int64(len(driftedCampaigns(drifted)))
 	least := ""
@@ -84,8 +81,8 @@ func driftSentence(drifted []outbox.Verification) string {
 	return fmt.Sprintf("%s%s drifted: live rows differed from the journal at the last verification.", least, count(n, "campaign", "campaigns"))
 }
 
-// driftCause is where a difference is shown: in the run that found it, or where
-// a run can look closer.
+// driftCause links to where a difference is shown: the run that found it, or a new run that
+// compares it.
 func driftCause(p Page, v outbox.Verification) URL {
 	if v.RunID > 0 {
 		return p.Links.RunResult(v.RunID, v.CampaignID)

@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "outboxweb/internal/outbox"
 
-// runActions leads to the runs that can be started over a campaign, or all of
-// them, and a projection, or all of them. An empty name stands for all.
+// runActions links to the runs that can be started over a campaign and a projection. An empty name
+// means all.
 func runActions(p Page, campaign, projection string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -118,8 +118,8 @@ func runActions(p Page, campaign, projection string) templ.Component {
 	})
 }
 
-// otherVersion says that rows were not built by the loaded version of a projection,
-// and leads to the rebuild that mends it.
+// otherVersion says that rows were not built by the loaded version of a projection, and links to
+// the rebuild that fixes it.
 func otherVersion(p Page, projection string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -198,8 +198,8 @@ func otherVersion(p Page, projection string) templ.Component {
 	})
 }
 
-// campaignRuns is when the projections of a campaign were last compared with
-// the journal, and the runs that can be started over it.
+// campaignRuns shows when the projections of a campaign were last compared with the journal, and
+// the runs that can be started over it.
 func campaignRuns(p Page, v CampaignView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -424,8 +424,8 @@ func campaignRuns(p Page, v CampaignView) templ.Component {
 	})
 }
 
-// runLines are the lines of the overview about runs: those in progress, and what
-// was found to differ. There are none when there is nothing to tell.
+// runLines are the overview's lines about runs: those in progress, and drift. Without either they
+// are empty.
 func runLines(p Page, v Overview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -223,8 +223,8 @@ func NewRunPage(p Page, v NewRunView) templ.Component {
 	})
 }
 
-// newRunForm asks what a run shall do. What it would do is shown before it can
-// be started; without scripts too.
+// newRunForm asks for the parameters of a run. It is previewed before it can be started, also
+// without scripts.
 func newRunForm(p Page, v NewRunView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,8 +8,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// How much of a value in a comparison is shown at once, and how much can be
-// opened, in bytes.
+// Limits, in bytes, on how much of a value in a comparison is shown at once, and how much can be
+// expanded.
 const (
 	diffInline = 160
 	diffOpened = 4 << 10
@@ -17,7 +17,7 @@ const (
 
 func diffStart(text string) string { return strings.ToValidUTF8(text[:diffInline], "") + "…" }
 
-// upTo is a text, or its beginning and how much is missing; most is in bytes.
+// upTo returns a text, or its beginning and how much is missing; most is in bytes.
 func upTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -25,8 +25,8 @@ func upTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… and %s more bytes", num(int64(len(text)-most)))
 }
 
-// plainJSON is a document without the escapes that encoding/json makes of
-// characters which mean something in HTML; they are escaped where they are shown.
+// plainJSON returns a document without encoding/json's escapes for HTML; it is escaped when it is
+// rendered.
 func plainJSON(value []byte) string {
 	if !bytes.Contains(value, []byte(`\u00`)) {
 		return string(value)
@@ -53,10 +53,10 @@ func plainJSON(value []byte) string {
 
 var htmlEscapes = map[string]byte{`\u003c`: '<', `\u003e`: '>', `\u0026`: '&'}
 
-// RunResultTitle names a browser's tab.
+// RunResultTitle is the title of the browser tab.
 func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + v.Result.CampaignID }
 
-// resultSentence says what became of a campaign.
+// resultSentence describes the result of a campaign.
 func resultSentence(v RunResultView) string {
 	switch {
 	case v.Result.Outcome == outbox.OutcomeFailed:
@@ -87,8 +87,8 @@ func notComparedSentence(n outbox.NotCompared) string {
 	return text
 }
 
-// comparisonSentence says how many rows differ; the counts are those of what a
-// rebuild does, or did, to the live rows.
+// comparisonSentence says how many rows differ; the counts are in terms of what a rebuild changes,
+// or changed, in the live rows.
 func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 	switch {
 	case !c.Differs():
@@ -114,7 +114,7 @@ func newRunTitle(kind outbox.RunKind) string {
 	return "Start a " + string(kind)
 }
 
-// byLine are the ids that survive as lines of a form, and the others.
+// byLine splits ids into those that can be lines of a form, and the others.
 func byLine(ids []string) (fit, odd []string) {
 	for _, id := range ids {
 		if strings.ContainsAny(id, "\r\n") || strings.TrimSpace(id) != id {

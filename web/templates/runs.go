@@ -23,12 +23,11 @@ type RunView struct {
 	Run     outbox.Run
 	Filter  outbox.ResultFilter `redact:"-"`
 	Results outbox.Page[outbox.RunResult]
-	// First are results that somebody should look at; none where Results is
-	// narrowed down anyway.
+	// First are results that need attention; empty if Results is filtered.
 	First     []outbox.RunResult
 	LogCursor string `redact:"-"`
 	Log       outbox.Page[outbox.RunLine]
-	Acts      []outbox.AuditEntry // the latest on it
+	Acts      []outbox.AuditEntry // the latest actions on it
 }
 
 // NewRunView is a run before it is started.
@@ -43,7 +42,7 @@ type NewRunView struct {
 	Key     string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
-// RunTitle names a run.
+// RunTitle is a run's title.
 func RunTitle(r outbox.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
 
 func runID(r outbox.Run) string { return "run-" + itoa(r.ID) }
@@ -57,27 +56,26 @@ func runPath(id int64, more ...string) []string {
 	return append([]string{"runs", strconv.FormatInt(id, 10)}, more...)
 }
 
-// Run is one run, with those of its results that match f and its log from a
-// cursor; the page needs no RunID in f.
+// Run is one run, with its results that match f and its log from a cursor; the page needs no RunID
+// in f.
 func (l Links) Run(id int64, f outbox.ResultFilter, log string) URL {
 	return l.at(values("outcome", f.Outcome, "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "log", log), runPath(id)...)
 }
 
-// RunOf is a run as it is first shown.
+// RunOf is a run without filters.
 func (l Links) RunOf(id int64) URL { return l.Run(id, outbox.ResultFilter{}, "") }
 
-// RunResult is what became of one campaign of a run.
+// RunResult is the result of one campaign of a run.
 func (l Links) RunResult(id int64, campaign string) URL {
 	return l.at(nil, runPath(id, "results", campaign)...)
 }
 
-// RunLog is the log of a run from a cursor; only the API has it by itself.
+// RunLog is the log of a run from a cursor; only the API has it separately.
 func (l Links) RunLog(id int64, cursor string) URL {
 	return l.at(values("cursor", cursor), runPath(id, "log")...)
 }
 
-// NewRun is the page that says what a run would do, and asks whether to start
-// it.
+// NewRun is the page that previews a run and starts it.
 func (l Links) NewRun(o outbox.RunRequest) URL {
 	query := values("kind", string(o.Kind), "until", positive(o.UntilSeq), "rate", positive(o.Rate))
 	if o.All {
@@ -87,12 +85,12 @@ func (l Links) NewRun(o outbox.RunRequest) URL {
 	return l.at(query, "runs", "new")
 }
 
-// DryRun is what applying a row's event, and some next ones, would do.
+// DryRun is the dry run of a row's event and some next ones.
 func (l Links) DryRun(campaign string, seq, next int64) URL {
 	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)
 }
 
-// runKindChoices and runStatusChoices are the ways to narrow the list of runs.
+// runKindChoices and runStatusChoices are the filters of the list of runs.
 func runKindChoices(p Page, f outbox.RunFilter) []choice {
 	chosen := f.Kind
 	f.Kind, f.Cursor = "", ""
@@ -113,8 +111,7 @@ func runStatusChoices(p Page, f outbox.RunFilter) []choice {
 	return all
 }
 
-// outcomeChoices are the ways to narrow the results of a run: what needs
-// somebody comes first.
+// outcomeChoices are the filters of a run's results: those that need attention first.
 func outcomeChoices(p Page, v RunView) []choice {
 	n := v.Run.Counts
 	all := []choice{}
@@ -151,13 +148,13 @@ func runLogPager(p Page, v RunView) pagerView {
 	return pagerOf(v.Log, v.LogCursor, func(cursor string) URL { return p.Links.Run(v.Run.ID, v.Filter, cursor) })
 }
 
-// runCount is one of the counts of a run; loud ones call for somebody.
+// runCount is one of the counts of a run; loud ones need attention.
 type runCount struct {
 	name, outcome string
 	n             int64
 }
 
-// runCounts are the counts that a run of its kind has.
+// runCounts are the counts of a run of its kind.
 func runCounts(r outbox.Run) []runCount {
 	failed := runCount{"failed", outbox.OutcomeFailed, r.Counts.Failed}
 	if r.Kind == outbox.RunReplay {
@@ -170,8 +167,8 @@ func runCounts(r outbox.Run) []runCount {
 	return append(counts, runCount{"match", outbox.OutcomeMatch, r.Counts.Matched})
 }
 
-// barValue and barMax are a progress for an element that shows one; what ended
-// over nothing is full.
+// barValue and barMax are the attributes of a progress bar; a run that ended without any work is
+// full.
 func barValue(r outbox.Run, p outbox.Progress) string {
 	if p.Total <= 0 && r.Status == outbox.RunCompleted {
 		return "1"
@@ -181,7 +178,7 @@ func barValue(r outbox.Run, p outbox.Progress) string {
 
 func barMax(p outbox.Progress) string { return itoa(max(p.Total, 1)) }
 
-// progressWords say what a bar shows: "1,200 of 4,000 events, 30 %".
+// progressWords describe a bar: "1,200 of 4,000 events, 30 %".
 func progressWords(r outbox.Run, p outbox.Progress, one, many string) string {
 	if r.StartedAt == nil {
 		return many + " are counted when it begins"
@@ -196,8 +193,7 @@ func runShare(r outbox.Run, p outbox.Progress) float64 {
 	return p.Share()
 }
 
-// runPace says how fast a run goes on and how long it still takes; it is empty
-// while it does not.
+// runPace describes a run's rate and remaining time; empty while it is not running.
 func runPace(r outbox.Run) string {
 	if r.EventsPerSecond <= 0 {
 		return ""
@@ -209,7 +205,7 @@ func runPace(r outbox.Run) string {
 	return text
 }
 
-// runVerdict is the badge of a verdict, as one of an outcome.
+// runVerdict is the outcome whose badge shows a verdict.
 func runVerdict(v outbox.Verdict) string {
 	switch v {
 	case outbox.VerdictDrift:
@@ -220,7 +216,7 @@ func runVerdict(v outbox.Verdict) string {
 	return outbox.OutcomeMatch
 }
 
-// runDigest is what a run over one campaign knows of one projection's digest.
+// runDigest is one projection's digest in a run over one campaign.
 type runDigest struct{ Name, Before, After string }
 
 // runDigests are the digests of a run in load order, the full one last.
@@ -234,7 +230,7 @@ func runDigests(r outbox.Run) []runDigest {
 	return all
 }
 
-// runVersions are the versions of the projections of a run, by name.
+// runVersions are the versions of a run's projections, by name.
 func runVersions(r outbox.Run) []namedText {
 	var all []namedText
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
@@ -243,10 +239,10 @@ func runVersions(r outbox.Run) []namedText {
 	return all
 }
 
-// addressed is how many campaigns an address names at the most.
+// addressed is the maximum number of campaigns in an address.
 const addressed = 50
 
-// requestOf is the order that would start a run like this one.
+// requestOf returns the request for a run like this one.
 func requestOf(r outbox.Run) outbox.RunRequest {
 	o := outbox.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
 	if len(r.CampaignIDs) <= addressed {
@@ -255,7 +251,7 @@ func requestOf(r outbox.Run) outbox.RunRequest {
 	return o
 }
 
-// runBody is what the API reads; its field order is the order shown.
+// runBody is the API's body; its field order is the order shown.
 type runBody struct {
 	Kind        outbox.RunKind `json:"kind"`
 	Campaigns   []string       `json:"campaign_ids,omitempty"`
@@ -266,7 +262,7 @@ type runBody struct {
 	Reason      string         `json:"reason"`
 }
 
-// newRunTwins start the run from a shell.
+// newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p Page, v NewRunView) Twins {
 	o := v.Request
 	body := runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"}
@@ -284,7 +280,8 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	return Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), body), CLI: command}
 }
 
-// runTwins cancel or resume the run, whichever there is to do, or show it.
+// runTwins are the shell equivalents of cancelling or resuming the run, whichever is possible, or
+// of showing it.
 func runTwins(p Page, r outbox.Run) Twins {
 	id, act := itoa(r.ID), r.Action(p.Now)
 	if act == "" || !p.Offers(act) {
@@ -293,7 +290,7 @@ func runTwins(p Page, r outbox.Run) Twins {
 	return Twins{Curl: p.curlAction(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
 }
 
-// runActionSentence says what an action on a run did, from its audit record.
+// runActionSentence describes an action on a run from its audit record.
 func runActionSentence(a outbox.AuditEntry) string {
 	var after struct {
 		RunID  int64            `json:"run_id"`
@@ -318,21 +315,21 @@ func runActionSentence(a outbox.AuditEntry) string {
 	}
 }
 
-// How long a line of a log may be that is open from the start, and how much of
-// one a page shows at all, in bytes. The API has all of it.
+// Limits, in bytes, on a log line that is expanded at first, and on how much of a line a page
+// shows. The API has all of it.
 const (
 	logLine   = 2000
 	logOpened = 16 << 10
 )
 
-// runFilterFields keep the rest of a filter while a form changes the campaign.
+// runFilterFields are hidden fields that keep the rest of a filter while a form changes the
+// campaign.
 func runFilterFields(f outbox.RunFilter) []namedText {
 	return slices.DeleteFunc([]namedText{{"kind", string(f.Kind)}, {"status", string(f.Status)}}, func(t namedText) bool { return t.Value == "" })
 }
 
-// rebuildOf is the order that mends what a verify run found: a rebuild of the
-// campaigns that differ, if the page shows all of them, otherwise of all that
-// were looked at.
+// rebuildOf returns the request that fixes what a verify found: a rebuild of the drifted campaigns,
+// if the page shows all of them, otherwise of the run's whole scope.
 func rebuildOf(v RunView) outbox.RunRequest {
 	o := requestOf(v.Run)
 	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
@@ -349,8 +346,8 @@ func rebuildName(v RunView) string {
 	return "Rebuild the whole scope"
 }
 
-// driftedShown are the campaigns that differ; nil where all do, or the page does
-// not show every one of them.
+// driftedShown are the drifted campaigns; nil if all have drifted, or if the page does not show
+// every one of them.
 func driftedShown(v RunView) []string {
 	var ids []string
 	for _, r := range slices.Concat(v.First, v.Results.Items) {
@@ -364,8 +361,7 @@ func driftedShown(v RunView) []string {
 	return ids
 }
 
-// sides are the words of a comparison: its two sides, and what a row is that only
-// one of them has.
+// sides are the words of a comparison: its two sides, and a row that only one of them has.
 type sides struct{ live, expected, added, removed string }
 
 var (
@@ -381,7 +377,7 @@ func sidesOf(kind outbox.RunKind) sides {
 	return verifySides
 }
 
-// change is what the difference of a row is called.
+// change is the word for the difference of a row.
 func (s sides) change(kind string) string {
 	switch kind {
 	case outbox.RowAdded:

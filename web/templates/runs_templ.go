@@ -586,7 +586,7 @@ func outcomeBadge(kind outbox.RunKind, outcome, testID string) templ.Component {
 	})
 }
 
-// runBar is how much of a run is done.
+// runBar shows how much of a run is done.
 func runBar(r outbox.Run, done outbox.Progress, testID, one, many string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -703,8 +703,8 @@ func runBar(r outbox.Run, done outbox.Progress, testID, one, many string) templ.
 	})
 }
 
-// runCountList is what became of the campaigns; what calls for somebody is
-// loud, what there is none of is calm.
+// runCountList shows the outcomes of the campaigns; those that need attention are highlighted,
+// zeros are muted.
 func runCountList(p Page, r outbox.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

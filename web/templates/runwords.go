@@ -6,8 +6,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// runSentence says what a run is doing, or how it ended. Why it failed or was
-// interrupted stands by itself.
+// runSentence says what a run is doing, or how it ended. The reason of a failure or interruption is
+// shown separately.
 func runSentence(p Page, r outbox.Run) string {
 	n := r.Counts
 	switch r.Status {
@@ -53,7 +53,7 @@ func runDoing(kind outbox.RunKind) string {
 	}
 }
 
-// runLeft says what became of campaigns that were not done.
+// runLeft describes the campaigns that were not done.
 func runLeft(r outbox.Run) string {
 	switch r.Kind {
 	case outbox.RunVerify:
@@ -95,7 +95,7 @@ func runOutcome(r outbox.Run) string {
 	}
 }
 
-// runMeaning says what a kind of run does, before it does.
+// runMeaning explains what a kind of run does.
 func runMeaning(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
@@ -107,7 +107,7 @@ func runMeaning(kind outbox.RunKind) string {
 	}
 }
 
-// previewSentence says what a run would be about.
+// previewSentence says what a run would cover.
 func previewSentence(n outbox.RunPreview) string {
 	which := count(int64(len(n.Projections)), "projection", "projections")
 	what := fmt.Sprintf("%s of %s", count(n.Events, "event", "events"), count(n.Campaigns, "campaign", "campaigns"))
@@ -121,7 +121,7 @@ func previewSentence(n outbox.RunPreview) string {
 	}
 }
 
-// previewNotes say what stays as it is meanwhile.
+// previewNotes say what does not change meanwhile.
 func previewNotes(n outbox.RunPreview) []string {
 	notes := []string{"Events continue to be applied to these campaigns."}
 	switch n.Kind {

@@ -149,7 +149,7 @@ func SeekPage(p Page, v SeekView) templ.Component {
 	})
 }
 
-// seekPreview says what the chosen seek would do, and asks.
+// seekPreview previews the chosen seek and asks for confirmation.
 func seekPreview(p Page, v SeekView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -415,8 +415,8 @@ func seekPreview(p Page, v SeekView) templ.Component {
 	})
 }
 
-// seekTarget asks where to go on. What that would do is shown before it can be
-// done; without scripts too.
+// seekTarget asks for the new position. It is previewed before it can be applied, also without
+// scripts.
 func seekTarget(p Page, v SeekView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

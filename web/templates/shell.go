@@ -7,14 +7,14 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Twins are the same thing for scripts: a curl command and, where there is
-// one, the program's own command. Both can be pasted into a POSIX shell.
+// Twins are the shell equivalents of an action: a curl command and, if there is one, the program's
+// own command. Both can be pasted into a POSIX shell.
 type Twins struct {
 	Curl string
-	CLI  string // empty when no command does the same
+	CLI  string // empty if there is no such command
 }
 
-// shellQuote writes s as one word of a POSIX shell.
+// shellQuote quotes s as one word of a POSIX shell.
 func shellQuote(s string) string {
 	plain := s != ""
 	for _, r := range s {
@@ -29,8 +29,7 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// program is how a command line begins that works on this server's databases,
-// from any directory.
+// program is the start of a command line that uses this server's databases from any directory.
 func (p Page) program() string {
 	words := "outboxweb "
 	for _, flag := range p.Flags {
@@ -39,12 +38,12 @@ func (p Page) program() string {
 	return words
 }
 
-// onRow is a command of the program about a row or an event.
+// onRow returns a command of the program on a row or an event.
 func (p Page) onRow(command, campaign string, seq int64) string {
 	return p.program() + command + " -- " + shellQuote(campaign) + " " + itoa(seq)
 }
 
-// flagTexts are the flags that have a value, for a command line.
+// flagTexts formats the flags that have a value for a command line.
 func flagTexts(flags ...namedText) string {
 	text := ""
 	for _, flag := range flags {
@@ -57,14 +56,14 @@ func flagTexts(flags ...namedText) string {
 
 func (p Page) curlGet(u URL) string { return "curl -s " + shellQuote(p.Origin+string(u)) }
 
-// actionBody is what the API's acts read; its field order is the order shown.
+// actionBody is the body of the API's actions; its field order is the order shown.
 type actionBody struct {
 	Reason   string           `json:"reason"`
 	Confirm  string           `json:"confirm,omitempty"`
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
-// curlAction asks for an action; about is as Links.AuditEntry has it.
+// curlAction returns the curl command of an action; about is as in Links.AuditEntry.
 func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
 	return p.curlPost(p.Links.API().AuditEntry(a, about...), actionBody{Reason: "why", Expected: expected})
 }
@@ -89,12 +88,12 @@ func requeueTwins(p Page, r outbox.Row) Twins {
 	}
 }
 
-// headTwins retry a row or give it up.
+// headTwins are the shell equivalents of retrying a row or marking it dead.
 func headTwins(p Page, a outbox.Action, r outbox.Row) Twins {
 	return Twins{Curl: p.curlAction(a, expectedOf(r), r.CampaignID, itoa(r.Seq)), CLI: p.onRow(a.Command()+" --reason 'why'", r.CampaignID, r.Seq)}
 }
 
-// campaignTwins are the actions on a campaign that the reader may do.
+// campaignTwins are the shell equivalents of the actions on a campaign that the reader may perform.
 func campaignTwins(p Page, c outbox.Campaign) Twins {
 	var curl, cli []string
 	for _, a := range c.Offered() {
@@ -106,13 +105,13 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	return Twins{Curl: strings.Join(curl, "\n"), CLI: strings.Join(cli, "\n")}
 }
 
-// eventTwins reads an event, and takes its payload to a file.
+// eventTwins are the shell equivalents of reading an event and downloading its payload.
 func eventTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: p.curlGet(p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
 		"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
 }
 
-// rowTwins reads a row with its event, and the rows of its campaign.
+// rowTwins are the shell equivalents of reading a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
 	return Twins{
 		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +

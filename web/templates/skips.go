@@ -4,16 +4,16 @@ import "outboxweb/internal/outbox"
 
 const skippedGlyph = "»"
 
-// Skips is the ledger of a campaign, in the API.
+// Skips is the list of a campaign's skips in the API.
 func (l Links) Skips(id string) URL { return l.at(nil, "campaigns", id, "skips") }
 
-// CampaignSkips is where a campaign's page lists its skipped events.
+// CampaignSkips is the section of a campaign's page that lists its skipped events.
 func (l Links) CampaignSkips(id string) URL { return l.Campaign(id) + "#skipped" }
 
-// unskipFormID names the form that takes a skip back.
+// unskipFormID is the id of the form that undoes a skip.
 func unskipFormID(k outbox.Skip) string { return "unskip-form-" + itoa(k.ID) }
 
-// unskipForms names the forms of the skips that stand.
+// unskipForms are the ids of the forms of active skips.
 func unskipForms(skips []outbox.Skip) []string {
 	var forms []string
 	for _, k := range skips {
@@ -24,7 +24,7 @@ func unskipForms(skips []outbox.Skip) []string {
 	return forms
 }
 
-// skipProgress says how far a skip that stands has come.
+// skipProgress describes the progress of an active skip.
 func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
@@ -36,7 +36,7 @@ func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 	}
 }
 
-// skipMeaning says what a skip that stands does to its event.
+// skipMeaning says what an active skip does to its event.
 func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:

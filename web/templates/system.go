@@ -29,7 +29,7 @@ func modeMeaning(m outbox.Mode) string {
 	}
 }
 
-// words are the ones the pages use, each for one idea.
+// words is the glossary of the pages.
 var words = []namedText{
 	{"journal", "the append-only table of events; the source of truth"},
 	{"campaign", "the ordering scope; its events are numbered 1, 2, 3, … (seq)"},
@@ -56,7 +56,7 @@ func sortedFields(fields map[string]string) []namedText {
 	return out
 }
 
-// perOne is the mean time of n things that took so long together.
+// perOne is the mean time of n things from their total.
 func perOne(seconds float64, n int64) string {
 	if n == 0 {
 		return "0 ms"
@@ -80,7 +80,7 @@ func lastMigration(d outbox.DatabaseInfo) (version int64) {
 	return version
 }
 
-// byGiver are the settings that somebody gave, and those that nobody did.
+// byGiver splits settings into those set explicitly and defaults.
 func byGiver(all []outbox.Setting) (given, standard []outbox.Setting) {
 	for _, x := range all {
 		if x.Given {

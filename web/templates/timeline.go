@@ -6,11 +6,10 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// mark is where an event stands: in one word, with the glyph and the hue that
-// the same has everywhere.
+// mark is an event's state: in one word, with the glyph and the hue that the state has everywhere.
 type mark struct{ word, glyph, hue string }
 
-// markOf tells where an event of a campaign stands.
+// markOf returns the state of a campaign's event.
 func markOf(c outbox.Campaign, l outbox.EventLine) mark {
 	switch {
 	case l.Skipped:
@@ -25,8 +24,7 @@ func markOf(c outbox.Campaign, l outbox.EventLine) mark {
 	return mark{string(l.RowStatus), statusGlyph(l.RowStatus), "s-" + string(l.RowStatus)}
 }
 
-// position names what is special about an event's place: the head, the
-// watermark, the last one.
+// position names what is special about an event's place: the head, the watermark, the last one.
 func position(c outbox.Campaign, seq int64) string {
 	switch {
 	case seq == c.HeadSeq:
@@ -41,7 +39,7 @@ func position(c outbox.Campaign, seq int64) string {
 	return ""
 }
 
-// cellText is all there is to say about a cell of the timeline.
+// cellText describes a cell of the timeline in full.
 func cellText(c outbox.Campaign, l outbox.EventLine) string {
 	text := fmt.Sprintf("Event %d, %s: %s", l.Seq, l.EventType, markOf(c, l).word)
 	if p := position(c, l.Seq); p != "" {
@@ -62,7 +60,7 @@ func milestones(c outbox.Campaign) string {
 	return text + ", the last event at " + num(c.HighWaterSeq) + "."
 }
 
-// beyond says how many events lie before and behind a timeline.
+// beyond says how many events precede and follow a timeline.
 func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
 	if len(lines) == 0 {
 		return "No events."
@@ -95,7 +93,7 @@ func eventStands(v EventView) string {
 	return fmt.Sprintf("Not applied yet: it waits behind event %s. All events up to %s are applied.", num(c.HeadSeq), num(c.AppliedSeq))
 }
 
-// cursorBuilt says which version of its definition made a projection's rows.
+// cursorBuilt says which version of its definition built a projection's rows.
 func cursorBuilt(c outbox.Cursor) string {
 	switch c.BuiltVersion {
 	case c.Version:

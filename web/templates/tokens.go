@@ -6,7 +6,7 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Tokens is the list of the tokens of machines; RevokeToken takes one back.
+// Tokens is the list of API tokens; RevokeToken revokes one.
 func (l Links) Tokens() URL { return l.at(nil, "tokens") }
 
 func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
@@ -24,7 +24,7 @@ func revokeTwins(p Page, t outbox.Token) Twins {
 	}
 }
 
-// tokenSentence says what was done about a token.
+// tokenSentence describes an action on a token.
 func tokenSentence(a outbox.AuditEntry) string {
 	var d struct {
 		ID   int64       `json:"token_id"`
@@ -44,13 +44,13 @@ func tokenSentence(a outbox.AuditEntry) string {
 	return "Created " + what + "."
 }
 
-// tokenNote is what the token of an action is for, from its audit record.
+// tokenNote is the note of an action's token, from its audit record.
 func tokenNote(a outbox.AuditEntry) string {
 	var d struct {
 		Note string `json:"note"`
 	}
 	if a.Action == outbox.ActionTokenCreate || a.Action == outbox.ActionTokenRevoke {
-		_ = json.Unmarshal(a.After, &d) // what is missing is left out
+		_ = json.Unmarshal(a.After, &d) // missing fields stay empty
 	}
 	return d.Note
 }

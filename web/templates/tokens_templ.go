@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "outboxweb/internal/outbox"
 
-// TokensPage lists the tokens of machines, for admins.
+// TokensPage lists the API tokens, for admins.
 func TokensPage(p Page, tokens []outbox.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -305,8 +305,8 @@ func tokenLine(p Page, t outbox.Token) templ.Component {
 	})
 }
 
-// revokeForm offers to revoke a token that is still worth something. It is
-// closed at first: there is no way back.
+// revokeForm is the form that revokes a valid token. It is collapsed at first, because revoking
+// cannot be undone.
 func revokeForm(p Page, t outbox.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -475,7 +475,7 @@ func revokeForm(p Page, t outbox.Token) templ.Component {
 	})
 }
 
-// tokensLink leads admins to the tokens; others see nothing.
+// tokensLink links admins to the tokens; others see nothing.
 func tokensLink(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

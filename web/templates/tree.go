@@ -11,26 +11,26 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Limits on what one fragment of a tree shows. A document has no limit: it is
-// walked over as text and never decoded, so that numbers keep every digit and
-// keys their order, and each byte is looked at a few times at most.
+// Limits on one fragment of a tree. A document has no limit: it is scanned as text and never
+// decoded, so that numbers keep every digit and keys their order, and each byte is read a few times
+// at most.
 const (
-	InlineDocument = 64 << 10 // bytes; a longer document is shown only when it is asked for
+	InlineDocument = 64 << 10 // bytes; a longer document is shown only on request
 
 	treeNodes   = 200     // values in one fragment
 	treeMembers = 100     // members of one object or array
-	treeOpen    = 60      // values up to which an object or array is open at first
+	treeOpen    = 60      // values up to which an object or array is expanded at first
 	treeDepth   = 12      // levels of one fragment
-	treeWalk    = 1 << 20 // bytes up to which an object or array within another's member is looked into
+	treeWalk    = 1 << 20 // bytes up to which an object or array within another's member is scanned
 	treeText    = 2000    // characters of a string or number
 	treeKey     = 200     // characters of a key
-	treePointer = 2000    // bytes of a pointer that a link carries
+	treePointer = 2000    // bytes of a pointer in a link
 )
 
-// errNotJSON is what the walk over a damaged document comes to.
+// errNotJSON is the error of scanning a damaged document.
 var errNotJSON = errors.New("the document is not JSON")
 
-// NoPlace is a JSON pointer that leads nowhere in a document.
+// NoPlace is a JSON pointer that does not resolve in a document.
 type NoPlace struct{ Pointer string }
 
 func (e *NoPlace) Error() string { return fmt.Sprintf("there is nothing at %q", e.Pointer) }
@@ -40,7 +40,7 @@ type node struct {
 	Key     string // quoted, as stored; the index in an array; empty at the root
 	Kind    byte   // '{', '[', '"', or 'n' for a number and 'l' for true, false and null
 	Text    string // of a value without members, as stored
-	Rest    int    // how many characters of Text and of what is left out are not shown
+	Rest    int    // how many characters are not shown, of Text and of what is left out
 	Pointer string // where the value is
 	Total   int    // members
 	From    int    // the index of the first member shown
@@ -48,13 +48,13 @@ type node struct {
 	Open    bool
 }
 
-// reachable reports whether a link can say where the node is.
+// reachable reports whether the node's pointer fits into a link.
 func (n node) reachable() bool { return len(n.Pointer) <= treePointer }
 
-// Shown reports whether the node's members are shown, or some of them.
+// Shown reports whether any of the node's members are shown, or it has none.
 func (n node) Shown() bool { return len(n.Members) > 0 || n.Total == 0 }
 
-// Next is the index of the first member that is not shown; 0 when the last is.
+// Next is the index of the first member not shown; 0 if the last one is shown.
 func (n node) Next() int {
 	if next := n.From + len(n.Members); next < n.Total && len(n.Members) > 0 {
 		return next
@@ -62,16 +62,15 @@ func (n node) Next() int {
 	return 0
 }
 
-// Tree is a stretch of a JSON document, ready to be shown.
+// Tree is a part of a JSON document, prepared for display.
 type Tree struct {
 	root node
 	from int // above 0 only the members from here on are shown
 }
 
-// ReadTree looks up a place in a JSON document, by its JSON pointer, and what a
-// fragment shows of it: the value there, or its members from an index on. Where
-// an object has a key more than once, `~#2` behind the key in the pointer means
-// the second. A pointer that leads nowhere is a *NoPlace.
+// ReadTree resolves a JSON pointer in a document and returns what a fragment shows of it: the value
+// there, or its members from an index on. If an object has a key more than once, `~#2` after the
+// key in the pointer means the second. A pointer that does not resolve is a *NoPlace.
 func ReadTree(document, pointer string, from int) (Tree, error) {
 	w := walk{text: document}
 	at, key, err := w.find(pointer)
@@ -95,14 +94,14 @@ func ReadTree(document, pointer string, from int) (Tree, error) {
 	return Tree{root, from}, nil
 }
 
-// walk reads a JSON text. Positions are byte offsets.
+// walk scans a JSON text. Positions are byte offsets.
 type walk struct{ text string }
 
-// extent is how far a value reaches and what is in it.
+// extent is a value's end and size.
 type extent struct {
 	end     int
 	members int // of an object or array
-	values  int // of all levels, itself included
+	values  int // of all levels, including itself
 }
 
 func (w walk) space(i int) int {
@@ -131,7 +130,7 @@ func (w walk) stringEnd(i int) (int, bool) {
 	}
 }
 
-// measure looks at a value from its first byte to its last.
+// measure scans a value from its first byte to its last.
 func (w walk) measure(i int) (extent, bool) {
 	if i >= len(w.text) {
 		return extent{}, false
@@ -193,8 +192,8 @@ type member struct {
 	extent
 }
 
-// members goes through the members of the object or array at i until see
-// returns false. It returns false when the text is damaged.
+// members calls see for each member of the object or array at i until see returns false. It returns
+// false if the text is damaged.
 func (w walk) members(i int, see func(index int, m member) bool) bool {
 	object := w.text[i] == '{'
 	i = w.space(i + 1)
@@ -232,8 +231,7 @@ func (w walk) members(i int, see func(index int, m member) bool) bool {
 	return false
 }
 
-// find follows a pointer to a value, and returns where it begins and the key
-// it stands under.
+// find follows a pointer to a value, and returns its start and its key.
 func (w walk) find(pointer string) (at int, key string, err error) {
 	at = w.space(0)
 	if pointer == "" {
@@ -252,8 +250,7 @@ func (w walk) find(pointer string) (at int, key string, err error) {
 	return at, key, nil
 }
 
-// step goes from an object or array to the member that one part of a pointer
-// names.
+// step returns the member of an object or array that one part of a pointer names.
 func (w walk) step(at int, part string) (to int, key string, found bool) {
 	if at >= len(w.text) || (w.text[at] != '{' && w.text[at] != '[') {
 		return 0, "", false
@@ -275,7 +272,7 @@ func (w walk) step(at int, part string) (to int, key string, found bool) {
 	return to, key, found
 }
 
-// readPart reads one part of a pointer: a key, and which of those with that key.
+// readPart parses one part of a pointer: a key, and its occurrence among equal keys.
 func readPart(part string) (name string, which int) {
 	which = 1
 	if i := strings.LastIndex(part, "~#"); i >= 0 {
@@ -294,7 +291,7 @@ func writePart(name string, which int) string {
 	return part
 }
 
-// decodeKey is what a stored key says.
+// decodeKey decodes a stored key.
 func decodeKey(stored string) string {
 	if !strings.Contains(stored, `\`) {
 		return strings.Trim(stored, `"`)
@@ -306,8 +303,8 @@ func decodeKey(stored string) string {
 	return s
 }
 
-// fill shows a value, with as many of its members from an index on as left
-// allows, which it lowers.
+// fill shows a value, with as many of its members from an index on as left allows, which it
+// decreases.
 func (w walk) fill(n *node, at int, e extent, from, depth int, left *int) error {
 	n.Kind = w.text[at]
 	*left--
@@ -363,8 +360,7 @@ func (w walk) shown(at, from, n int) ([]member, error) {
 	return all, nil
 }
 
-// name makes the nodes of the members that are shown, each with its key and
-// the pointer to it.
+// name makes the nodes of the shown members, each with its key and its pointer.
 func (w walk) name(n *node, at, from int, shown []member) {
 	n.Members = make([]node, len(shown))
 	which := w.repeats(at, from, shown)
@@ -379,8 +375,7 @@ func (w walk) name(n *node, at, from int, shown []member) {
 	}
 }
 
-// repeats tells of each member that is shown which one of those with its key
-// it is, counted from 1.
+// repeats returns for each shown member its occurrence among equal keys, counted from 1.
 func (w walk) repeats(at, from int, shown []member) []int {
 	which := make([]int, len(shown))
 	if w.text[at] != '{' {
@@ -407,13 +402,13 @@ func (w walk) repeats(at, from int, shown []member) []int {
 	return which
 }
 
-// shownText is a stored text as a page shows it, and how many of its
-// characters are left out beyond the first most.
+// shownText returns a stored text for display, and how many of its characters are left out after
+// the first most.
 func shownText(stored string, most int) (text string, rest int) {
 	end := 0
 	for n := 0; n < most && end < len(stored); n++ {
 		if stored[end] == '\\' && end+1 < len(stored) {
-			end++ // an escape is never torn apart
+			end++ // an escape is never split
 			if stored[end] == 'u' {
 				end = min(end+4, len(stored)-1)
 			}
@@ -429,19 +424,19 @@ type Document struct {
 	CampaignID string `redact:"-"`
 	Seq        int64
 	Part       outbox.Part
-	Text       string // empty when it is longer than InlineDocument
+	Text       string // empty if longer than InlineDocument
 	Size       int64  // bytes, as it is stored
 	Hidden     bool   // something of the event is hidden
 }
 
-// TreeView is a part of a document. Secrets are not looked for in it any more:
-// they were hidden in the document that the tree was read from.
+// TreeView is a part of a document. Its secrets are already hidden, in the document that the tree
+// was read from.
 type TreeView struct {
 	Document
 	Tree
 }
 
-// documentOf is a document of an event whose sizes are known.
+// documentOf returns a document of an event whose sizes are known.
 func documentOf(e outbox.Event, sizes outbox.Sizes, part outbox.Part) Document {
 	return Document{CampaignID: e.CampaignID, Seq: e.Seq, Part: part, Text: string(e.Document(part)), Size: sizes.Of(part), Hidden: len(e.Redacted) > 0}
 }
@@ -483,7 +478,7 @@ func (n node) hue() string {
 	}
 }
 
-// more names the link to the next members: "next 100 of 25,000".
+// more is the text of the link to the next members: "next 100 of 25,000".
 func (n node) more() string {
 	rest := min(treeMembers, n.Total-n.Next())
 	return "next " + num(int64(rest)) + " of " + num(int64(n.Total))

@@ -101,8 +101,8 @@ func drawJSON(t *rapid.T, depth int) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// Whatever the document is, what is shown of it is all of it, in its order, and
-// each value is found again by its pointer, also when its key is there twice.
+// Whatever the document is, the tree shows all of it, in order, and each value is found again by
+// its pointer, even under a duplicate key.
 func TestReadTree_isTheDocumentAndItsPointersLeadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -220,7 +220,7 @@ func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
 	}
 }
 
-// From link to link the reader comes to every member, once.
+// The links lead to every member, once.
 func TestReadTree_pagesThroughEveryMember(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -295,8 +295,7 @@ func TestVisible_escapesWhatCannotBeSeenAndChangesNothingElse(t *testing.T) {
 	})
 }
 
-// A document of 25 MB is walked over once, and nothing of it is copied but what
-// is shown.
+// A document of 25 MB is scanned once, and nothing of it is copied but what is shown.
 func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it counts allocations
 	document := func(items int) string {
 		return `{"items":[` + strings.Repeat(`{"a":9007199254740993,"b":"text \"with\" escapes"},`, items) + `0]}`
@@ -306,8 +305,8 @@ func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it co
 	if allocated := testing.AllocsPerRun(1, func() { mustTree(t, whole, "/items", 400_000) }); allocated > 3000 {
 		t.Errorf("%d bytes took %v allocations", len(whole), allocated)
 	}
-	// Were each item looked for from the start, a document 16 times as long would
-	// take 256 times as long.
+	// If each item were searched from the start, a document 16 times as long would take 256 times
+	// as long.
 	took := func(calls int, text string, from int) time.Duration {
 		return cputest.Least(t, calls, func() { mustTree(t, text, "/items", from) })
 	}

@@ -1,5 +1,5 @@
-// Package templates holds the pages. Components take domain values and the
-// time they are shown at; they do no I/O and know no store.
+// Package templates holds the pages. Components take domain values and the time they are shown at;
+// they do no I/O and do not use the store.
 package templates
 
 import (
@@ -15,30 +15,30 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Page is what every page needs beside its own content.
+// Page is the data that every page needs beside its own content.
 type Page struct {
 	Links    Links
-	Key      string   `redact:"-"` // unlike that of any other page shown: what forms are told apart by
-	Flags    []string `redact:"-"` // what a command of the program is told to work on this server's databases
-	Origin   string   `redact:"-"` // scheme and host as the reader asked for them, such as http://127.0.0.1:8080
-	Title    string   `redact:"-"` // names by their identifiers what the page is about
-	Nav      string   `redact:"-"` // the entry of the navigation that is marked
+	Key      string   `redact:"-"` // unique to this rendering, to distinguish forms
+	Flags    []string `redact:"-"` // the flags with which a command uses this server's databases
+	Origin   string   `redact:"-"` // scheme and host as the reader sees them, such as http://127.0.0.1:8080
+	Title    string   `redact:"-"` // names the page's object by its identifiers
+	Nav      string   `redact:"-"` // the current entry of the navigation
 	Mode     outbox.Mode
-	Around   outbox.Surroundings // for why campaigns do or do not move
-	Me       outbox.Identity     `redact:"-"` // who reads it
+	Around   outbox.Surroundings // to explain why campaigns do or do not progress
+	Me       outbox.Identity     `redact:"-"` // the reader
 	ReadOnly bool
-	DryRun   bool // whether what applying a row would do can be tried
-	// ReasonFrom is the number of released rows from which an action needs a
-	// reason; 0 means that none does.
+	DryRun   bool // dry runs are offered
+	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
+	// never.
 	ReasonFrom int64
 	Version    string
 	Running    outbox.Running
 	Now        time.Time
 	AsOf       time.Time          // when the content was read; zero means Now
-	Self       URL                // where the live part is read again; empty for a page that does not refresh
-	Twin       URL                // the same as JSON; empty when there is none
+	Self       URL                // the URL that refreshes the live part; empty for a page that does not refresh
+	Twin       URL                // the JSON equivalent; empty if there is none
 	Flash      *outbox.AuditEntry // the action that led here, or nil
-	Since      string             // what has become of it, when its outcome does not stand any more
+	Since      string             // later changes to its outcome, if it no longer holds
 }
 
 func (p Page) asOf() time.Time {
@@ -48,12 +48,12 @@ func (p Page) asOf() time.Time {
 	return p.AsOf
 }
 
-// LiveTarget is the id of the element that refreshes itself; htmx names it in
-// the header HX-Target when it asks for the fragment alone.
+// LiveTarget is the id of the element that refreshes itself; htmx sends it in the header HX-Target
+// when it requests only the fragment.
 const LiveTarget = "live"
 
-// htmxConfig keeps htmx within the content security policy: it evaluates
-// nothing, adds no style, and shows error pages of forms where they belong.
+// htmxConfig keeps htmx within the content security policy: it evaluates nothing, adds no style,
+// and shows error pages of forms where they belong.
 const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"historyCacheSize":0,` +
 	`"selfRequestsOnly":true,"refreshOnHistoryMiss":true,"responseHandling":[{"code":"[23]0[0-3]","swap":true},` +
 	`{"code":"304","swap":false},{"code":"[45]..","swap":true,"error":true}]}`
@@ -71,7 +71,7 @@ func statusMeaning(s outbox.Status) string {
 	}
 }
 
-// num writes a number with its thousands apart: 44,200.
+// num formats a number with thousands separators: 44,200.
 func num(n int64) string { return outbox.Number(n) }
 
 func rate(perSecond float64) string {
@@ -91,7 +91,7 @@ func seconds(s float64) string { return outbox.Age(time.Duration(s * float64(tim
 
 func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// relative tells a time from now: "3 min ago", "in 4 s", "now".
+// relative formats a time relative to now: "3 min ago", "in 4 s", "now".
 func relative(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -113,7 +113,7 @@ func firstLine(s string) string {
 	return strings.ToValidUTF8(line[:240], "") + "…"
 }
 
-// prettyJSON indents raw bytes as they are: numbers keep every digit.
+// prettyJSON indents the raw bytes: numbers keep every digit.
 func prettyJSON(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
@@ -127,8 +127,8 @@ func emptyJSON(raw json.RawMessage) bool {
 	return s == "" || s == "{}" || s == "null"
 }
 
-// behindName is what the events that are not applied are called: those of a
-// campaign that has diverged are behind nothing that the projections have.
+// behindName is the label for unapplied events: in a diverged campaign the projections are not
+// simply behind.
 func behindName(c outbox.Campaign) string {
 	if c.Diverged != "" {
 		return "Waiting"
@@ -146,7 +146,7 @@ func pct(c outbox.Campaign) string {
 
 func itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// actionSentence says what an action did, from its audit record.
+// actionSentence describes an action from its audit record.
 func actionSentence(a outbox.AuditEntry) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {
@@ -218,13 +218,13 @@ type Problem struct {
 	Detail    string
 	Fields    map[string]string // field → what is wrong with it
 	RequestID string            `redact:"-"`
-	Back      URL               // the page about the same thing, or empty
-	Run       int64             // the run in the way, or 0
-	// Typed is what the reader wrote into a form that is not on the page.
+	Back      URL               // the page of the same object, or empty
+	Run       int64             // the blocking run, or 0
+	// Typed is the reader's input to a form that is not on the page.
 	Typed string `redact:"-"`
 }
 
-// titles says in an operator's words what HTTP's status texts say in its own.
+// titles are HTTP's status texts in an operator's words.
 var titles = map[int]string{
 	http.StatusUnauthorized:          "Sign-in required",
 	http.StatusForbidden:             "Not allowed",
@@ -247,8 +247,8 @@ func (p Problem) title() string {
 
 type namedText struct{ Name, Value string }
 
-// envelopeText is a field of an event; Seq is the event of the same campaign
-// that it names, or 0.
+// envelopeText is a field of an event; Seq is the event of the same campaign that it refers to, or
+// 0.
 type envelopeText struct {
 	Name, Value string
 	Seq         int64
@@ -265,7 +265,7 @@ func envelopeTexts(d outbox.EventDetail) []envelopeText {
 	return slices.DeleteFunc(all, func(t envelopeText) bool { return t.Value == "" })
 }
 
-// documentsOf is the payload, and the tags and metadata where there are any.
+// documentsOf returns the payload, and the tags and metadata if there are any.
 func documentsOf(d outbox.EventDetail) []Document {
 	if hidesAll(d.Event) {
 		return nil

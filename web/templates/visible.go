@@ -11,13 +11,12 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// readAttributes are the attributes of a tag that a person reads. Their values
-// stand in double quotes, and have none within.
+// readAttributes matches the attributes of a tag that a user reads. Their values are in double
+// quotes, and contain none.
 var readAttributes = regexp.MustCompile(`( (?:title|aria-label|placeholder|alt)=")([^"]+)`)
 
-// VisibleHTML is Visible for what a person reads in a page that a template has
-// written: texts, titles and labels. What is sent back, or leads somewhere, stays
-// as it is: values, addresses, and what stands in a textarea.
+// VisibleHTML is Visible for the parts of a rendered page that a user reads: texts, titles and
+// labels. Values that are sent back, addresses, and the contents of a textarea stay unchanged.
 func VisibleHTML(page []byte) []byte {
 	if allSeen(page) {
 		return page
@@ -47,9 +46,9 @@ func VisibleHTML(page []byte) []byte {
 	return b.Bytes()
 }
 
-// Visible writes characters that cannot be seen, or that change how the text
-// around them is read, as JSON's escapes: controls, those that turn the
-// direction of writing, and the like. Within a JSON string it means the same.
+// Visible replaces invisible characters, and those that change how the text around them is read, by
+// JSON escapes: controls, direction marks, and the like. Within a JSON string the meaning is the
+// same.
 func Visible(s string) string {
 	if allSeen([]byte(s)) {
 		return s
@@ -72,8 +71,8 @@ func visible(text []byte) []byte {
 	return b.Bytes()
 }
 
-// allSeen reports whether a text has no character that unseen names. Every byte
-// of every page passes here, so printable ASCII goes eight bytes at a time.
+// allSeen reports whether a text has no unseen character. Every byte of every page passes here, so
+// it tests printable ASCII eight bytes at a time.
 func allSeen(text []byte) bool {
 	for len(text) > 0 {
 		if len(text) >= 8 && printable(binary.LittleEndian.Uint64(text)) {
@@ -92,18 +91,17 @@ func allSeen(text []byte) bool {
 	return true
 }
 
-// printable reports whether each of eight bytes lies between a space and a
-// tilde. A byte below what is subtracted from it sets its high bit; a borrow
-// only reaches bytes above one that has failed already.
+// printable reports whether each of eight bytes lies between a space and a tilde. A byte below what
+// is subtracted from it sets its high bit; a borrow only reaches bytes above one that has failed
+// already.
 func printable(eight uint64) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	deleted := eight ^ 0x7f*each // 0 where a byte is DEL
 	return (eight|(eight-' '*each)|(deleted-each)&^deleted)&high == 0
 }
 
-// unseen reports whether a character must be escaped to be seen. The two
-// joiners stay: whole scripts and emoji need them. So do the line ends and tabs
-// between the values of a document.
+// unseen reports whether a character must be escaped to be seen. The two joiners stay: whole
+// scripts and emoji need them. So do the line ends and tabs between the values of a document.
 func unseen(r rune) bool {
 	switch {
 	case r < ' ':
@@ -118,7 +116,7 @@ func unseen(r rune) bool {
 	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r)
 }
 
-// tagEnd is where the tag ends with which a text begins.
+// tagEnd returns the end of the tag that a text begins with.
 func tagEnd(text []byte) int {
 	quoted := false
 	for i, c := range text {
@@ -132,8 +130,8 @@ func tagEnd(text []byte) int {
 	return len(text)
 }
 
-// turned cuts a name out of a sentence when it is written from right to left, so
-// that it can be kept apart: numbers and signs that follow it would be drawn in.
+// turned splits a sentence around a right-to-left name, so that the name can be isolated: numbers
+// and signs that follow it would otherwise be reordered.
 func turned(sentence, name string) (before, after string, found bool) {
 	if !strings.ContainsFunc(name, rightToLeft) {
 		return sentence, "", false

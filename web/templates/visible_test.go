@@ -26,8 +26,8 @@ func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
 	}
 }
 
-// Wherever a character stands in a text, it is found, and only those that
-// Unicode calls controls, formats, private and separators of lines are.
+// A character is found wherever it is in a text, and only Unicode's controls, formats, private-use
+// characters and line separators are.
 func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 	t.Parallel()
 	const around = "plain text of 24 letters"
@@ -53,7 +53,7 @@ func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 	}
 }
 
-// BenchmarkVisibleHTML compares looking through a page of 100 kB with copying it.
+// BenchmarkVisibleHTML compares scanning a page of 100 kB with copying it.
 func BenchmarkVisibleHTML(b *testing.B) {
 	page := bytes.Repeat([]byte(`<td title="a plain cell"><a href="/campaigns/c-1">c-1</a> · 12 events</td>`), 1350)
 	b.Run("look", func(b *testing.B) {

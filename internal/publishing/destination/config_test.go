@@ -52,7 +52,7 @@ func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	return destination.Parse(topicsOf(tb, text), getenv)
 }
 
-// pairOf is the only subscription of a topic of everything with one publisher.
+// subscriptionOf is the only subscription of a topic of all events with one publisher.
 func subscriptionOf(tb testing.TB, lines ...string) destination.Subscription {
 	tb.Helper()
 	subs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
@@ -312,7 +312,7 @@ func TestSubscription_isLoggedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// The examples of the documentation are configurations.
+// The examples in the documentation are valid configurations.
 func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/publishers.md")
@@ -368,7 +368,7 @@ func FuzzTopics(f *testing.F) {
 	})
 }
 
-// A value behind the ? cannot add parameters of its own.
+// A value after the ? cannot add parameters.
 func TestParse_escapesValuesBehindTheQuestionMark(t *testing.T) {
 	t.Parallel()
 	p := subscriptionOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)

@@ -15,15 +15,15 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// crampedFile tells this program, started again by a test, which file to
-// publish to while no file may grow beyond crampedSize bytes.
+// crampedFile tells this program, started again by a test, which file to publish to while no file
+// may grow beyond crampedSize bytes.
 const (
 	crampedFile = "PUBLISH_TEST_CRAMPED_FILE"
 	crampedSize = 10_000
 )
 
-// publishCramped publishes until the file is full, and prints how many events
-// were delivered and why no more.
+// publishCramped publishes until the file is full, and prints how many events were delivered and
+// the error.
 func publishCramped(path string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}

@@ -78,7 +78,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	}
 }
 
-// The order of the attributes is the SDK's too: a file knows its own lines by it.
+// The order of the attributes is the SDK's too: a file recognizes its own lines by it.
 func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 	t.Parallel()
 	atNoTime := journalEvent(4)
@@ -105,7 +105,7 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 	}
 }
 
-// The SDK refuses what is blank, and so would many who receive it.
+// The SDK refuses blank names, and so would many receivers.
 func TestCloudEvent_refusesBlankNames(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*outbox.Event){
@@ -138,9 +138,9 @@ func TestTestEvent_isOfNoJournal(t *testing.T) {
 	}
 }
 
-// An event is encoded once for all subscriptions, but with every subscription of one journal
-// filtered apart it is once a subscription; either way it must cost a fraction of the
-// 100 µs that 10,000 events a second leave.
+// An event is encoded once for all subscriptions, but once per subscription if every subscription
+// of a journal is filtered separately; either way it must cost a fraction of the 100 µs that 10,000
+// events per second leave.
 func BenchmarkCloudEvent(b *testing.B) {
 	e := journalEvent(912)
 	b.ReportAllocs()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SetClock gives a publisher another clock, where it has one.
+// SetClock replaces a publisher's clock, if it has one.
 func SetClock(p Publisher, now func() time.Time) {
 	switch p := p.(type) {
 	case *webhook:
@@ -20,7 +20,7 @@ func SetClock(p Publisher, now func() time.Time) {
 // LongestAnswer is how long a webhook reads an answer.
 const LongestAnswer = longestAnswer
 
-// ReadAnswersFor gives a webhook another limit of reading an answer.
+// ReadAnswersFor sets the time limit for reading an answer of a webhook.
 func ReadAnswersFor(p Publisher, limit time.Duration) {
 	if w, ok := p.(*webhook); ok {
 		w.reading = limit

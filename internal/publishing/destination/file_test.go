@@ -30,12 +30,12 @@ func crampedTopics(path string) *yaml.Node {
 	return node.Content[0]
 }
 
-// patience is how long tests wait for what must happen.
+// patience is how long tests wait for a condition.
 const patience = time.Minute
 
-// open makes the publisher of a subscription with these settings, closed with the test.
-// It has all the time that it needs, however slow the machine is: its clock
-// stands still, and its timeout is long unless the settings have one.
+// open opens the publisher of a subscription with these settings, closed with the test. It is never
+// too slow, however slow the machine is: its clock stands still, and its timeout is long unless the
+// settings have one.
 func open(tb testing.TB, lines ...string) destination.Publisher {
 	tb.Helper()
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "timeout:") }) {
@@ -70,9 +70,9 @@ func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
 	}
 }
 
-// refusedInTime opens a publisher for what only its timeout ends, and wants an
-// error of the destination that says something. On a slow machine a short
-// timeout ends what goes before, so it grows until the error is this one.
+// refusedInTime opens a publisher for an error that only its timeout causes, and wants an error of
+// the destination that contains says. On a slow machine a short timeout ends earlier steps, so it
+// grows until the error is this one.
 func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publisher {
 	tb.Helper()
 	for timeout := 200 * time.Millisecond; ; timeout *= 4 {
@@ -87,8 +87,8 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 	}
 }
 
-// refused publishes the events of these positions and wants so many delivered,
-// and an error of a kind that says something.
+// refused publishes the events of these positions and wants so many delivered, and an error of a
+// kind that contains a text.
 func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *destination.Error {
 	tb.Helper()
 	n, err := p.Publish(tb.Context(), journalEvents(first, last))
@@ -169,7 +169,7 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 	} {
 		for _, before := range []int64{0, 2} {
 			if before == 0 && !strings.Contains(string(torn), `"source":"`) {
-				continue // it may be anybody's: TestFile_leavesForeignFilesAlone
+				continue // it may be foreign: TestFile_leavesForeignFilesAlone
 			}
 			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
 				t.Parallel()
@@ -195,7 +195,7 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 	}
 }
 
-// The path of a publisher may be a slip: what stands there is somebody's work.
+// The path of a publisher may be a mistake: an existing file is someone's work.
 func TestFile_leavesForeignFilesAlone(t *testing.T) {
 	t.Parallel()
 	own, err := journalEvents(3, 3)[0].CloudEvent()
@@ -235,8 +235,8 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 	}
 }
 
-// What another process of ours wrote meanwhile is continued, and what somebody
-// put behind it is seen though this publisher has written before.
+// Lines written meanwhile by another process of ours are continued, and foreign text after them is
+// detected although this publisher has written before.
 func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
@@ -321,8 +321,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 	}
 }
 
-// A tool that compresses rotated files would write over the one of that number
-// that it compressed before.
+// A tool that compresses rotated files would overwrite an earlier file of the same number.
 func TestFile_givesNoNumberTwice(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
@@ -371,7 +370,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // which only an exclusive one waits for
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // which only an exclusive lock waits for
 		t.Fatal(err)
 	}
 	refused(t, openFile(t, path, "timeout: 200ms"), 2, 3, 0, outbox.DestinationError, "another process holds its lock")
@@ -423,7 +422,7 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 	wantLines(t, path, 2, 3)
 }
 
-// waitFor waits until something is so.
+// waitFor waits until a condition holds.
 func waitFor(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	deadline := time.After(patience)
@@ -438,7 +437,7 @@ func waitFor(tb testing.TB, what string, so func() bool) {
 	}
 }
 
-// openedAs is how often this process has a file open.
+// openedAs is how many times this process has a file open.
 func openedAs(tb testing.TB, path string) int {
 	tb.Helper()
 	const dir = "/proc/self/fd"
@@ -473,7 +472,7 @@ func TestFile_saysWhyItCannotWrite(t *testing.T) {
 	}
 }
 
-// A subscription that was taken over must not write once it knows.
+// The former holder of a subscription must not write once it knows.
 func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -493,7 +492,7 @@ func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// What a batch costs with its sync. Five publishers share the encoding.
+// The cost of a batch with its sync. Five publishers share the encoding.
 func BenchmarkFile(b *testing.B) {
 	for _, size := range []int64{100, 1000} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {

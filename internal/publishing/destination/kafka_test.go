@@ -129,7 +129,7 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	deliver(t, p, 1, 2)
 }
 
-// partitionOf is where the events of a campaign go.
+// partitionOf is the partition of a campaign's events.
 func partitionOf(tb testing.TB, records map[int32][]*kgo.Record, campaign string) int32 {
 	tb.Helper()
 	for partition, list := range records {
@@ -164,8 +164,8 @@ func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
 	}
 }
 
-// wantOnlySuffixesAgain wants nothing missing and nothing out of order: where
-// the numbers go back, those from there on come again.
+// wantOnlySuffixesAgain wants nothing missing and nothing out of order: where the numbers go back,
+// all from there on are repeated.
 func wantOnlySuffixesAgain(tb testing.TB, campaign string, got []int64) {
 	tb.Helper()
 	for i := 1; i < len(got); i++ {
@@ -176,7 +176,7 @@ func wantOnlySuffixesAgain(tb testing.TB, campaign string, got []int64) {
 	}
 }
 
-// Whatever brokers answer, nothing is missing and only suffixes come again.
+// Whatever brokers answer, nothing is missing and only suffixes are repeated.
 func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -211,7 +211,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	}
 }
 
-// noisy is an event that is large, compressed too.
+// noisy is an event that is large even when compressed.
 func noisy(position int64, size int) outbox.Event {
 	e := journalEvent(position)
 	noise := make([]byte, size)
@@ -275,8 +275,8 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// Brokers refuse a record batch whole; an operator must not skip another event
-// than the one they mean.
+// Brokers refuse a record batch as a whole; an operator must not skip another event than the
+// intended one.
 func TestKafka_findsTheEventAtFault(t *testing.T) {
 	t.Parallel()
 	const mark = "xK7qPz0WvB3nLm9RtY2s"
@@ -371,9 +371,8 @@ func TestKafka_saysWhoItIs(t *testing.T) {
 	}
 }
 
-// A client learns of the partitions with its first record, and would send off
-// what it has of one while more of it is still to come. A group would then be
-// several record batches of a partition, of which one may be taken after one
+// A client gets the partitions with its first record, and could send part of a group early. A group
+// would then be several record batches of a partition, of which one may be accepted after one
 // before it was refused.
 func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
 	t.Parallel()

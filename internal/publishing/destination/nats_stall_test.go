@@ -16,8 +16,7 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// stalled is a server that greets and answers nothing more. after is called
-// then.
+// stalled is a server that greets and then never answers. It then calls after.
 func stalled(tb testing.TB, after func(net.Conn)) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,8 +73,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	}
 }
 
-// An answer may still be in progress: it must not be taken for that of the next
-// event.
+// A reply may still be in flight: it must not be taken for that of the next event.
 func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
 	t.Parallel()
 	p := refusedInTime(t, "no acknowledgement from NATS", "url: nats://"+stalled(t, func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() })+"/scenes")

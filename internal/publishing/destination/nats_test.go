@@ -91,7 +91,7 @@ func TestNATS_publishesInOrderAndOnce(t *testing.T) {
 	target := stream(t, s, jetstream.StreamConfig{})
 	url := "url: " + s.ClientURL() + "/scenes"
 	deliver(t, open(t, url), 1, 50)
-	deliver(t, open(t, url), 31, 60) // another process, which did not know
+	deliver(t, open(t, url), 31, 60) // another process, which has not noticed yet
 	wantRange(t, streamPositions(t, target), 1, 60)
 	first := messages(t, target)[0]
 	if id := first.Header.Get("Nats-Msg-Id"); id != "scenes/p/j1/1" {
@@ -202,7 +202,7 @@ func TestNATS_usesTLS(t *testing.T) {
 
 func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 	"outboxweb/internal/publishing/destination"
 )
 
-// request is what a receiver was sent.
+// request is a request that a receiver got.
 type request struct {
 	header http.Header
 	path   string
@@ -124,8 +124,7 @@ func certificateFile(tb testing.TB, s *httptest.Server) string {
 	return path
 }
 
-// certificate is what a server on 127.0.0.1 may show, and the file of what to
-// trust then.
+// certificate is a server certificate for 127.0.0.1, and the file of the CA to trust.
 func certificate(tb testing.TB) (config *tls.Config, caFile string) {
 	tb.Helper()
 	s := httptest.NewTLSServer(nil)
@@ -306,7 +305,7 @@ func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What was not acknowledged is sent again, by the caller, from there.
+// Events that were not acknowledged are sent again by the caller.
 func TestWebhook_goesOnAfterTrouble(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -401,7 +400,7 @@ func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
 	}
 }
 
-// What was delivered is kept before too much of it could be lost.
+// Delivered events are recorded before too many of them could be lost.
 func TestWebhook_returnsEarlyWhenItTakesLong(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
@@ -450,8 +449,7 @@ func TestWebhook_takesTestEvents(t *testing.T) {
 	}
 }
 
-// Servers and what stands before them close connections that they kept, and a
-// request may meet that.
+// Servers and proxies close kept connections, and a request may hit that.
 func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
 	t.Parallel()
 	died := map[string]bool{}
