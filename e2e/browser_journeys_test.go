@@ -239,7 +239,7 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 }
 
 // A button that is pressed twice in haste acts once, and says so.
-func TestBrowser_pressedTwiceActionsOnce(t *testing.T) {
+func TestBrowser_pressedTwiceActsOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
 		for _, page := range []string{"/", "/rows/table/2", "/campaigns/table"} {

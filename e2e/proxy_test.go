@@ -281,7 +281,7 @@ func (b *tab) foreignForm(path string, says ...string) {
 }
 
 // The user named by the proxy is the actor, whatever a client sends under these header names.
-func TestProxy_namesWhoActions(t *testing.T) {
+func TestProxy_namesWhoActs(t *testing.T) {
 	t.Parallel()
 	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
 	appendTo(t, s, outside, "healthy", seats("ana"))

@@ -29,7 +29,7 @@ var schemaNames = map[string]string{
 	"FieldChange":     "ColumnChange",
 	"Appended":        "AppendedEvent",
 	"appendAnswer":    "AppendedOne",
-	"auditAnswer":     "ActPage",
+	"auditAnswer":     "AuditPage",
 	"batchAnswer":     "AppendedBatch",
 	"batchBody":       "Batch",
 	"confirmedBody":   "RequeueRowBody",

@@ -120,7 +120,7 @@ func (pr *Progress) Reset(ctx context.Context, o outbox.Command, name outbox.Sub
 func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, position int64) (outbox.Publisher, error) {
 	asked := publisherCommand{SubscriptionName: name, Position: &position}
 	return pr.change(ctx, o, outbox.ActionPublisherSkip, asked, func(t *tx, p *publisherRow, came *publisherChange, now int64) error {
-		event, err := t.eventInTheWay(p, position, now)
+		event, err := t.blockingEvent(p, position, now)
 		if err != nil {
 			return err
 		}
@@ -136,9 +136,9 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox
 	})
 }
 
-// eventInTheWay returns the event that a subscription could not deliver, if it has the given
+// blockingEvent returns the event that a subscription could not deliver, if it has the given
 // position.
-func (t *tx) eventInTheWay(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
+func (t *tx) blockingEvent(p *publisherRow, position, now int64) (*outbox.EventRef, error) {
 	if !p.view(now).Hindered() {
 		return nil, outbox.Conflict("no event is blocking publisher %s: it has had no error since its last delivery, move or reset%s", p.SubscriptionName, t.lastAction(p.SubscriptionName, now))
 	}

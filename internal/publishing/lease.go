@@ -233,7 +233,7 @@ func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.
 }
 
 // errTaken ends the claim of a subscription that another process claimed first.
-var errTaken = errors.New("the pair is taken")
+var errTaken = errors.New("the subscription is taken")
 
 // Claim claims a free subscription. It returns false if it is no longer free or must not be
 // claimed.

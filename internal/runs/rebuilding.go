@@ -196,7 +196,7 @@ func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunCla
 		return nil
 	}
 	mark := claim.Watermark
-	if err := m.bringLevel(ctx, f, mark); err != nil || m.ended {
+	if err := m.catchUpFrom(ctx, f, mark); err != nil || m.ended {
 		return err
 	}
 	m.diverged = mark.AppliedSeq > 0 && (m.expected.Seq != mark.AppliedSeq || m.expected.Hash != mark.AppliedHash)
@@ -213,10 +213,10 @@ func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunCla
 	return nil
 }
 
-// bringLevel replays up to the watermark, from the start if the replay is no longer valid: the
+// catchUpFrom replays up to the watermark, from the start if the replay is no longer valid: the
 // watermark was set back, a skip was made or undone, or a projection was paused, quarantined or
 // caught up.
-func (m *rebuilding) bringLevel(ctx context.Context, f *Replayer, mark readmodel.Watermark) error {
+func (m *rebuilding) catchUpFrom(ctx context.Context, f *Replayer, mark readmodel.Watermark) error {
 	before := m.stands
 	if _, err := m.readPositions(ctx, f); err != nil {
 		return err

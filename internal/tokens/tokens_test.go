@@ -67,8 +67,8 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 		valid time.Duration
 		text  string
 	}{
-		{"root", "", hour, `no role "root"`},
-		{"", "", hour, "no role"},
+		{"root", "", hour, `unknown role "root"`},
+		{"", "", hour, "unknown role"},
 		{outbox.RoleViewer, strings.Repeat("n", 101), hour, "101 bytes"},
 		{outbox.RoleViewer, "two\nlines", hour, "one line"},
 		{outbox.RoleViewer, "\xff", hour, "one line"},

@@ -54,8 +54,8 @@ func (l Links) at(query url.Values, parts ...string) URL {
 	return URL(b.String())
 }
 
-// AuditEntry is the POST target of an action. About fills the braces of its path, in order.
-func (l Links) AuditEntry(a outbox.Action, about ...string) URL {
+// Action is the POST target of an action. About fills the braces of its path, in order.
+func (l Links) Action(a outbox.Action, about ...string) URL {
 	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {

@@ -845,9 +845,9 @@ func holdForAll(p Page, i outbox.ProjectionInfo) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var39 templ.SafeURL
-		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(i.Action(), i.Name))
+		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(i.Action(), i.Name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 126, Col: 107}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 126, Col: 103}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 		if templ_7745c5c3_Err != nil {
@@ -2318,9 +2318,9 @@ func holdCursor(p Page, campaign string, c outbox.Cursor) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var102 templ.SafeURL
-			templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(c.Action(), c.Projection))
+			templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(c.Action(), c.Projection))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 402, Col: 122}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections.templ`, Line: 402, Col: 118}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 			if templ_7745c5c3_Err != nil {

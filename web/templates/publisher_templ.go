@@ -978,9 +978,9 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var42 templ.SafeURL
-			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherPause, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherPause, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 173, Col: 163}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 173, Col: 159}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 			if templ_7745c5c3_Err != nil {
@@ -1005,9 +1005,9 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var43 templ.SafeURL
-			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherResume, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherResume, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 180, Col: 165}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 180, Col: 161}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 			if templ_7745c5c3_Err != nil {
@@ -1045,9 +1045,9 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var45 templ.SafeURL
-			templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherReset, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherReset, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 187, Col: 163}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 187, Col: 159}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 			if templ_7745c5c3_Err != nil {
@@ -1085,9 +1085,9 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var47 templ.SafeURL
-			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 196, Col: 131}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 196, Col: 127}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 			if templ_7745c5c3_Err != nil {
@@ -1104,9 +1104,9 @@ func publisherActions(p Page, v PublisherView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var48 templ.SafeURL
-			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherTest, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherTest, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 200, Col: 161}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 200, Col: 157}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {
@@ -1172,9 +1172,9 @@ func skipPublisherForm(p Page, v outbox.Publisher, e outbox.EventRef) templ.Comp
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var50 templ.SafeURL
-		templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherSkip, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+		templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherSkip, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 219, Col: 148}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publisher.templ`, Line: 219, Col: 144}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 		if templ_7745c5c3_Err != nil {

@@ -281,7 +281,7 @@ func seekTwins(p Page, v SeekView) Twins {
 		cli += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: p.curlPost(p.Links.API().AuditEntry(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher), body),
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher), body),
 		CLI:  cli + " -- " + shellQuote(v.String()),
 	}
 }

@@ -25,7 +25,7 @@ func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
 
 func revealTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: "curl -s -H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
-		shellQuote(p.Origin+string(p.Links.API().AuditEntry(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
+		shellQuote(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
 }
 
 // revealedPart is a document as stored.

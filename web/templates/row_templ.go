@@ -1333,9 +1333,9 @@ func rowActions(p Page, d outbox.RowDetail) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var62 templ.SafeURL
-				templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionRetry, d.Row.CampaignID, itoa(d.Row.Seq)))
+				templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionRetry, d.Row.CampaignID, itoa(d.Row.Seq)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 207, Col: 120}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 207, Col: 116}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 				if templ_7745c5c3_Err != nil {
@@ -1453,9 +1453,9 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var66 templ.SafeURL
-		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionDeadLetter, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionDeadLetter, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 235, Col: 123}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 235, Col: 119}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 		if templ_7745c5c3_Err != nil {
@@ -1564,9 +1564,9 @@ func requeueForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var71 templ.SafeURL
-		templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 254, Col: 111}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `row.templ`, Line: 254, Col: 107}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 		if templ_7745c5c3_Err != nil {

@@ -222,9 +222,9 @@ func seekPreview(p Page, v SeekView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var12 templ.SafeURL
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `seek.templ`, Line: 33, Col: 166}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `seek.templ`, Line: 33, Col: 162}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -443,9 +443,9 @@ func seekTarget(p Page, v SeekView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var23 templ.SafeURL
-		templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
+		templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `seek.templ`, Line: 67, Col: 146}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `seek.templ`, Line: 67, Col: 142}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 		if templ_7745c5c3_Err != nil {

@@ -63,9 +63,9 @@ type actionBody struct {
 	Expected *outbox.Expected `json:"expected,omitempty"`
 }
 
-// curlAction returns the curl command of an action; about is as in Links.AuditEntry.
+// curlAction returns the curl command of an action; about is as in Links.Action.
 func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
-	return p.curlPost(p.Links.API().AuditEntry(a, about...), actionBody{Reason: "why", Expected: expected})
+	return p.curlPost(p.Links.API().Action(a, about...), actionBody{Reason: "why", Expected: expected})
 }
 
 func (p Page) curlPost(u URL, body any) string {
@@ -83,7 +83,7 @@ func requeueTwins(p Page, r outbox.Row) Twins {
 		command += " --confirm " + shellQuote(body.Confirm)
 	}
 	return Twins{
-		Curl: p.curlPost(p.Links.API().AuditEntry(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)), body),
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)), body),
 		CLI:  p.onRow(command, r.CampaignID, r.Seq),
 	}
 }

@@ -252,9 +252,9 @@ func skipForm(p Page, r outbox.Row) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var13 templ.SafeURL
-		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)))
+		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 42, Col: 110}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 42, Col: 106}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -708,9 +708,9 @@ func unskipForm(p Page, c outbox.Campaign, k outbox.Skip) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var36 templ.SafeURL
-		templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.AuditEntry(outbox.ActionUnskip, k.CampaignID, itoa(k.Seq)))
+		templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionUnskip, k.CampaignID, itoa(k.Seq)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 135, Col: 132}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `skips.templ`, Line: 135, Col: 128}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 		if templ_7745c5c3_Err != nil {

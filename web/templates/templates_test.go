@@ -22,7 +22,7 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.Overview():       "/ops/",
 		l.API().Summary():  "/ops/api/v1/summary",
 		l.Row("a/b%?#", 3): "/ops/rows/a%2Fb%25%3F%23/3",
-		l.API().AuditEntry(outbox.ActionRequeue, "a b", itoa(3)):     "/ops/api/v1/rows/a%20b/3/requeue",
+		l.API().Action(outbox.ActionRequeue, "a b", itoa(3)):         "/ops/api/v1/rows/a%20b/3/requeue",
 		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                         "/ops/rows?q=a%26b%3Dc",
 		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):      "/ops/rows?limit=5&status=dead",
 		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):      "/ops/campaigns",
@@ -99,7 +99,7 @@ func TestLinks_ofActionsNameWhatTheyAreAbout(t *testing.T) {
 			}
 			want += "/" + part
 		}
-		if got := NewLinks("/ops").AuditEntry(action, about...); path != "" && string(got) != want {
+		if got := NewLinks("/ops").Action(action, about...); path != "" && string(got) != want {
 			t.Errorf("%s is asked for at %s, want %s", action, got, want)
 		}
 	}
