@@ -997,7 +997,7 @@ func nextAttempt(p Page, r outbox.Row) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case r.Status == outbox.Dead:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<span class=\"muted\">none: it is dead</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<span class=\"muted\">none left</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
