@@ -14,8 +14,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mustBeMended fails unless nothing is left to reconcile and everything due can be processed.
-func mustBeMended(f *fixture) {
+// mustBeFixed fails unless nothing is left to reconcile and everything due can be processed.
+func mustBeFixed(f *fixture) {
 	f.TB.Helper()
 	f.MustBeReconciled()
 	f.Sound()
@@ -50,7 +50,7 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 			if c := f.MustCampaign("a"); c.HeadSeq != 3 || c.OldestEnqueuedAt != began || c.Counts != (outbox.Counts{Pending: 4}) {
 				t.Errorf("campaign is %+v, want head 3, as old as its append", c)
 			}
-			mustBeMended(f)
+			mustBeFixed(f)
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 			t.Errorf("settled %+v", got)
 		}
 	})
-	mustBeMended(f)
+	mustBeFixed(f)
 }
 
 func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {

@@ -145,7 +145,7 @@ type RunPreview struct {
 	Campaigns   int64
 	Diverged    int64 // of Campaigns, the diverged ones
 	Events      int64
-	InTheWay    *Run // the active run that blocks it, or nil
+	BlockingRun *Run // the active run that blocks it, or nil
 }
 
 // RunTally is the number of runs of a kind with a status.

@@ -75,8 +75,8 @@ var (
 	// sqliteNoise and postgresNoise match what the drivers add to the database's message.
 	sqliteNoise   = regexp.MustCompile(`^(?:SQL logic error|constraint failed): (.*) \(\d+\)$`)
 	postgresNoise = regexp.MustCompile(`(^|: )\p{Lu}+: (.*) \(SQLSTATE [0-9A-Z]{5}\)$`)
-	// culprit matches the word that a database complains about.
-	culprit = regexp.MustCompile(`(?:(?:near|no such \w+:|has no column named|ambiguous column name:|column(?: reference)?|relation|entry for table|collation|function:?) "?|type (?:[\w ]+: )?")(?:\w+\.)*([A-Za-z_]\w*)`)
+	// cause matches the word that a database complains about.
+	atFault = regexp.MustCompile(`(?:(?:near|no such \w+:|has no column named|ambiguous column name:|column(?: reference)?|relation|entry for table|collation|function:?) "?|type (?:[\w ]+: )?")(?:\w+\.)*([A-Za-z_]\w*)`)
 	// parameter matches a binding as sent to the database.
 	parameter = regexp.MustCompile(`\$\d+`)
 	// untyped matches the error about a parameter whose type is undetermined or ambiguous.
@@ -109,7 +109,7 @@ func (s Statement) Refuse(err error) error {
 		blamed = s.bindings[n-1]
 		return blamed
 	})
-	if m := culprit.FindStringSubmatch(text); m != nil {
+	if m := atFault.FindStringSubmatch(text); m != nil {
 		blamed = m[1]
 	}
 	if m := untyped.FindStringSubmatch(text); m != nil {

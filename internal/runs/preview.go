@@ -36,7 +36,7 @@ func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []o
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
 		if other != nil {
 			run := other.view(rs.core.Now())
-			p.InTheWay = &run
+			p.BlockingRun = &run
 		}
 		return nil
 	})

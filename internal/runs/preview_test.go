@@ -21,7 +21,7 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 		{outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
 	} {
 		p, err := f.Runs.Preview(f.Ctx, c.order, enginetest.LoadedRuns)
-		if err != nil || p.Campaigns != c.campaigns || p.Events != c.events || p.InTheWay != nil || p.Kind != c.order.Kind || len(p.Projections) == 0 {
+		if err != nil || p.Campaigns != c.campaigns || p.Events != c.events || p.BlockingRun != nil || p.Kind != c.order.Kind || len(p.Projections) == 0 {
 			t.Errorf("the preview of %+v is %+v, %v", c.order, p, err)
 		}
 	}
@@ -40,10 +40,10 @@ func TestPreviewRun_namesTheRunInTheWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns); err != nil || p.InTheWay == nil || p.InTheWay.ID != run.ID {
+	if p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns); err != nil || p.BlockingRun == nil || p.BlockingRun.ID != run.ID {
 		t.Errorf("the preview is %+v, %v; want run %d in the way", p, err, run.ID)
 	}
-	if p, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("b"), enginetest.LoadedRuns); err != nil || p.InTheWay != nil {
+	if p, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("b"), enginetest.LoadedRuns); err != nil || p.BlockingRun != nil {
 		t.Errorf("the preview is %+v, %v; want nothing in the way", p, err)
 	}
 }

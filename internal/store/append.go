@@ -41,7 +41,7 @@ func (s *Store) OnAppend(appended func(events int, took time.Duration)) { s.appe
 // nil, the events survive a power failure.
 //
 // Errors the writer can cause are *outbox.Refusal with ErrInvalid, ErrTooLarge or ErrConflict.
-// Index is the position of the refused event in the request, or InTheWay is the journal event
+// Index is the position of the refused event in the request, or BlockingEvent is the journal event
 // that violates the condition. Concurrent callers share commits.
 func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 	call, err := s.append(ctx, a, nil)

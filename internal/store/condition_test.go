@@ -20,8 +20,8 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// inTheWay fails unless err names the event at the position as the conflicting one.
-func inTheWay(tb testing.TB, err error, position int64, fragments ...string) {
+// blockedBy fails unless err names the event at the position as the conflicting one.
+func blockedBy(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
 	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
 	if r.BlockingEvent == nil || r.BlockingEvent.Position != position {
@@ -100,7 +100,7 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 		f.Unchanged(func() {
 			_, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...)
 			e := journal[c.event-1]
-			inTheWay(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
+			blockedBy(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
 		})
 		if t.Failed() {
 			t.Fatalf("in case %q", name)
@@ -114,7 +114,7 @@ func TestCondition_namesTheItem(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	_, err := f.AppendUnless(storetest.Event("a", "x"), 0, storetest.Item("other"), storetest.Item("", "seat", "1"), storetest.Item("counted"))
-	inTheWay(t, err, 1, "matches item 3 of the condition")
+	blockedBy(t, err, 1, "matches item 3 of the condition")
 }
 
 func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
@@ -126,7 +126,7 @@ func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.Append(f.Ctx, a)
-	inTheWay(t, err, 1)
+	blockedBy(t, err, 1)
 	f.Sound()
 }
 
@@ -146,7 +146,7 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 		}
 		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken")}}}
 		_, err = f.Append(f.Ctx, more) // its new events were not decided with knowledge of the first
-		inTheWay(t, err, first[0].Position)
+		blockedBy(t, err, first[0].Position)
 	})
 }
 
@@ -160,7 +160,7 @@ func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "is at seq 2")
-		inTheWay(t, try(2, storetest.Item("counted")), 1)
+		blockedBy(t, try(2, storetest.Item("counted")), 1)
 	})
 	if err := try(2, storetest.Item("other")); err != nil {
 		t.Error(err)
@@ -182,7 +182,7 @@ func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
 	})
 	for i, err := range errs {
 		if bad := i == 1 || i == 3; bad {
-			inTheWay(t, err, results[i-1][0].Position)
+			blockedBy(t, err, results[i-1][0].Position)
 		} else if err != nil {
 			t.Errorf("call %d: %v", i, err)
 		}
@@ -204,7 +204,7 @@ func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
 	if errs[0] != nil {
 		t.Fatal(errs[0])
 	}
-	inTheWay(t, errs[1], results[0][1].Position)
+	blockedBy(t, errs[1], results[0][1].Position)
 	f.Sound()
 }
 
@@ -284,7 +284,7 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	f.MustAppend(e)
 	for _, i := range []outbox.ConditionItem{storetest.Item("", "twice", "2"), storetest.Item("", "none", ""), storetest.Item("", "escape", "😀\n\"\\ud800"), storetest.Item("", "", "nameless")} {
 		_, err := f.AppendUnless(storetest.Event("b", "x"), 0, i)
-		inTheWay(t, err, 1)
+		blockedBy(t, err, 1)
 	}
 	if _, err := f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1")); err != nil {
 		t.Errorf("a value that another one took the place of: %v", err)
@@ -334,7 +334,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			}
 			end(how)
 			if err := <-answer; conflict {
-				inTheWay(t, err, 1, `campaign "other" seq 1`)
+				blockedBy(t, err, 1, `campaign "other" seq 1`)
 			} else if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -485,5 +485,5 @@ func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
 		t.Errorf("the position is %d, %v", got, err)
 	}
 	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("", "seat", "1"))
-	inTheWay(t, err, 1)
+	blockedBy(t, err, 1)
 }

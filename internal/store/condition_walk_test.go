@@ -76,7 +76,7 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 		storetest.Item("", "show", "x", "campaign_id", "a"), storetest.Item("", "show", "x", "color", "red"),
 	} {
 		_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, i)
-		inTheWay(t, err, found)
+		blockedBy(t, err, found)
 	}
 	if _, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1")); err != nil {
 		t.Error(err)

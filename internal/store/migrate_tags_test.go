@@ -46,14 +46,14 @@ select 'b', 1, 'e-1', 'noted', 1, 1, '', '', '', '', '', '', '', '', '{"half":"\
 			continue
 		}
 		_, err := g.AppendUnless(storetest.Event("c", "x"), 0, c.item)
-		inTheWay(t, err, c.position)
+		blockedBy(t, err, c.position)
 	}
 	if _, err := g.AppendUnless(storetest.Event("c", "x"), 0, storetest.Item("", "twice", "1")); err != nil {
 		t.Error(err)
 	}
 	g.MustAppend(storetest.Tagged("a", "seat.taken", "seat", "2"))
 	_, err := g.AppendUnless(storetest.Event("c", "x"), 0, storetest.Item("", "seat", "2"))
-	inTheWay(t, err, g.Number(`select max(position) from events`))
+	blockedBy(t, err, g.Number(`select max(position) from events`))
 	if half == 0 {
 		g.Sound()
 	} else if report, err := g.Check(g.Ctx, storetest.Quiet); err != nil || tagViolations(report) != 0 {

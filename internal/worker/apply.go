@@ -85,10 +85,10 @@ func (a *application) stopAt(e *outbox.Event) error {
 		return nil
 	}
 	p.result.Failure = p.failure
-	if p.culprit == "" {
+	if p.atFault == "" {
 		return nil
 	}
-	return a.tx.Failed(p.culprit, e, *p.failure)
+	return a.tx.Failed(p.atFault, e, *p.failure)
 }
 
 // applySound applies events that may be applied, without the projections paused for all

@@ -91,9 +91,9 @@ func (w *Worker) rehearseSpan(ctx context.Context, tx *readmodel.ApplyTx, campai
 	p := &part{claim: claim, stretch: inspectLoaded(loaded[0]), result: store.Result{Claim: claim, Applied: first - 1}}
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
-	var lethal *fatalError
-	if errors.As(err, &lethal) {
-		p.result = store.Result{Claim: claim, Applied: lethal.seq - 1, Failure: lethal.failure}
+	var fatal *fatalError
+	if errors.As(err, &fatal) {
+		p.result = store.Result{Claim: claim, Applied: fatal.seq - 1, Failure: fatal.failure}
 		return p, nil
 	}
 	return p, err

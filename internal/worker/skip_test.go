@@ -37,9 +37,9 @@ func marks(tb testing.TB, b *enginetest.Engine) []string {
 	return marks
 }
 
-// mustEqualFold compares the live rows of accounts with a replay of the journal up to their
+// mustEqualReplay compares the live rows of accounts with a replay of the journal up to their
 // position. Only accounts looks the same however often an event failed.
-func mustEqualFold(tb testing.TB, b *enginetest.Engine, campaign string) {
+func mustEqualReplay(tb testing.TB, b *enginetest.Engine, campaign string) {
 	tb.Helper()
 	set, err := projection.Load("sqlite", b.Sources...)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestPass_advancesOverASkippedEventWithoutApplyingIt(t *testing.T) {
 		if c := b.MustCampaign(t, "a"); c.AppliedSeq != 5 || c.State() != outbox.StateCurrent || c.Skips != 1 {
 			t.Errorf("campaign is %+v", c)
 		}
-		mustEqualFold(t, b, "a")
+		mustEqualReplay(t, b, "a")
 		b.MustBeSound(t)
 	}
 }
@@ -122,7 +122,7 @@ func TestPass_keepsTheMarkWhenALaterEventOfTheWaveFails(t *testing.T) {
 	b.Drain(t)
 	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 7)
 	enginetest.MustEqual(t, "what was passed over", "a 3, a 6", strings.Join(marks(t, b), ", "))
-	mustEqualFold(t, b, "a")
+	mustEqualReplay(t, b, "a")
 	b.MustBeSound(t)
 }
 
@@ -392,7 +392,7 @@ func TestWorker_neverAppliesWhatIsSkippedWhateverHappened(t *testing.T) {
 		s.Invariants(r)
 		s.Engines[1].MustBeSound(tb)
 		for _, campaign := range enginetest.TroubledCampaigns {
-			mustEqualFold(tb, s.Engines[0], campaign)
+			mustEqualReplay(tb, s.Engines[0], campaign)
 		}
 	})
 }

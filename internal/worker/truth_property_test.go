@@ -53,11 +53,11 @@ type honest struct {
 	benches []*enginetest.Engine
 	journal map[string][]string // marks of the events, in order
 	marks   int
-	lethal  map[string]bool // by mark
+	fatal   map[string]bool // by mark
 }
 
 func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
-	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), lethal: make(map[string]bool)}
+	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), fatal: make(map[string]bool)}
 	first := enginetest.Open(tb, sources, s.options()...)
 	s.benches = []*enginetest.Engine{first, first.Beside(tb, s.options()...)}
 	for _, id := range everybody {
@@ -93,7 +93,7 @@ func (s *honest) write(t *rapid.T) {
 		case special && id == "p":
 			s.append(b, id, "spent", `"amount":2`)
 		case (special || rapid.Bool().Draw(t, "lethal")) && id == "x" && s.mode == outbox.ModeOutbox:
-			s.lethal[s.append(b, id, "noted", `"n":1`)] = true
+			s.fatal[s.append(b, id, "noted", `"n":1`)] = true
 		default:
 			s.append(b, id, "noted", `"n":1`)
 		}
@@ -129,7 +129,7 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 	}
 	for _, c := range claims {
 		for _, mark := range s.journal[c.CampaignID][c.First-1 : min(int(c.Last), len(s.journal[c.CampaignID]))] {
-			if s.lethal[mark] {
+			if s.fatal[mark] {
 				return true
 			}
 		}
@@ -402,7 +402,7 @@ func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 // settle ends all faults.
 func (s *honest) settle(r *rapid.T) {
 	ctx, b := context.Background(), s.benches[0]
-	clear(s.lethal)
+	clear(s.fatal)
 	s.now.Advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
 		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {

@@ -27,7 +27,7 @@ type part struct {
 	// cut is the seq of an event that aborted the transaction; 0 when there is none. It is not
 	// tried again in this wave.
 	cut     int64
-	culprit string // the failed projection; empty when unknown
+	atFault string // the failed projection; empty when unknown
 	failure *readmodel.Failure
 }
 
@@ -184,16 +184,16 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
-		at, lethal := attempt.at, (*fatalError)(nil)
+		at, fatal := attempt.at, (*fatalError)(nil)
 		switch {
 		case errors.Is(err, outbox.ErrBusy):
 			return fmt.Errorf("apply wave: %w", err)
 		case attempt.together:
 			attempt.careful = true
-		case !errors.As(err, &lethal) || at.cut != 0 && lethal.seq >= at.cut:
+		case !errors.As(err, &fatal) || at.cut != 0 && fatal.seq >= at.cut:
 			return fmt.Errorf("apply wave: %w", err)
 		default:
-			at.cut, at.culprit, at.failure = lethal.seq, lethal.projection, lethal.failure
+			at.cut, at.atFault, at.failure = fatal.seq, fatal.projection, fatal.failure
 		}
 	}
 }

@@ -118,7 +118,7 @@ func NewRunPage(p Page, v NewRunView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if other := v.Preview.InTheWay; other != nil {
+				if other := v.Preview.BlockingRun; other != nil {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<p class=\"error\" data-testid=\"in-the-way\"><a href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -559,7 +559,7 @@ func newRunForm(p Page, v NewRunView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if v.Preview != nil && v.Preview.InTheWay == nil && p.Offers(outbox.ActionRunStart) {
+		if v.Preview != nil && v.Preview.BlockingRun == nil && p.Offers(outbox.ActionRunStart) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<button class=\"primary\" formmethod=\"post\" formaction=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
