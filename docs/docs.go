@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 //go:embed *.md
@@ -17,21 +18,23 @@ var order = []string{
 	"publishers", "operating", "metrics", "performance",
 }
 
-// All are the documents, in the order in which they are listed. It is read-only.
-var All = mustRead()
+// All returns the documents, in the order in which they are listed. They are read with the first
+// call, since no command but serve needs them, and are read-only.
+var All = sync.OnceValue(mustRead)
+
+// Operating is the name of the runbook.
+const Operating = "operating"
 
 // Named returns the document of a name, and nil where there is none.
 func Named(name string) *Document {
-	for i := range All {
-		if All[i].Name == name {
-			return &All[i]
+	all := All()
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
 		}
 	}
 	return nil
 }
-
-// Operating is the runbook.
-var Operating = Named("operating")
 
 func mustRead() []Document {
 	var all []Document
@@ -94,8 +97,9 @@ func Search(query string) []Hit {
 			inText = append(inText, hit)
 		}
 	}
-	for i := range All {
-		d := &All[i]
+	all := All()
+	for i := range all {
+		d := &all[i]
 		look(d, Section{Lead: d.Lead})
 		for _, s := range d.Sections {
 			look(d, s)

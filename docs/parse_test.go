@@ -88,7 +88,7 @@ func TestSearch_findsEveryWordAndHeadingsFirst(t *testing.T) {
 			t.Errorf("found %+v", h)
 		}
 	}
-	if first := Search("disk full")[0]; first.Heading != "Disk full" || first.Document != Operating {
+	if first := Search("disk full")[0]; first.Heading != "Disk full" || first.Document.Name != Operating {
 		t.Errorf("found %q of %s first", first.Heading, first.Document.Name)
 	}
 	if hits := Search(" "); hits != nil {
@@ -111,7 +111,7 @@ func TestAll_areTheFiles(t *testing.T) {
 			t.Errorf("%s is not shown", e.Name())
 		}
 	}
-	if len(entries) != len(All) {
-		t.Errorf("%d files and %d documents", len(entries), len(All))
+	if len(entries) != len(All()) {
+		t.Errorf("%d files and %d documents", len(entries), len(All()))
 	}
 }

@@ -49,7 +49,7 @@ func (l Links) Doc(name, anchor string) URL {
 }
 
 // Operating is the runbook, at a guide if one is given.
-func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating.Name, string(g)) }
+func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating, string(g)) }
 
 // Path returns the URL of a page address in the runbook, such as /rows?status=dead.
 func (l Links) Path(address string) URL {
@@ -111,7 +111,7 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 // leadsTo returns the page that a piece of code in the runbook names: an address without
 // placeholders.
 func leadsTo(p Page, doc string, s docs.Span) URL {
-	if doc != docs.Operating.Name || !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
+	if doc != docs.Operating || !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
 		return ""
 	}
 	return p.Links.Path(s.Text)

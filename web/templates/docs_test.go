@@ -11,7 +11,7 @@ import (
 func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	headings := map[Guide]bool{}
-	for _, s := range docs.Operating.Sections {
+	for _, s := range docs.Named(docs.Operating).Sections {
 		headings[Guide(s.Anchor)] = true
 		for _, step := range s.Steps {
 			headings[Guide(step.Anchor)] = true
