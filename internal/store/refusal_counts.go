@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +35,12 @@ type refusalKind struct {
 	name   string
 	action outbox.Action
 	minute int64
+}
+
+// compare orders summary records: by minute, action and identity.
+func (k refusalKind) compare(other refusalKind) int {
+	return cmp.Or(cmp.Compare(k.minute, other.minute), cmp.Compare(k.action, other.action),
+		cmp.Compare(k.auth, other.auth), cmp.Compare(k.name, other.name))
 }
 
 type refusalCount struct {
@@ -112,7 +121,9 @@ func (s *Store) SumRefusals(ctx context.Context) { s.sumRefusals(ctx, s.Now()) }
 // sumRefusals writes the summary records of the minutes that are over until one cannot be
 // written. That count and those after it are lost, as single records would have been.
 func (s *Store) sumRefusals(ctx context.Context, now int64) {
-	for kind, count := range s.refusals.drain(now) {
+	over := s.refusals.drain(now)
+	for _, kind := range slices.SortedFunc(maps.Keys(over), refusalKind.compare) {
+		count := over[kind]
 		if count.more == 0 {
 			continue
 		}
