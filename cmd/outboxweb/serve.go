@@ -86,7 +86,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if outbox.Mode(a.Mode) == outbox.ModeShadow && !c.scope.Every() {
 		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", outbox.ModeShadow)
 	}
-	pairs, err := a.subscriptions()
+	subs, err := a.subscriptions()
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, pairs), listener, tlsConfig)
+	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, subs), listener, tlsConfig)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	s, err := c.newServer(a, st, set, pairs, listener.Addr())
+	s, err := c.newServer(a, st, set, subs, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	c.announce(a, st, listener.Addr(), len(pairs))
+	c.announce(a, st, listener.Addr(), len(subs))
 	return s.run(ctx, listener)
 }
 
@@ -265,7 +265,7 @@ type server struct {
 	log    *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []destination.Subscription, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []destination.Subscription, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.runs.Tallies)
@@ -293,7 +293,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 	if w.Mode != outbox.ModeShadow {
 		w.Beside = append(w.Beside, func(ctx context.Context) { st.operations.Work(ctx, c.PollInterval, log) })
 	}
-	delivering := pairs
+	delivering := subs
 	if !c.Publish {
 		delivering = nil
 	}
@@ -304,7 +304,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, pairs []de
 		relay.Wake()
 	})
 	config := c.handlerConfig(a, st, set, addr)
-	config.TestPublisher = c.publisherTester(a, st, pairs)
+	config.TestPublisher = c.publisherTester(a, st, subs)
 	config.Auth, config.Metrics, config.Logger = gate, collectors, log
 	if st.Mode() == outbox.ModeInline {
 		config.InlineApply = w.ApplyInline

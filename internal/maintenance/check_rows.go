@@ -99,7 +99,7 @@ func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readm
 
 // checkRow checks one row by itself and against the head before it.
 func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
-	failed := r.Status == outbox.Failed || r.Status == outbox.Dead
+	failed := r.Status.Stuck()
 	switch {
 	case !slices.Contains(outbox.Statuses, r.Status):
 		f.add(outbox.InvariantRowState, r.Seq, "the row has the unknown status %q", r.Status)

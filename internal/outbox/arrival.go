@@ -6,7 +6,7 @@ type Arrival struct {
 	Trusted         bool       `json:"trusted"` // it is a proxy that may set the user and the path prefix
 	Why             string     `json:"why"`     // why it is trusted or not
 	Headers         []Arrived  `json:"headers"`
-	IdentityHeaders []string   `json:"identity_headers"` // names of identity headers in the request, whoever sent them
+	IdentityHeaders []string   `json:"identity_headers"` // names of identity headers in the request, trusted or not
 	Address         AddressFor `json:"address"`
 	Me              Identity   `json:"me"`
 	Advice          []string   `json:"advice"` // what to change, one sentence each

@@ -164,7 +164,7 @@ func (f RowFilter) OnlyStatus() bool {
 // ByNextAttempt reports whether the rows are ordered by their next attempt; all others are ordered
 // by campaign and seq.
 func (f RowFilter) ByNextAttempt() bool {
-	return f.CampaignID == "" && (f.Status == Dead || f.Status == Failed)
+	return f.CampaignID == "" && f.Status.Stuck()
 }
 
 // Matches reports whether the filter selects r.

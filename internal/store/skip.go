@@ -354,7 +354,7 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 	if _, err := t.Exec(giveBackRow, c.ID, skip.Seq, now); err != nil {
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
 	}
-	if head := outbox.Status(c.HeadStatus.String); head == outbox.Failed || head == outbox.Dead {
+	if head := outbox.Status(c.HeadStatus.String); head.Stuck() {
 		if _, err := t.requeue(c, head, c.Head.Int64, now); err != nil {
 			return true, err
 		}
