@@ -17,18 +17,18 @@ import (
 	"sync"
 )
 
-// The assets by their file names.
+// The assets by their file names. The stylesheet and the script are the files of css/ and js/ in the
+// order of their names, so that each part of the console keeps a file of its own and a page loads
+// two.
 const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
-	ListScript = "list.js"
-	Copy       = "copy.js"
 	Icon       = "icon.svg"
 	HTMX       = "vendor/htmx-2.0.11.min.js"
 	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
 )
 
-//go:embed app.css app.js list.js copy.js icon.svg vendor
+//go:embed css js icon.svg vendor
 var files embed.FS
 
 type asset struct {
@@ -43,23 +43,33 @@ var (
 )
 
 func init() {
-	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		body, err := files.ReadFile(name)
-		if err != nil {
-			return err
-		}
+	for name, body := range map[string][]byte{
+		Stylesheet: join("css/*.css"), Script: join("js/*.js"),
+		Icon: read(Icon), HTMX: read(HTMX), Idiomorph: read(Idiomorph),
+	} {
 		sum := sha256.Sum256(body)
 		hashed := hex.EncodeToString(sum[:8]) + "/" + path.Base(name)
 		paths[name] = hashed
 		assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: sync.OnceValue(func() []byte { return compress(body) })}
-		return nil
-	})
+	}
+}
+
+// join returns the embedded files that match a pattern, one after the other.
+func join(pattern string) []byte {
+	names, _ := fs.Glob(files, pattern) // the patterns are valid
+	var all []byte
+	for _, name := range names {
+		all = append(all, read(name)...)
+	}
+	return all
+}
+
+func read(name string) []byte {
+	body, err := files.ReadFile(name)
 	if err != nil {
 		panic("embedded assets: " + err.Error())
 	}
+	return body
 }
 
 // contentType depends on the name alone, not on the machine's MIME tables.

@@ -1,6 +1,6 @@
 package templates
 
-// keys are the keyboard shortcuts of web/static/app.js and list.js.
+// keys are the keyboard shortcuts of the scripts in web/static/js.
 var keys = []struct {
 	keys []string
 	does string

@@ -119,7 +119,7 @@
     if (evt.target.closest && evt.target.closest("[data-show]")) show();
   });
 
-  // app.js has already recorded the answer's tag. Content that is not swapped in must not count as
+  // 10-page.js has already recorded the answer's tag. Content that is not swapped in must not count as
   // shown.
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var live = liveOf(evt.detail.requestConfig && evt.detail.requestConfig.elt);
