@@ -25,7 +25,10 @@ func TestBrowser_keys(t *testing.T) {
 	awaitCounts(t, s, "", 1, 0, 1)
 	b := openTab(t, s)
 	b.open("/")
-	for _, place := range []struct{ keys, path string }{{"gr", "/rows"}, {"gc", "/campaigns"}, {"gf", "/failures"}, {"go", "/"}} {
+	for _, place := range []struct{ keys, path string }{
+		{"ge", "/rows"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/operations"},
+		{"gr", "/projections"}, {"gu", "/publishers"}, {"gs", "/instances"}, {"go", "/"},
+	} {
 		b.press(place.keys)
 		b.at(place.path)
 	}

@@ -130,7 +130,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.open("/")
 			b.agrees()
 			b.lookUntil("the overview remembers", telling(marked("health"), "All 43 campaigns are current")+" && "+telling(marked("health"), "1 operation has ended and is not acknowledged"))
-			b.click(`nav a[href="/operations"]`)
+			b.click(`nav [data-go="j"]`)
 			b.at("/operations")
 			b.click(`.choices a[href="/operations?acknowledged=false"]`)
 			b.await("only the second is open", `!!document.querySelector(`+js(marked("operation-2"))+`) && !document.querySelector(`+js(marked("operation-1"))+`)`)

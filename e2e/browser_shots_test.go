@@ -139,8 +139,11 @@ func shootIn(b *tab, pages map[string]string) {
 	b.expect("404")
 	b.expect("422")
 	for name, path := range pages {
-		for _, size := range []viewport{wide, narrow} {
+		for _, size := range []viewport{broad, wide, narrow} {
 			for _, theme := range []string{"light", "dark"} {
+				if size == broad && theme == "dark" {
+					continue // it shows how width is used, not colours
+				}
 				b.size(size)
 				b.theme(theme)
 				b.open(path)

@@ -131,7 +131,8 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 			b.lookUntil("nothing is left to do", saying(marked("count-dead"), "0")+" && "+saying(marked("count-pending"), "0")+" && "+saying(marked("count-processing"), "0"))
 			b.await("the health says so", `!!document.querySelector(".health.h-ok")`)
 
-			b.click(`nav a[href="/audit"]`)
+			b.click(`nav [data-go="s"]`)
+			b.click(`.places a[href="/audit"]`)
 			b.at("/audit")
 			b.await("the audit has the act", telling("tbody tr", "Requeued event 3 of campaign poisoned")+" && "+telling("tbody tr", "ana left her first seat"))
 			b.await("the audit has it once", `document.querySelectorAll("tbody tr").length === 1`)
@@ -155,7 +156,7 @@ func TestBrowser_operatorRequeuesAllDead(t *testing.T) {
 			b := kind.open(t, s)
 			b.open("/rows")
 			b.await("the rows are listed", `document.querySelectorAll("tbody tr").length === 9`)
-			b.click(`a[href="/rows?status=dead"]`)
+			b.click(`main a[href="/rows?status=dead"]`)
 			b.await("only dead rows are listed", `document.querySelectorAll("tbody tr").length === 3 && location.search === "?status=dead"`)
 			b.await("a dead row is marked", `!!document.querySelector(`+js(marked("row-c-0-2"))+`)`)
 			b.click(marked("requeue-all"))

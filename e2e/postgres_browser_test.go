@@ -126,6 +126,6 @@ func TestPostgresInstances_silentOneIsShown(t *testing.T) {
 	campaign := silent.Leases.Held[0].CampaignID
 	b.click(row + ` a[href="/campaigns/` + campaign + `"]`)
 	b.at("/campaigns/" + campaign)
-	b.click(`a[href="/instances#instance-` + id + `"]`)
+	b.click(`main a[href="/instances#instance-` + id + `"]`)
 	b.at("/instances")
 }

@@ -34,11 +34,11 @@ func notices(t *testing.T) string {
 	}
 	sort.Strings(paths)
 	var b strings.Builder
-	b.WriteString("# Third-party notices\n\noutboxweb is built with these modules, and its pages with htmx and idiomorph. Their licences follow.\n\n")
+	b.WriteString("# Third-party notices\n\noutboxweb is built with these modules, and its pages with htmx, idiomorph and IBM Plex. Their licences follow.\n\n")
 	for _, path := range paths {
 		b.WriteString("- " + path + "\n")
 	}
-	for _, path := range append(paths, "htmx", "idiomorph") {
+	for _, path := range append(paths, "htmx", "idiomorph", "plex") {
 		b.WriteString("\n## " + path + "\n\n```text\n" + licence(t, path, dirs[path].Dir) + "\n```\n")
 	}
 	return b.String()

@@ -23,7 +23,7 @@ func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	show := func(p templates.Page) templ.Component { return templates.DocsPage(p, q.Query, docs.Search(q.Query)) }
-	return s.render(w, r, http.StatusOK, s.page(r, "Documentation", ""), plainPage(show))
+	return s.render(w, r, http.StatusOK, s.page(r, "Documentation", "Documentation"), plainPage(show))
 }
 
 func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
@@ -32,7 +32,11 @@ func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
 		return outbox.NotFound("there is no document %q", chi.URLParam(r, "document"))
 	}
 	show := func(p templates.Page) templ.Component { return templates.DocPage(p, *d) }
-	return s.render(w, r, http.StatusOK, s.page(r, d.Title, ""), plainPage(show))
+	nav := "Documentation"
+	if d.Name == docs.Operating {
+		nav = docs.Operating
+	}
+	return s.render(w, r, http.StatusOK, s.page(r, d.Title, nav), plainPage(show))
 }
 
 // operating redirects from the runbook's former address.

@@ -29,7 +29,7 @@ const (
 // requestTime bounds the work on one request; it exceeds the longest wait.
 const requestTime = longestWait + 10*time.Second
 
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 
 // requestID returns the id shared by the answer, the log and the audit record.

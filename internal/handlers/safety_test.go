@@ -17,7 +17,7 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 	for _, target := range append([]string{"/api/v1/summary", "/healthz", "/readyz", "/metrics", "/nope", "/api/v1/nope"}, everyPage...) {
 		h := s.get(target).Header
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			if got := h.Get(name); got != want {

@@ -18,7 +18,7 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "API tokens", "")
+	p := s.page(r, "API tokens", "Tokens")
 	p.Twin = s.linksOf(r).API().Tokens()
 	if err := s.flash(r, &p); err != nil {
 		return err

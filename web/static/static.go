@@ -24,6 +24,9 @@ const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
 	Icon       = "icon.svg"
+	Sans       = "vendor/plex-sans-400.woff2"
+	SansBold   = "vendor/plex-sans-600.woff2"
+	Mono       = "vendor/plex-mono-400.woff2"
 	HTMX       = "vendor/htmx-2.0.11.min.js"
 	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
 )
@@ -43,15 +46,26 @@ var (
 )
 
 func init() {
-	for name, body := range map[string][]byte{
-		Stylesheet: join("css/*.css"), Script: join("js/*.js"),
-		Icon: read(Icon), HTMX: read(HTMX), Idiomorph: read(Idiomorph),
-	} {
-		sum := sha256.Sum256(body)
-		hashed := hex.EncodeToString(sum[:8]) + "/" + path.Base(name)
-		paths[name] = hashed
-		assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: sync.OnceValue(func() []byte { return compress(body) })}
+	for _, name := range []string{Icon, HTMX, Idiomorph, Sans, SansBold, Mono} {
+		add(name, read(name))
 	}
+	add(Script, join("js/*.js"))
+	add(Stylesheet, linked(join("css/*.css")))
+}
+
+func add(name string, body []byte) {
+	sum := sha256.Sum256(body)
+	hashed := hex.EncodeToString(sum[:8]) + "/" + path.Base(name)
+	paths[name] = hashed
+	assets[hashed] = asset{contentType: contentType(name), body: body, gzipped: sync.OnceValue(func() []byte { return compress(body) })}
+}
+
+// linked returns the stylesheet with the files it names under the paths they are served at.
+func linked(css []byte) []byte {
+	for _, name := range []string{Sans, SansBold, Mono} {
+		css = bytes.ReplaceAll(css, []byte("url("+name+")"), []byte("url(../"+paths[name]+")"))
+	}
+	return css
 }
 
 // join returns the embedded files that match a pattern, one after the other.
@@ -81,6 +95,8 @@ func contentType(name string) string {
 		return "text/javascript; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
+	case ".woff2":
+		return "font/woff2"
 	}
 	return "text/plain; charset=utf-8"
 }

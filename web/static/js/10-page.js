@@ -287,17 +287,17 @@
 
   // ---- keys
 
-  var places = { o: "Overview", r: "Rows", c: "Campaigns", f: "Failures", u: "Runs" };
   var going = 0; // end of the time in which a letter after g is a destination
   function go(letter) {
-    each(".top nav a", function (a) { if (a.textContent.trim() === places[letter]) a.click(); });
+    var a = first('.top nav a[data-go="' + CSS.escape(letter) + '"]');
+    if (a) a.click();
+    return !!a;
   }
   document.addEventListener("keydown", function (evt) {
     if (evt.defaultPrevented || evt.ctrlKey || evt.metaKey || evt.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(evt.target.tagName) && evt.target.type !== "checkbox" || first("dialog[open]")) return;
-    if (Date.now() < going && places[evt.key]) {
+    if (Date.now() < going && go(evt.key)) {
       going = 0;
-      go(evt.key);
       return;
     }
     going = evt.key === "g" ? Date.now() + 1500 : 0;
