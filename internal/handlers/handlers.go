@@ -238,6 +238,7 @@ func (s *server) routePages() {
 	s.get("/instances", s.instancesPage)
 	s.get("/audit", s.auditPage)
 	s.get("/about", s.aboutPage)
+	s.get("/watch", s.watch)
 	s.routeTokens()
 	s.get("/docs", s.docsPage)
 	s.get("/docs/{document}", s.docPage)

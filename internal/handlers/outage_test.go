@@ -128,8 +128,8 @@ func (s *site) wantAway(r request, a answer) {
 		want = 308
 	case "/rows/requeue":
 		want = 303
-	case apiPrefix + "/summary":
-		if a.StatusCode == 200 { // a cached one
+	case apiPrefix + "/summary", "/watch":
+		if a.StatusCode < 300 { // of a cached one
 			return
 		}
 	}

@@ -23,7 +23,7 @@ func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	show := func(p templates.Page) templ.Component { return templates.DocsPage(p, q.Query, docs.Search(q.Query)) }
-	return s.render(w, r, http.StatusOK, s.page(r, "Documentation", "Documentation"), plainPage(show))
+	return s.render(w, r, http.StatusOK, s.plainFrame(r, "Documentation", "Documentation"), plainPage(show))
 }
 
 func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
@@ -36,7 +36,7 @@ func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
 	if d.Name == docs.Operating {
 		nav = docs.Operating
 	}
-	return s.render(w, r, http.StatusOK, s.page(r, d.Title, nav), plainPage(show))
+	return s.render(w, r, http.StatusOK, s.plainFrame(r, d.Title, nav), plainPage(show))
 }
 
 // operating redirects from the runbook's former address.

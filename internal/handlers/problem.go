@@ -180,7 +180,7 @@ func (s *server) problemView(r *http.Request, p problem) templates.Problem {
 }
 
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
-	page := s.page(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
+	page := s.plainFrame(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
 	w.Header().Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
 	if err := s.render(w, r, failStatus(w, r, p), page, pageOf(templates.ProblemPage, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)

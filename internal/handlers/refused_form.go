@@ -50,7 +50,7 @@ func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) 
 	h.Set("HX-Push-Url", "false")
 	h.Set("HX-Retarget", "this")
 	h.Set("HX-Reswap", "afterbegin show:none")
-	if err := s.render(w, r, failStatus(w, r, p), s.page(r, "", ""), pageOf(templates.Refusal, s.problemView(r, p))); err != nil {
+	if err := s.render(w, r, failStatus(w, r, p), s.plainFrame(r, "", ""), pageOf(templates.Refusal, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render the refusal of a form", "request_id", p.RequestID, "err", err)
 	}
 	return true
@@ -98,7 +98,7 @@ func (s *server) pageOf(r *http.Request, form templates.RefusedForm, addresses [
 			continue
 		}
 		form.From = address
-		again, found, err := form.PutInto(r.Context(), s.page(r, "", ""), shown)
+		again, found, err := form.PutInto(r.Context(), s.plainFrame(r, "", ""), shown)
 		if err != nil {
 			s.Logger.Error("show a refused form again", "request_id", requestID(r), "err", err)
 			continue

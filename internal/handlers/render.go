@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -15,6 +16,13 @@ import (
 // page returns the frame of the page that r asks for. A page that refreshes itself sets Self, one
 // with a JSON equivalent sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
+	p := s.plainFrame(r, title, nav)
+	p.Alarm, _ = s.alarm(r) // without it the page is worth reading, too
+	return p
+}
+
+// plainFrame is page for content that needs no database: documents and errors.
+func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 	return templates.Page{
 		Key:        requestID(r),
 		Links:      s.linksOf(r),
@@ -32,6 +40,31 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 		Running:    s.running(),
 		Now:        s.Now().UTC(),
 	}
+}
+
+// alarm returns what the title of a page says of the system, at most a second old.
+func (s *server) alarm(r *http.Request) (outbox.Alarm, error) {
+	summary, err := s.Store.Summary(r.Context())
+	return summary.Alarm(s.Now()), err
+}
+
+// alarmHeader tells a page's script the alarm: its level and text, or nothing.
+const alarmHeader = "Outboxweb-Alarm"
+
+// watch answers with the alarm alone, for pages that do not refresh.
+func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
+	alarm, err := s.alarm(r)
+	if err != nil {
+		return err
+	}
+	setAlarm(w.Header(), alarm)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func setAlarm(h http.Header, a outbox.Alarm) {
+	h.Set(alarmHeader, strings.TrimSpace(string(a.Level)+" "+a.Text))
 }
 
 // around returns the state that every campaign's progress depends on; only the mode if the rest

@@ -24,6 +24,8 @@ const (
 	Stylesheet = "app.css"
 	Script     = "app.js"
 	Icon       = "icon.svg"
+	IconWarn   = "icon-warn.svg"
+	IconBad    = "icon-bad.svg"
 	Sans       = "vendor/plex-sans-400.woff2"
 	SansBold   = "vendor/plex-sans-600.woff2"
 	Mono       = "vendor/plex-mono-400.woff2"
@@ -31,7 +33,7 @@ const (
 	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
 )
 
-//go:embed css js icon.svg vendor
+//go:embed css js *.svg vendor
 var files embed.FS
 
 type asset struct {
@@ -46,7 +48,7 @@ var (
 )
 
 func init() {
-	for _, name := range []string{Icon, HTMX, Idiomorph, Sans, SansBold, Mono} {
+	for _, name := range []string{Icon, IconWarn, IconBad, HTMX, Idiomorph, Sans, SansBold, Mono} {
 		add(name, read(name))
 	}
 	add(Script, join("js/*.js"))

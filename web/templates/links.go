@@ -131,6 +131,7 @@ func (l Links) Summary() URL     { return l.at(nil, "summary") }
 func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
+func (l Links) Watch() URL       { return l.at(nil, "watch") }
 func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
 
 // Projection is one projection.

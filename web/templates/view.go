@@ -31,6 +31,7 @@ type Page struct {
 	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
 	// never.
 	ReasonFrom int64
+	Alarm      outbox.Alarm // what the title says of the system
 	Version    string
 	Running    outbox.Running
 	Now        time.Time
