@@ -51,7 +51,7 @@ func TestBrowser_aSuccessThatDoesNotLast(t *testing.T) {
 			awaitCounts(t, s, "", 1, 0, 1)
 			b.lookUntil("it is dead again, and no success stands above it", telling(".rowstate", "dead")+` && !document.querySelector(".flash:not(.warn)")`)
 			if b.scripts {
-				b.await("it says so", telling(marked("flash"), "It has since failed again."))
+				b.await("it says so", telling(marked("flash"), "It failed again"))
 			}
 		})
 	}

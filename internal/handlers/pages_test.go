@@ -200,8 +200,8 @@ func TestReadOnly_offersAndDoesNothing(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 403)
 }
 
-// A success message disappears when its row has died again, or when another action has changed the
-// object.
+// The message about an action tells what became of it: its row waits, or has died again, or another
+// action has changed the object.
 func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -213,19 +213,19 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 		t.Helper()
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
-	s.get(to).want(t, 200, `class="flash"`).lacks(t, "since failed again")
-	if since := poll("/rows/c-1/1", act); since != "" {
+	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
+	if since := poll("/rows/c-1/1", act); since != "busy It is waiting to be applied." {
 		t.Errorf("a poll says %q at once", since)
 	}
 	s.clock = s.clock.Add(time.Minute)
 	s.work()
-	s.get(to).want(t, 200, `class="flash warn"`, "It has since failed again.")
-	if since := poll("/rows/c-1/1", act); since != "It has since failed again." {
+	s.get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")
+	if since := poll("/rows/c-1/1", act); since != "warn It failed again 1 min later with the same error." {
 		t.Errorf("a poll says %q", since)
 	}
 
 	to = s.submit("/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, `class="flash"`)
+	s.get(to).want(t, 200, `class="flash ok"`)
 	s.clock = s.clock.Add(time.Second)
 	s.post("/api/v1/campaigns/c-1/resume", `{}`).want(t, 200)
 	s.get(to).want(t, 200, `class="flash warn"`, "It has been changed since.")

@@ -106,13 +106,13 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 		return nil
 	}
 	if act.Outcome == outbox.AuditDone {
-		p.Flash, p.Since = &act, s.since(r.Context(), act)
+		p.Flash, p.After = &act, s.aftermath(r.Context(), act)
 	}
 	return err
 }
 
 // actHeader names the action whose outcome a page shows when it requests its live part again;
-// sinceHeader answers with later changes.
+// sinceHeader answers with its aftermath: level and text.
 const (
 	actHeader   = "Outboxweb-Act"
 	sinceHeader = "Outboxweb-Since"
@@ -128,31 +128,37 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 	if err != nil || act.Outcome != outbox.AuditDone {
 		return
 	}
-	if since := s.since(r.Context(), act); since != "" {
-		h.Set(sinceHeader, since)
+	if after := s.aftermath(r.Context(), act); after.Text != "" {
+		h.Set(sinceHeader, string(after.Level)+" "+after.Text)
 	}
 }
 
-// since returns a sentence, in ASCII, about later changes to an action's outcome; empty if it still
-// holds or cannot be read.
-func (s *server) since(ctx context.Context, act outbox.AuditEntry) string {
+// aftermath tells, in ASCII, what became of an action; nothing if that cannot be read.
+func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Aftermath {
+	var none, of outbox.Aftermath
 	if act.Action.Effect() == outbox.TriesRow {
 		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
-		if err == nil && act.FailedSince(d.Row) {
-			return "It has since failed again."
+		switch {
+		case err == nil:
+			of = act.OfRow(&d)
+		case errors.Is(err, outbox.ErrNotFound):
+			of = act.OfRow(nil)
+		}
+		if of.Level == outbox.LevelWarn {
+			return of
 		}
 	}
 	if act.CampaignID == "" && act.Target == "" {
-		return ""
+		return none
 	}
 	latest, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: outbox.AuditDone, Since: act.At, Limit: 20})
 	if err != nil {
-		return ""
+		return none
 	}
 	if slices.ContainsFunc(latest.Items, act.SupersededBy) {
-		return "It has been changed since."
+		return outbox.Changed
 	}
-	return ""
+	return of
 }
 
 // done redirects from an action to the page that shows its outcome. If its audit record cannot be

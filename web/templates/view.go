@@ -39,7 +39,7 @@ type Page struct {
 	Self       URL                // the URL that refreshes the live part; empty for a page that does not refresh
 	Twin       URL                // the JSON equivalent; empty if there is none
 	Flash      *outbox.AuditEntry // the action that led here, or nil
-	Since      string             // later changes to its outcome, if it no longer holds
+	After      outbox.Aftermath   // what became of it
 }
 
 func (p Page) asOf() time.Time {

@@ -128,13 +128,16 @@
     askAgain = Date.now() + wait;
   }
 
-  // The action that led to the page is shown as a success only while its outcome holds.
+  // The action that led to the page is followed to its end: the answer has its level and what became
+  // of it.
+  var marks = { ok: "\u2713", busy: "\u2026", warn: "!" };
   function tellSince(since) {
     var act = first("[data-act]");
-    if (!act || !since) return;
-    act.classList.add("warn");
-    say(act.querySelector(".mark"), "!");
-    say(act.querySelector("[data-since]"), since);
+    var space = since ? since.indexOf(" ") : -1;
+    if (!act || space < 0) return;
+    act.className = "flash " + since.slice(0, space);
+    say(act.querySelector(".mark"), marks[since.slice(0, space)]);
+    say(act.querySelector("[data-since]"), since.slice(space + 1));
   }
 
   function live(evt) {

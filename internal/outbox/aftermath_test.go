@@ -1,0 +1,33 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+func TestOfRow_tellsWhatBecameOfTheRow(t *testing.T) {
+	t.Parallel()
+	act := AuditEntry{At: noon}
+	at := func(d time.Duration, fingerprint string) Attempt { return Attempt{At: noon.Add(d), Fingerprint: fingerprint} }
+	row := func(status Status, updated time.Duration, attempts ...Attempt) *RowDetail {
+		return &RowDetail{Row: Row{Status: status, UpdatedAt: noon.Add(updated)}, Attempts: attempts}
+	}
+	for _, c := range []struct {
+		row   *RowDetail
+		level Level
+		says  string
+	}{
+		{nil, LevelOK, "It has been applied."},
+		{row(Pending, 0, at(-time.Minute, "a")), LevelBusy, "It is waiting to be applied."},
+		{row(Processing, time.Second, at(-time.Minute, "a")), LevelBusy, "It is being applied."},
+		{row(Dead, 8*time.Second, at(8*time.Second, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with the same error."},
+		{row(Failed, 8*time.Second, at(8*time.Second, "b"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with another error."},
+		{row(Dead, time.Minute, at(time.Minute, "b"), at(3*time.Millisecond, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again with the same error."},
+		{row(Dead, time.Minute, at(2*time.Second, "a")), LevelWarn, "It failed again 2 s later."},
+		{row(Dead, time.Minute), LevelWarn, "It failed again."},
+	} {
+		if got := act.OfRow(c.row); got != (Aftermath{c.level, c.says}) {
+			t.Errorf("%+v: %+v, want %s %q", c.row, got, c.level, c.says)
+		}
+	}
+}
