@@ -23,7 +23,7 @@ type runForm struct {
 	Kind        string   `json:"kind" validate:"omitempty,runkind"`
 	Campaigns   string   `json:"campaigns" validate:"text"`
 	Campaign    []string `json:"campaign" validate:"dive,id"`
-	All         string   `json:"all" validate:"omitempty,oneof=1"`
+	All         string   `json:"all" validate:"omitempty,oneof=0 1"`
 	Projections []string `json:"projection" validate:"dive,id"`
 	UntilSeq    int64    `json:"until" validate:"min=0"`
 	Rate        int64    `json:"rate" validate:"min=0"`

@@ -131,6 +131,19 @@ func selects(m outbox.Match) string {
 	return "Events that match:"
 }
 
+// retries reports whether resuming the publisher retries what failed, rather than ending a pause.
+func retries(p outbox.Publisher) bool {
+	return p.Resumable() && p.Status != outbox.PublisherPaused
+}
+
+// resumeWord is the button that lets a publisher continue.
+func resumeWord(p outbox.Publisher) string {
+	if retries(p) {
+		return "Retry now"
+	}
+	return "Resume"
+}
+
 // resumeMeaning says what resuming a subscription does.
 func resumeMeaning(p outbox.Publisher) string {
 	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
@@ -139,15 +152,12 @@ func resumeMeaning(p outbox.Publisher) string {
 	return "clears its errors and retries at once, from the same event."
 }
 
-// resetMeaning says what resetting a subscription does.
+// resetMeaning says what resetting a subscription does where retrying is not offered.
 func resetMeaning(p outbox.Publisher) string {
-	switch {
-	case p.Status == outbox.PublisherPaused:
+	if p.Status == outbox.PublisherPaused {
 		return "clears its errors; the publisher stays paused."
-	case p.ErrorCount == 0:
-		return "clears the last error; deliveries succeed again."
 	}
-	return "clears its errors; the publisher retries at once."
+	return "clears the last error; deliveries succeed again."
 }
 
 // publisherForms are the forms of a subscription's page.
