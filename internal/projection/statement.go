@@ -58,7 +58,7 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 			return Statement{}, nil, faultf(t.line, "%s starts a database-specific parameter; name the value instead, such as :campaign_id or :payload.name", t.text)
 		}
 		if t.kind != binding {
-			sql.WriteString(r.spell(tokens, i))
+			sql.WriteString(spell(r.dialect, tokens, i))
 			continue
 		}
 		v, err := parseBinding(t.text)
@@ -85,9 +85,9 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 
 // spell writes a token that is no binding in the dialect. Only the byte-order collation differs:
 // PostgreSQL's "C" is SQLite's binary.
-func (r *parser) spell(tokens []token, i int) string {
+func spell(dialect string, tokens []token, i int) string {
 	if tokens[i].text == `"C"` && next(tokens, i-1).is("collate") {
-		return byteOrder[r.dialect]
+		return byteOrder[dialect]
 	}
 	return tokens[i].text
 }

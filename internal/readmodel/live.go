@@ -10,7 +10,10 @@ import (
 
 // Live is a snapshot of the projections database, for comparing live rows with replayed ones.
 // It belongs to one goroutine and ends with its context.
-type Live struct{ t *sql.Tx }
+type Live struct {
+	t     *sql.Tx
+	typed bool // see sqldb.Dialect
+}
 
 // LiveReaders is how many Lives can be open at a time in addition to other reads.
 const LiveReaders = 4
@@ -34,12 +37,23 @@ func (d *Database) Live(ctx context.Context) (*Live, error) {
 		t.Rollback()
 		return nil, fmt.Errorf("read the projections database: %w", err)
 	}
-	return &Live{t}, nil
+	return &Live{t, d.Dialect.Typed}, nil
 }
 
 // QueryContext reads live rows. They must be closed before any other call.
 func (l *Live) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return l.t.QueryContext(ctx, query, args...)
+}
+
+// AsApplied reads live rows with arguments that are sent as those of a projection's statement are.
+type AsApplied struct{ *Live }
+
+// QueryContext is that of Live.
+func (l AsApplied) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if l.typed {
+		args = asTexts(args)
+	}
+	return l.Live.QueryContext(ctx, query, args...)
 }
 
 // Watermark reads the watermark of a campaign; false when there is none.

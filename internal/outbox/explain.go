@@ -1,0 +1,87 @@
+package outbox
+
+import "encoding/json"
+
+// EventExplanation says why projections cannot apply an event.
+type EventExplanation struct {
+	CampaignID string `json:"campaign_id" redact:"-"`
+	Seq        int64  `json:"seq"`
+	EventType  string `json:"event_type" redact:"-"`
+	// Failures are the last failure of the event's row, and the open one of each quarantined
+	// projection; empty when there is none.
+	Failures []ExplainedFailure `json:"failures"`
+}
+
+// ExplainedFailure is one projection's failure at an event, explained by the loaded projections and
+// the live rows. Values that look like secrets are hidden in it.
+type ExplainedFailure struct {
+	Projection string `json:"projection" redact:"-"` // empty if unknown
+	Error      string `json:"error"`                 // as recorded
+	Reason     string `json:"reason"`                // one sentence: what the database refused
+	// Unexplained says why there is no statement; empty if there is one.
+	Unexplained   string `json:"unexplained"`
+	FailedVersion string `json:"failed_version"` // of the projection's definition; empty if unknown
+	LoadedVersion string `json:"loaded_version"` // empty if it is not loaded
+	// Statement is the one that failed, as the loaded file has it; nil without one.
+	Statement *FailedStatement `json:"statement"`
+	// Constraint is the one that refused the values; nil if it was none, or is unknown.
+	Constraint *Constraint `json:"constraint"`
+	// Existing is the live row that has the key already; nil if there is none, or it was not found.
+	Existing *ExistingRow `json:"existing"`
+}
+
+// VersionChanged says that another version of the projection failed than the loaded one; empty if
+// it did not, or is not known.
+func (f ExplainedFailure) VersionChanged() string {
+	if f.FailedVersion == "" || f.LoadedVersion == "" || f.FailedVersion == f.LoadedVersion {
+		return ""
+	}
+	return "The loaded version differs from the one that failed (" + shortVersion(f.FailedVersion) + " → " + shortVersion(f.LoadedVersion) + "): the statement may have changed."
+}
+
+// FailedStatement is a statement of a projection's file with the values that the event binds.
+type FailedStatement struct {
+	File   string       `json:"file" redact:"-"` // without its directory
+	Line   int          `json:"line"`            // its first one
+	Lines  []SourceLine `json:"lines"`           // the statement and a few lines around it
+	Values []BoundValue `json:"values"`          // in the order in which the statement names them
+}
+
+// SourceLine is a line of a projection's file.
+type SourceLine struct {
+	Number int    `json:"number"`
+	Text   string `json:"text" redact:"-"` // of the operator's own file
+	Failed bool   `json:"failed"`          // it belongs to the statement that failed
+}
+
+// BoundValue is a value that an event binds to a statement.
+type BoundValue struct {
+	Name    string          `json:"name" redact:"-"`    // as the file names it, such as :payload.user_id
+	Value   json.RawMessage `json:"value" redact:"-"`   // any JSON value; hidden where the event's own is
+	Columns []string        `json:"columns" redact:"-"` // which it is written to, or compared with
+	Missing bool            `json:"missing"`            // required, and the event does not have it
+	Refused bool            `json:"refused"`            // it is a value of the constraint's columns
+}
+
+// The kinds of constraints.
+const (
+	ConstraintUnique  = "unique"
+	ConstraintNotNull = "not_null"
+	ConstraintCheck   = "check"
+	ConstraintForeign = "foreign_key"
+)
+
+// Constraint is a rule of a table.
+type Constraint struct {
+	Kind       string   `json:"kind" api:"enum=unique not_null check foreign_key"`
+	Table      string   `json:"table" redact:"-"`
+	Columns    []string `json:"columns" redact:"-"`    // empty if unknown
+	Definition string   `json:"definition" redact:"-"` // as the database says it; empty if unknown
+}
+
+// ExistingRow is a live row of a projection.
+type ExistingRow struct {
+	Table  string  `json:"table" redact:"-"`
+	Fields []Field `json:"fields"`
+	More   int     `json:"more"` // columns that are left out
+}

@@ -1,0 +1,339 @@
+package projection
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// How the databases word what they refuse.
+var (
+	sqliteUnique  = regexp.MustCompile(`UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)`)
+	sqliteIndex   = regexp.MustCompile(`UNIQUE constraint failed: index '([^']*)'`)
+	sqliteNotNull = regexp.MustCompile(`NOT NULL constraint failed: (\w+)\.(\w+)`)
+	sqliteCheck   = regexp.MustCompile(`(?s)CHECK constraint failed: (.*?)(?: \(\d+\))?$`)
+	sqliteForeign = regexp.MustCompile(`FOREIGN KEY constraint failed`)
+	sqliteType    = regexp.MustCompile(`cannot store (\w+) value in (\w+) column (\w+\.\w+)`)
+
+	postgresUnique  = regexp.MustCompile(`duplicate key value violates unique constraint "([^"]+)"`)
+	postgresNotNull = regexp.MustCompile(`null value in column "([^"]+)" of relation "([^"]+)"`)
+	postgresCheck   = regexp.MustCompile(`relation "([^"]+)" violates check constraint "([^"]+)"`)
+	postgresForeign = regexp.MustCompile(`on table "([^"]+)" violates foreign key constraint "([^"]+)"(?: on table "([^"]+)")?`)
+
+	wrongType     = regexp.MustCompile(`invalid input syntax for type ([\w ]+): |value .* is out of range for type ([\w ]+)|is of type .* but expression is of type|datatype mismatch|out of range`)
+	missingValue  = regexp.MustCompile(`^(\S+) is required, and `)
+	missingObject = regexp.MustCompile(`no such (?:table|column|function)|has no column named|does not exist`)
+	tooLong       = regexp.MustCompile(`deadline exceeded|was cut off|canceling statement|interrupted`)
+)
+
+// reasonOf says in a sentence what a database refused; constraints have their own.
+func reasonOf(cause string) string {
+	if m := missingValue.FindStringSubmatch(cause); m != nil {
+		return "The statement requires " + m[1] + ", and the event does not have it."
+	}
+	if m := sqliteType.FindStringSubmatch(cause); m != nil {
+		return fmt.Sprintf("Column %s holds %s, and the value is %s.", m[3], m[2], m[1])
+	}
+	switch {
+	case sqliteForeign.MatchString(cause):
+		return "A foreign key refuses it: a row that it refers to is missing, or others refer to the row that it removes."
+	case wrongType.MatchString(cause):
+		return "A value does not have the type that its column needs."
+	case missingObject.MatchString(cause):
+		return "The statement names a table, column or function that the database does not have."
+	case tooLong.MatchString(cause):
+		return "It ran for longer than one event may take."
+	}
+	return "The database refused the statement."
+}
+
+// constrain finds the constraint that refused the values and, for a key, the row that has it.
+func (x *explaining) constrain(ctx context.Context, live Queryer) {
+	c, index := x.named()
+	if c == nil {
+		return
+	}
+	if live != nil {
+		x.lookUp(ctx, live, c, index)
+	}
+	x.f.Constraint, x.f.Reason = c, constraintReason(*c)
+	for i, v := range x.f.Statement.Values {
+		x.f.Statement.Values[i].Refused = c.Table == x.table().name && slices.ContainsFunc(v.Columns, func(name string) bool { return slices.Contains(c.Columns, name) })
+	}
+	if c.Kind == outbox.ConstraintUnique && live != nil {
+		x.existing(ctx, live, *c)
+	}
+}
+
+// constraintReason says in a sentence what a constraint refuses.
+func constraintReason(c outbox.Constraint) string {
+	columns := strings.Join(c.Columns, ", ")
+	switch c.Kind {
+	case outbox.ConstraintUnique:
+		if columns == "" {
+			return "A row with this key exists already in " + c.Table + "."
+		}
+		return "A row with this key (" + columns + ") exists already in " + c.Table + "."
+	case outbox.ConstraintNotNull:
+		return "Column " + columns + " of " + c.Table + " must have a value, and gets none."
+	case outbox.ConstraintCheck:
+		if columns == "" {
+			return "A check of table " + c.Table + " refuses the values."
+		}
+		return "A check of table " + c.Table + " refuses the value of " + columns + "."
+	}
+	if columns == "" {
+		return "A foreign key of " + c.Table + " refuses it: a row that it refers to is missing, or others refer to the row that it removes."
+	}
+	return "The row that " + columns + " of " + c.Table + " refers to is missing, or others refer to the row that it removes."
+}
+
+// named is the constraint that the cause names, with the name of its index or rule; nil for none.
+func (x *explaining) named() (*outbox.Constraint, string) {
+	own, _ := x.h.target()
+	if m := sqliteUnique.FindStringSubmatch(x.cause); m != nil {
+		c := &outbox.Constraint{Kind: outbox.ConstraintUnique, Columns: []string{}}
+		for part := range strings.SplitSeq(m[1], ", ") {
+			table, column, _ := strings.Cut(part, ".")
+			c.Table, c.Columns = table, append(c.Columns, column)
+		}
+		return c, ""
+	}
+	if m := sqliteIndex.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: own, Columns: []string{}, Definition: m[1]}, ""
+	}
+	if m := sqliteNotNull.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintNotNull, Table: m[1], Columns: []string{m[2]}}, ""
+	}
+	if m := postgresNotNull.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintNotNull, Table: m[2], Columns: []string{m[1]}}, ""
+	}
+	if m := sqliteCheck.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintCheck, Table: own, Columns: x.checked(m[1]), Definition: m[1]}, ""
+	}
+	if m := postgresUnique.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: own, Columns: []string{}}, m[1]
+	}
+	if m := postgresCheck.FindStringSubmatch(x.cause); m != nil {
+		return &outbox.Constraint{Kind: outbox.ConstraintCheck, Table: m[1], Columns: []string{}}, m[2]
+	}
+	if m := postgresForeign.FindStringSubmatch(x.cause); m != nil {
+		table := m[1]
+		if m[3] != "" {
+			table = m[3]
+		}
+		return &outbox.Constraint{Kind: outbox.ConstraintForeign, Table: table, Columns: []string{}}, m[2]
+	}
+	if sqliteForeign.MatchString(x.cause) {
+		return &outbox.Constraint{Kind: outbox.ConstraintForeign, Table: own, Columns: []string{}}, ""
+	}
+	return nil, ""
+}
+
+// checked lists the table's columns that a check names: SQLite says the expression, or the
+// constraint's name, whose expression is in the file.
+func (x *explaining) checked(rule string) []string {
+	columns := []string{}
+	for _, word := range regexp.MustCompile(`\w+`).FindAllString(rule, -1) {
+		known := slices.ContainsFunc(x.table().columns, func(c column) bool { return c.name == strings.ToLower(word) })
+		if known && !slices.Contains(columns, strings.ToLower(word)) {
+			columns = append(columns, strings.ToLower(word))
+		}
+	}
+	return columns
+}
+
+const (
+	postgresIndexColumns = `
+select t.relname::text, a.attname::text, pg_get_indexdef(i.indexrelid)
+from pg_index i
+join pg_class t on t.oid = i.indrelid
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey::int2[])
+where i.indexrelid = to_regclass(quote_ident($1))
+  and i.indrelid <> 0
+order by array_position(i.indkey::int2[], a.attnum)`
+
+	postgresRuleColumns = `
+select t.relname::text, a.attname::text, pg_get_constraintdef(c.oid)
+from pg_constraint c
+join pg_class t on t.oid = c.conrelid
+join pg_attribute a on a.attrelid = c.conrelid and a.attnum = any(c.conkey)
+where c.conrelid = to_regclass(quote_ident($2))
+  and c.conname = $1
+order by array_position(c.conkey, a.attnum)`
+
+	sqliteForeignKeys = `
+select "table", "from", 'references ' || "table" || coalesce('(' || "to" || ')', '')
+from pragma_foreign_key_list($1)
+order by id, seq`
+)
+
+// lookUp completes a constraint by what the database says about it. What cannot be read stays
+// empty.
+func (x *explaining) lookUp(ctx context.Context, live Queryer, c *outbox.Constraint, name string) {
+	query, args := "", []any{name}
+	switch {
+	case name != "" && c.Kind == outbox.ConstraintUnique:
+		query = postgresIndexColumns
+	case name != "":
+		query, args = postgresRuleColumns, []any{name, c.Table}
+	case c.Kind == outbox.ConstraintForeign:
+		query, args = sqliteForeignKeys, []any{c.Table}
+	default:
+		return
+	}
+	rows, err := live.QueryContext(ctx, query, args...)
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	table, columns, definitions := c.Table, []string{}, []string{}
+	for rows.Next() {
+		var of, column, definition string
+		if rows.Scan(&of, &column, &definition) != nil {
+			return
+		}
+		columns = append(columns, column)
+		if query != sqliteForeignKeys {
+			table = of
+		}
+		if !slices.Contains(definitions, definition) {
+			definitions = append(definitions, definition)
+		}
+	}
+	if rows.Err() == nil {
+		c.Table, c.Columns, c.Definition = table, columns, strings.Join(definitions, ", ")
+	}
+}
+
+// existing reads the live row that has the key already.
+func (x *explaining) existing(ctx context.Context, live Queryer, c outbox.Constraint) {
+	if len(c.Columns) == 0 || c.Table != x.table().name {
+		return
+	}
+	writes := x.h.writes(x.table())
+	tuples := 1
+	for _, w := range writes {
+		tuples = max(tuples, w.tuple+1)
+	}
+	for tuple := range tuples {
+		where, args, ok := x.condition(writes, tuple, c.Columns)
+		if !ok {
+			continue
+		}
+		row, err := x.read(ctx, live, where, args)
+		if err != nil {
+			return // in a transaction that may be aborted
+		}
+		if row != nil {
+			x.f.Existing = row
+			return
+		}
+	}
+}
+
+// condition selects the rows that have the values which a statement writes to the columns.
+func (x *explaining) condition(writes []write, tuple int, columns []string) (where string, args []any, ok bool) {
+	var terms []string
+	for _, name := range columns {
+		i := slices.IndexFunc(writes, func(w write) bool { return w.column == name && w.tuple == tuple })
+		if i < 0 {
+			return "", nil, false
+		}
+		sql, used, ok := x.h.expression(x.set.dialect, writes[i], len(args))
+		if !ok {
+			return "", nil, false
+		}
+		for _, n := range used {
+			if x.failed[n] != nil {
+				return "", nil, false
+			}
+			args = append(args, x.bound[n])
+		}
+		terms = append(terms, quoteName(name)+" = ("+sql+")")
+	}
+	return strings.Join(terms, " and "), args, true
+}
+
+// read reads the first live row of the statement's table that meets a condition; nil if there is
+// none.
+func (x *explaining) read(ctx context.Context, live Queryer, where string, args []any) (*outbox.ExistingRow, error) {
+	t := x.table()
+	there, err := (&merge{dialect: x.set.dialect, table: t}).columnsThere(ctx, live)
+	if err != nil || len(there) == 0 {
+		return nil, err
+	}
+	row := &outbox.ExistingRow{Table: t.name, Fields: []outbox.Field{}, More: max(0, len(there)-maxColumns)}
+	there = there[:min(len(there), maxColumns)]
+	names := make([]string, len(there))
+	for i, name := range there {
+		names[i] = quoteName(name)
+	}
+	rows, err := live.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s limit 1", strings.Join(names, ", "), quoteName(t.name), where), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	cells, err := newScanner(rows)
+	if err != nil || !rows.Next() {
+		return nil, err
+	}
+	if err := cells.scan(); err != nil {
+		return nil, err
+	}
+	secret := x.secretColumns(t)
+	for i, name := range there {
+		value := cells.appendCell(nil, i)
+		if secret[name] || secret[""] && name != "campaign_id" || x.isSecret(value) {
+			value = hiddenValue
+		}
+		row.Fields = append(row.Fields, outbox.Field{Name: name, Value: shown(value)})
+	}
+	return row, nil
+}
+
+// isSecret reports whether a live value is one of those that are hidden in the event.
+func (x *explaining) isSecret(value json.RawMessage) bool {
+	for i, hidden := range x.hidden {
+		if hidden && x.bound[i] != nil && string(appendValue(nil, x.bound[i])) == string(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretColumns are the columns of a table to which the projection writes values that are hidden in
+// events. The empty name means all: a statement writes one, and its form does not say where.
+func (x *explaining) secretColumns(t *table) map[string]bool {
+	secret := map[string]bool{}
+	for _, sec := range x.h.projection.sections {
+		for _, h := range sec.statements {
+			if target, _ := h.target(); target == t.name {
+				x.addSecret(secret, h, t)
+			}
+		}
+	}
+	return secret
+}
+
+func (x *explaining) addSecret(secret map[string]bool, h *handlerStatement, t *table) {
+	writes := h.writes(t)
+	for i := range h.args {
+		if !x.hides(&h.args[i]) {
+			continue
+		}
+		mapped := false
+		for _, w := range writes {
+			if slices.Contains(h.within(w), i) {
+				mapped = true
+				secret[w.column] = true
+			}
+		}
+		secret[""] = secret[""] || !mapped
+	}
+}

@@ -1,0 +1,83 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/readmodel"
+	"outboxweb/internal/store"
+)
+
+// explainTime bounds the reading of live rows for an explanation.
+const explainTime = 2 * time.Second
+
+// Explain says why projections cannot apply an event: the last error of its row, and the open
+// failure of each quarantined projection. It changes nothing, and reads live rows only where the
+// projections database answers in time. A missing event is outbox.ErrNotFound.
+func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide projection.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+	event, err := s.Event(ctx, campaign, seq)
+	if err != nil {
+		return outbox.EventExplanation{}, err
+	}
+	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: event.EventType, Failures: []outbox.ExplainedFailure{}}
+	failures, err := openFailures(ctx, s, campaign, seq)
+	if err != nil || len(failures) == 0 {
+		return x, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
+	defer cancel()
+	var live projection.Queryer
+	if snapshot, err := s.ReadModel().Live(ctx); err == nil {
+		defer snapshot.Close()
+		live = readmodel.AsApplied{Live: snapshot}
+	}
+	for _, f := range failures {
+		explained := set.Explain(ctx, live, &event, f.message, hide)
+		explained.FailedVersion = f.version
+		if explained.Projection == "" {
+			explained.Projection = f.projection
+		}
+		x.Failures = append(x.Failures, explained)
+	}
+	return x, nil
+}
+
+// openFailure is a failure at an event that no attempt has resolved.
+type openFailure struct {
+	message, projection string
+	version             string // empty if unknown
+}
+
+// openFailures reads the last error of an event's row and the open failures of projections at it.
+// While the projections database is away it returns the row's.
+func openFailures(ctx context.Context, s *store.Store, campaign string, seq int64) ([]openFailure, error) {
+	var all []openFailure
+	d, err := s.RowWithin(ctx, campaign, seq, 0)
+	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil && d.Row.LastError != "" {
+		f := openFailure{message: d.Row.LastError}
+		if len(d.Attempts) > 0 {
+			last := d.Attempts[0]
+			f = openFailure{message: last.Error, projection: last.Projection, version: last.ProjectionVersion}
+		}
+		all = append(all, f)
+	}
+	open, err := s.ReadModel().Failures(ctx, outbox.FailureFilter{CampaignID: campaign, Status: outbox.FailureOpen, Limit: 200})
+	if err != nil {
+		if len(all) == 0 {
+			return nil, err
+		}
+		return all, nil
+	}
+	for _, f := range open.Items {
+		if f.Seq == seq && (len(all) == 0 || f.Projection != all[0].projection) {
+			all = append(all, openFailure{message: f.Message, projection: f.Projection})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,255 @@
+package runs_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/runs"
+)
+
+// seats is a projection with a constraint of every kind.
+const seats = `-- projection: seats
+-- tables: rooms, seats
+-- on-failure: block
+
+-- schema
+create table rooms (campaign_id text not null, id text not null, primary key (campaign_id, id));
+create table seats (
+  campaign_id text not null,
+  id text not null,
+  room text,
+  user_id text not null,
+  code text,
+  role text not null default 'player' check (role in ('player', 'master')),
+  n bigint not null default 0,
+  primary key (campaign_id, id),
+  foreign key (campaign_id, room) references rooms (campaign_id, id)
+);
+create unique index seats_user on seats (campaign_id, user_id);
+create unique index seats_code on seats (campaign_id, code);
+
+-- on: room.opened
+insert into rooms (campaign_id, id) values (:campaign_id, :payload.id!);
+
+-- on: seat.taken
+-- A user has one seat.
+insert into seats (campaign_id, id, room, user_id, code, role, n)
+values (:campaign_id, :payload.id!, :payload.room, lower(:payload.user), :payload.password,
+  coalesce(:payload.role, 'player'), coalesce(cast(:payload.n as bigint), 0));
+
+-- on: seat.kept
+insert into seats (campaign_id, id, user_id)
+values (:campaign_id, :payload.id, :payload.user)
+on conflict (campaign_id, id) do update set user_id = excluded.user_id;
+
+-- on: seat.moved
+update seats set user_id = :payload.user where campaign_id = :campaign_id and id = :payload.id;
+
+-- on: room.closed
+delete from rooms where campaign_id = :campaign_id and id = :payload.id;
+`
+
+func hider(r *redact.Redactor) projection.Hider {
+	return projection.Hider{Event: func(e outbox.Event) outbox.Event { return redact.Shown(r, e) }, Name: r.HidesName}
+}
+
+// explain explains the only failure of an event, as readers of a page get it.
+func explain(tb testing.TB, b *enginetest.Engine, seq int64) outbox.ExplainedFailure {
+	tb.Helper()
+	x, err := runs.Explain(tb.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", seq)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if len(x.Failures) != 1 {
+		tb.Fatalf("%d failures are explained: %+v", len(x.Failures), x)
+	}
+	return redact.Shown(redact.Builtin(), x).Failures[0]
+}
+
+func TestExplain_everyKindOfConstraint(t *testing.T) {
+	t.Parallel()
+	first := `{"id":"1","user":"ana","password":"hunter22","role":"master"}`
+	for _, c := range []struct {
+		name, eventType, payload string
+		kind, table, columns     string
+		reason                   string // part of it
+		existing                 string // fields of the row that is there
+		refused                  string // the values that the constraint's columns get
+	}{
+		{"primary key", "seat.taken", `{"id":"1","user":"bo"}`, "unique", "seats", "campaign_id id",
+			"A row with this key (campaign_id, id) exists already in seats.", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":campaign_id :payload.id"},
+		{"unique index over an expression's value", "seat.taken", `{"id":"2","user":"ANA"}`, "unique", "seats", "campaign_id user_id",
+			"(campaign_id, user_id)", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":campaign_id :payload.user"},
+		{"secret in the key", "seat.taken", `{"id":"2","user":"bo","password":"hunter22"}`, "unique", "seats", "campaign_id code",
+			"(campaign_id, code)", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":campaign_id :payload.password"},
+		{"another key than that of on conflict", "seat.kept", `{"id":"9","user":"ana"}`, "unique", "seats", "campaign_id user_id",
+			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":campaign_id :payload.user"},
+		{"update", "seat.moved", `{"id":"8","user":"ana"}`, "unique", "seats", "campaign_id user_id",
+			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":payload.user :campaign_id"},
+		{"not null", "seat.taken", `{"id":"2"}`, "not_null", "seats", "user_id", "Column user_id of seats must have a value", "", ":payload.user"},
+		{"check", "seat.taken", `{"id":"2","user":"bo","role":"king"}`, "check", "seats", "role", "A check of table seats refuses the value of role.", "", ":payload.role"},
+		{"foreign key", "seat.taken", `{"id":"2","user":"bo","room":"r-9"}`, "foreign_key", "seats", "campaign_id room", "refers to is missing", "", ":campaign_id :payload.room"},
+		{"required value", "seat.taken", `{"user":"bo"}`, "", "", "", "The statement requires payload.id, and the event does not have it.", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+			b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"8","user":"cy"}`), enginetest.EventOf("a", "seat.taken", first), enginetest.EventOf("a", c.eventType, c.payload))
+			b.Drain(t)
+			f := explain(t, b, 3)
+			if f.Statement == nil || f.Unexplained != "" || f.VersionChanged() != "" {
+				t.Fatalf("it is not explained: %+v", f)
+			}
+			if !strings.Contains(f.Reason, c.reason) {
+				t.Errorf("reason %q, want %q", f.Reason, c.reason)
+			}
+			if c.kind == "" {
+				if f.Constraint != nil {
+					t.Errorf("constraint %+v", f.Constraint)
+				}
+			} else if k := f.Constraint; k == nil || k.Kind != c.kind || k.Table != c.table || strings.Join(k.Columns, " ") != c.columns {
+				t.Errorf("constraint %+v, want %s of %s (%s)", k, c.kind, c.table, c.columns)
+			}
+			if got := fields(f.Existing); got != c.existing {
+				t.Errorf("existing row %s, want %s", got, c.existing)
+			}
+			if got := refusedValues(f); got != c.refused {
+				t.Errorf("refused values %q, want %q", got, c.refused)
+			}
+			if text := mustJSON(t, f); strings.Contains(text, "hunter22") {
+				t.Errorf("the secret is in it: %s", text)
+			}
+			for _, l := range f.Statement.Lines {
+				if l.Number == f.Statement.Line && (!l.Failed || l.Text == "") {
+					t.Errorf("line %d is not marked: %+v", l.Number, l)
+				}
+			}
+		})
+	}
+}
+
+// fields are those of a row but its campaign's id.
+func fields(row *outbox.ExistingRow) string {
+	if row == nil {
+		return ""
+	}
+	var all []string
+	for _, f := range row.Fields {
+		if f.Name != "campaign_id" {
+			all = append(all, f.Name+"="+string(f.Value))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func refusedValues(f outbox.ExplainedFailure) string {
+	var all []string
+	for _, v := range f.Statement.Values {
+		if v.Refused {
+			all = append(all, v.Name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func mustJSON(tb testing.TB, v any) string {
+	tb.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestExplain_saysWhatItCannotExplain(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
+	b.Drain(t)
+	of := func(definition string) outbox.ExplainedFailure {
+		dialect := "sqlite"
+		if b.OnPostgres() {
+			dialect = "postgres"
+		}
+		set, err := projection.Load(dialect, enginetest.Define(t, definition)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := runs.Explain(t.Context(), b.Store, set, hider(redact.Builtin()), "a", 2)
+		if err != nil || len(x.Failures) != 1 {
+			t.Fatal(x, err)
+		}
+		return x.Failures[0]
+	}
+	if f := of(strings.Replace(seats, "-- A user has one seat.", "-- A user has only one seat.", 1)); !strings.Contains(f.VersionChanged(), "The loaded version differs from the one that failed") || f.Statement == nil {
+		t.Errorf("another version: %q, %+v", f.VersionChanged(), f)
+	}
+	if f := of("-- note: one more line\n" + seats); f.Statement != nil || !strings.HasPrefix(f.Unexplained, "No statement of the loaded file begins at line ") || f.Reason == "" {
+		t.Errorf("a moved statement: %+v", f)
+	}
+	if f := of(strings.ReplaceAll(seats, "seat.taken", "seat.gone")); f.Statement != nil || f.Unexplained == "" {
+		t.Errorf("a type that no statement handles: %+v", f)
+	}
+	if f := of(enginetest.Trail); f.Statement != nil || f.Unexplained != "Projection seats is not loaded." {
+		t.Errorf("another projection: %+v", f)
+	}
+	for _, seq := range []int64{1, 3} {
+		if x, err := runs.Explain(t.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", seq); err != nil || len(x.Failures) != 0 {
+			t.Errorf("event %d has not failed: %+v, %v", seq, x, err)
+		}
+	}
+	if _, err := runs.Explain(t.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("a missing event: %v", err)
+	}
+	b.Meddle(t, `drop table seats`)
+	if f := explain(t, b, 2); f.Statement == nil || f.Existing != nil || f.Reason == "" {
+		t.Errorf("without the table: %+v", f)
+	}
+}
+
+func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
+	b.Drain(t)
+	if f := explain(t, b, 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
+		t.Errorf("deleting a parent: %+v", f)
+	}
+	if !b.OnPostgres() {
+		return // SQLite stores any type
+	}
+	b = enginetest.Open(t, enginetest.Define(t, strings.NewReplacer(":payload.n ", ":payload.password ", "lower(:payload.user), :payload.password", "lower(:payload.user), :payload.code").Replace(seats)), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
+	b.Drain(t)
+	f := explain(t, b, 1)
+	if f.Reason != "A value does not have the type that its column needs." || f.Statement == nil || strings.Contains(mustJSON(t, f), "hunter22") {
+		t.Errorf("a value of the wrong type: %s", mustJSON(t, f))
+	}
+}
+
+func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
+	b.Drain(t)
+	if f := explain(t, b, 2); f.Projection != "seats" || f.Existing == nil || f.FailedVersion != "" {
+		t.Errorf("a quarantined projection: %+v", f)
+	}
+	all, err := redact.New(redact.Config{HidePayloads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := runs.Explain(t.Context(), b.Store, b.Set, hider(all), "a", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := mustJSON(t, redact.Shown(all, x)); strings.Contains(text, "ana") || strings.Contains(text, `"bo"`) {
+		t.Errorf("with hidden payloads: %s", text)
+	}
+}
