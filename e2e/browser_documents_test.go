@@ -82,7 +82,7 @@ func largeThere(t *testing.T, d databases) {
 		return took, length
 	}
 	whole, _ := quickest("/campaigns/large/events/1/payload", 3)
-	for _, path := range []string{"/rows/large/1", "/campaigns/large", "/campaigns/large/events/1", "/rows"} {
+	for _, path := range []string{"/campaigns/large/events/1", "/campaigns/large", "/campaigns/large/events/1?tab=payload", "/rows"} {
 		took, length := quickest(path, 10)
 		t.Logf("%s takes %s, the whole document %s", path, took, whole)
 		if length > 100_000 {
@@ -136,7 +136,7 @@ func TestBrowser_largeAndOddPayloads(t *testing.T) {
 				return
 			}
 			seeNothing(b)
-			for i, path := range []string{"/rows/large/1", "/campaigns/large/events/1", "/campaigns/odd/events/1", "/campaigns/large", "/campaigns/odd",
+			for i, path := range []string{"/campaigns/large/events/1", "/campaigns/large/events/1?tab=payload", "/campaigns/odd/events/1?tab=payload", "/campaigns/large", "/campaigns/odd",
 				"/campaigns/large/events/1/tree", "/campaigns/large/events/1/tree?part=payload&at=%2Fitems&from=300"} {
 				b.open(path)
 				b.inspect(path, i, string(axe))
@@ -147,7 +147,7 @@ func TestBrowser_largeAndOddPayloads(t *testing.T) {
 
 func seeLarge(t *testing.T, b *tab, payload string) {
 	t.Helper()
-	b.open("/rows/large/1")
+	b.open("/campaigns/large/events/1?tab=payload")
 	b.await("the row is dead", telling(".rowstate", "dead"))
 	b.await("the payload is not there yet", telling(marked("tree-payload"), "Show the payload (24 MiB)")+` && document.documentElement.outerHTML.length < 100000`)
 	b.click(marked("show-payload"))
@@ -155,7 +155,7 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 	b.click(`.tree details summary`) // closes the whole
 	b.click(`.tree details summary`) // and opens it again
 	if b.scripts {
-		b.at("/rows/large/1")
+		b.at("/campaigns/large/events/1")
 		b.click(`.tree details details summary`)
 		b.click(marked("tree-next"))
 		b.await("the next items follow", says(".tree .key bdi", "199")+` && !`+says(".tree .key bdi", "200"))
@@ -172,7 +172,7 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 	if !b.scripts {
 		return
 	}
-	b.open("/campaigns/large/events/1")
+	b.open("/campaigns/large/events/1?tab=payload")
 	got := value[string](b, `(async () => {
 		const bytes = await (await fetch(document.querySelector(`+js(marked("download"))+`).href)).arrayBuffer()
 		return [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map(b => b.toString(16).padStart(2, "0")).join("")
@@ -186,7 +186,7 @@ func seeLarge(t *testing.T, b *tab, payload string) {
 func seeNothing(b *tab) {
 	b.t.Helper()
 	b.expect("404")
-	b.open("/campaigns/large/events/1")
+	b.open("/campaigns/large/events/1?tab=payload")
 	value[bool](b, `(() => {
 		const link = document.querySelector(`+js(marked("show-payload"))+`)
 		link.setAttribute("hx-get", link.getAttribute("hx-get") + "&at=/nowhere")
@@ -215,7 +215,7 @@ func TestBrowser_copyButtons(t *testing.T) {
 	appendTo(t, s, "", "it's", seats("ana", "ana"))
 	awaitCounts(t, s, "", 0, 0, 1)
 	b := openTab(t, s)
-	b.open("/rows/it's/2")
+	b.open("/campaigns/it's/events/2")
 	// The shell has no window in which to ask whether a page may copy.
 	tell(b, browser.SetPermission, browser.SetPermissionParams{BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
 		Permission: &browser.PermissionDescriptor{Name: "clipboard-write"}, Setting: browser.PermissionSettingGranted})
@@ -234,7 +234,7 @@ func TestBrowser_copyButtons(t *testing.T) {
 	b.await("it can be pasted", `document.querySelector("#pasted").value === `+js(command))
 
 	plain := openTabWithoutScripts(t, s)
-	plain.open("/rows/it's/2")
+	plain.open("/campaigns/it's/events/2")
 	if n := value[int](plain, `[...document.querySelectorAll(".copy")].filter(e => e.getClientRects().length > 0).length`); n > 0 {
 		t.Errorf("without scripts %d buttons promise to copy", n)
 	}

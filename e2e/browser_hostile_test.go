@@ -226,7 +226,7 @@ func (b *besieged) showsMany(where, said string) {
 // hostilePages are the kinds of pages about one campaign.
 func hostilePages(campaign string) []string {
 	c := url.PathEscape(campaign)
-	return []string{"/campaigns/" + c, "/rows/" + c + "/2", "/rows/" + c + "/3", "/rows/" + c + "/1", "/rows/" + c + "/2/requeue", "/rows/" + c + "/2/dry-run?next=1", "/campaigns/" + c + "/events/1", "/campaigns/" + c + "/events/2",
+	return []string{"/campaigns/" + c, "/campaigns/" + c + "/events/2?tab=payload", "/campaigns/" + c + "/events/3", "/campaigns/" + c + "/events/2?tab=details", "/campaigns/" + c + "/events/2?tab=neighbours", "/rows/" + c + "/2/requeue", "/rows/" + c + "/2/dry-run?next=1", "/campaigns/" + c + "/events/1", "/campaigns/" + c + "/events/2",
 		"/campaigns/" + c + "/events/2/tree", "/campaigns/" + c + "/events/2/tree?part=tags", "/campaigns/" + c + "/events/3/tree?part=metadata", "/runs/1/results/" + c, "/campaigns/" + c + "?after_seq=1&act=1"}
 }
 

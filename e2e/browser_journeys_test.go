@@ -242,7 +242,7 @@ func TestBrowser_troubleLeadsToTheRunbook(t *testing.T) {
 func TestBrowser_pressedTwiceActsOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range tabs() {
-		for _, page := range []string{"/", "/rows/table/2", "/campaigns/table"} {
+		for _, page := range []string{"/", "/campaigns/table/events/2", "/campaigns/table"} {
 			t.Run(kind.name+" on "+page, func(t *testing.T) {
 				t.Parallel()
 				s, d := startSeats(t, quickDeath...)

@@ -138,7 +138,7 @@ func TestBrowser_keysGoFromRowToRow(t *testing.T) {
 	b.await("typing chooses nothing", has(ticked, values[2:3]))
 	b.click(box(strings.TrimSuffix(values[0], "/2")))
 	press("\r")
-	b.at("/rows/" + values[0])
+	b.at("/campaigns/" + strings.Replace(values[0], "/", "/events/", 1))
 }
 
 func TestBrowser_listsLeadOnAndBack(t *testing.T) {

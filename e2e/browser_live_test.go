@@ -69,7 +69,7 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 			s.post(t, http.StatusOK, "/api/v1/campaigns/c-1/pause", map[string]any{"reason": "for the test"})
 
 			b := kind.open(t, s)
-			b.open("/rows/c-1/2")
+			b.open("/campaigns/c-1/events/2")
 			b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
 			const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
 			styled := value[string](b, ground)
@@ -78,14 +78,14 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 			b.expectRefusal("409")
 			b.click(marked("requeue"))
 			b.await("the refusal is shown", telling(marked("refusal"), "has changed since this page was loaded")+` && document.activeElement.id === "refusal"`)
-			b.await("the page is there still", telling("h1", "Row 2 of c-1"))
+			b.await("the page is there still", telling("h1", "Event 2 of c-1"))
 			b.await("what was typed is not lost", telling(marked("refusal"), "You typed: seat freed"))
 			b.await("it says what changed", telling("main", "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2"))
 			b.await("it says who did it", telling("main", "requeue by local"))
 			b.await("it looks like the other pages", ground+" === "+js(styled))
 			b.sound("a refusal")
 			if b.scripts {
-				b.at("/rows/c-1/2")
+				b.at("/campaigns/c-1/events/2")
 			}
 			b.await("the row is shown as it is", telling(".rowstate", "pending"))
 			var audit struct{ Items []struct{ Action string } }

@@ -76,8 +76,9 @@ type campaignName struct {
 func troubledPages(campaign string, seq int64) map[string]string {
 	pages := maps.Clone(publisherPages)
 	maps.Copy(pages, map[string]string{
-		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "row": fmt.Sprintf("/rows/%s/%d", campaign, seq),
-		"row-behind": fmt.Sprintf("/rows/%s/%d", campaign, seq+1), "row-gone": fmt.Sprintf("/rows/%s/1", campaign),
+		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "event-payload": fmt.Sprintf("/campaigns/%s/events/%d?tab=payload", campaign, seq),
+		"event-neighbours": fmt.Sprintf("/campaigns/%s/events/%d?tab=neighbours", campaign, seq), "event-details": fmt.Sprintf("/campaigns/%s/events/%d?tab=details", campaign, seq),
+		"event-behind": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq+1), "event-applied": fmt.Sprintf("/campaigns/%s/events/1", campaign),
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "projection": "/projections/campaigns", "projection-aside": "/projections/campaigns?state=quarantined",
@@ -273,7 +274,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 		queue = append(queue, found.Links...)
 	}
-	for _, must := range []string{"/rows", "/rows/poisoned/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/publishers/sales/partner", "/publishers/sales/partner/seek", "/audit", "/docs/operating", "/api/v1/summary", "/metrics"} {
+	for _, must := range []string{"/rows", "/campaigns/poisoned/events/2", "/operations/new", "/runs", "/runs/new?all=1&kind=verify", "/campaigns/healthy/events/2", "/projections", "/publishers/sales/partner", "/publishers/sales/partner/seek", "/audit", "/docs/operating", "/api/v1/summary", "/metrics"} {
 		if !seen[s.url+base+must] {
 			t.Errorf("nothing leads to %s", must)
 		}

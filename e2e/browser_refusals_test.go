@@ -16,7 +16,7 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	awaitCounts(t, s, "", 1, 0, 1)
 	b := openTab(t, s)
 	b.expect("net::ERR_CONNECTION_REFUSED") // the browser's own line, which no page can suppress
-	b.open("/rows/poisoned/2")
+	b.open("/campaigns/poisoned/events/2")
 	if code := s.stop(t); code != 0 {
 		t.Fatalf("the server ends with %d", code)
 	}
@@ -31,7 +31,7 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
 	b.click(marked("requeue"))
 	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned")+` && !document.querySelector("#refusal")`)
-	b.await("the page goes on", telling("main", "Event 2 was applied, so its row is gone"))
+	b.await("the page goes on", telling(".rowstate", "Applied. All events up to"))
 	s.awaitSettled(t)
 }
 
@@ -45,7 +45,7 @@ func TestBrowser_aSuccessThatDoesNotLast(t *testing.T) {
 			appendTo(t, s, "", "poisoned", seats("ana", "ana", "cem"))
 			awaitCounts(t, s, "", 1, 0, 1)
 			b := kind.open(t, s)
-			b.open("/rows/poisoned/2")
+			b.open("/campaigns/poisoned/events/2")
 			b.click(marked("requeue"))
 			b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 			awaitCounts(t, s, "", 1, 0, 1)

@@ -136,7 +136,7 @@ func TestBrowser_aDryRunTellsWhatARowWouldDo(t *testing.T) {
 	appendTo(t, s, "", "c-1", []event{guest("guest.waved"), guest("guest.came"), guest("guest.left"), guest("guest.waved")})
 	awaitCounts(t, s, "", 2, 0, 1)
 	b := openTab(t, s)
-	b.open("/rows/c-1/2")
+	b.open("/campaigns/c-1/events/2")
 	b.click(marked("dry-run-open"))
 	b.at("/rows/c-1/2/dry-run")
 	b.await("it fails at once", telling(marked("dry-run"), "No event would be applied")+" && "+saying(marked("dry-run-failed"), "Event 2"))

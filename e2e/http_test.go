@@ -55,7 +55,7 @@ func TestHTTP_pages(t *testing.T) {
 		c := campaignState(t, s, "c-1")
 		return c.State == "blocked", c.Why
 	})
-	for _, page := range []string{"/", "/rows", "/rows?status=dead", "/rows/c-1/2", "/rows/c-1/3", "/campaigns", "/campaigns?state=blocked",
+	for _, page := range []string{"/", "/rows", "/rows?status=dead", "/campaigns/c-1/events/2", "/campaigns/c-1/events/3", "/campaigns", "/campaigns?state=blocked",
 		"/campaigns/c-1", "/campaigns/c-1/events/1", "/projections", "/instances", "/audit", "/about"} {
 		a := do(t, s, http.MethodGet, page, nil)
 		if a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") || !strings.Contains(string(a.body), "</html>") {

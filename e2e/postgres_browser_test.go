@@ -32,13 +32,13 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 		tab.await("the board says why", telling(board+" .why", "duplicate key value violates unique constraint"))
 	}
 	onB.click(board + ` [data-label="Head"] a`)
-	onB.at("/rows/poisoned/3")
-	onB.await("the row is dead", telling(".rowstate", "dead")+` && document.querySelectorAll(".attempts > li").length === 2`)
+	onB.at("/campaigns/poisoned/events/3")
+	onB.await("the row is dead", telling(".rowstate", "dead")+` && document.querySelectorAll(".attempts li").length === 2`)
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
 	onB.typeInto("input[name=reason]", "ana left her first seat")
 	onB.click(marked("requeue"))
 	onB.await("the act is confirmed", telling(marked("flash"), "Requeued event 3 of campaign poisoned"))
-	onB.lookUntil("the row is applied", telling("main", "Event 3 was applied, so its row is gone"))
+	onB.lookUntil("the row is applied", telling(".rowstate", "Applied. All events up to"))
 
 	onA.lookUntil("nothing is left to do", saying(marked("count-dead"), "0")+" && "+saying(marked("count-pending"), "0"))
 	onA.lookUntil("the campaign has left the board", `!document.querySelector(`+js(board)+`)`)

@@ -29,7 +29,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 
 			b := kind.open(t, s)
 			b.expectRefusal("422")
-			b.open("/rows/poisoned/3")
+			b.open("/campaigns/poisoned/events/3")
 			b.await("the skip is not in the way", `!document.querySelector(".skipform").open`)
 			b.click(marked("skip-open"))
 			b.await("it says what it does", telling(".skipform", "never applied to any projection")+" && "+telling(".skipform", "2 rows behind it are released"))
@@ -43,7 +43,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			b.typeInto("#skip-confirm", "skip poisoned 3")
 			b.click(marked("skip"))
 			b.await("the act is confirmed", telling(marked("flash"), "Skipped event 3 of campaign poisoned"))
-			b.lookUntil("the row is gone", telling("main", "Event 3 was skipped, so its row is gone")+" && "+telling(marked("skipped"), "ana cannot sit twice"))
+			b.lookUntil("the row is gone", telling("main", "Skipped: no projection applied it")+" && "+telling(marked("skipped"), "ana cannot sit twice"))
 
 			b.click(`#live a[href="/campaigns/poisoned"]`)
 			b.at("/campaigns/poisoned")
@@ -137,7 +137,7 @@ func skippedPages(t *testing.T) (*server, map[string]string) {
 	appendTo(t, s, "", "past", []event{taken("seat-9", "dee")})
 	awaitCounts(t, s, "", 0, 0, 1)
 	return s, map[string]string{
-		"skip-overview": "/", "skip-row": "/rows/dead/3", "skip-gone": "/rows/past/3", "skip-event": "/campaigns/last/events/3",
+		"skip-overview": "/", "skip-row": "/campaigns/dead/events/3", "skip-gone": "/campaigns/past/events/3", "skip-event": "/campaigns/last/events/3",
 		"skip-last": "/campaigns/last", "skip-past": "/campaigns/past", "skip-campaigns": "/campaigns",
 	}
 }

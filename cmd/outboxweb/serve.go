@@ -320,8 +320,15 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 // handlerConfig returns the handlers' configuration from the flags.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set),
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Explain: explainer(st, set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
+}
+
+// explainer explains why projections of the set fail.
+func explainer(st *engine, set *projection.Set) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
+	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+		return runs.Explain(ctx, st.Store, set, hide, campaign, seq)
+	}
 }
 
 // dryRunner returns a function that tries events on copies of the stored rows.

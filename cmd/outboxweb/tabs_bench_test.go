@@ -30,7 +30,7 @@ const turnTime = 2 * time.Second
 // consolePages are one page of each kind.
 var consolePages = map[string]string{
 	"overview": "/", "rows": "/rows", "dead": "/rows?status=dead", "campaigns": "/campaigns", "campaign": "/campaigns/c-00001",
-	"row": "/rows/c-00001/1", "failures": "/failures", "operations": "/operations", "audit": "/audit",
+	"row": "/campaigns/c-00001/events/1", "failures": "/failures", "operations": "/operations", "audit": "/audit",
 }
 
 // BenchmarkTabs measures the console overhead: how much slower the worker drains with open

@@ -72,7 +72,7 @@ func onRow[R any](do func(ctx context.Context, o outbox.Command, campaign string
 // readRowAction reads actions on a row or an event; decode reads the body.
 func (s *server) readRowAction(decode func(*http.Request) (outbox.Command, error)) actionReader[outbox.RowKey] {
 	return readAction(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
-		return l.Row(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
+		return l.Event(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
 	})
 }
 

@@ -46,7 +46,7 @@ func TestRow_ofAnEventWhoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a", "b")
 	s.tamper(`update events set entity_id = 'somebody else' where campaign_id = 'c-1' and seq = 2`)
-	s.get("/rows/c-1/2").want(t, 200, "Its content does not match its hash")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Its content does not match its hash")
 	s.get("/api/v1/rows/c-1/2").want(t, 200, `"altered":true`)
 	s.get("/api/v1/rows/c-1/1").want(t, 200).lacks(t, `"altered"`)
 }

@@ -206,6 +206,13 @@ func (s *server) routeEventsAPI() {
 		details: "As far back as --keep-history and --keep-audit allow.",
 		answers: gives[outbox.EventHistory]("the steps, the oldest first"),
 	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}/explanation", reply(s, rowParam, s.explanation), endpoint{
+		id: "getEventExplanation", tag: tagEvents,
+		summary:  "Why projections fail at an event: the statement, its values, and the row that has the key already",
+		details:  "By the loaded projections and the live rows. Values that look like secrets are hidden.",
+		answers:  gives[outbox.EventExplanation]("the explanation; without failures if none is open"),
+		refusals: []refusal{refusedRoom},
+	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload, endpoint{
 		id: "getEventPayload", tag: tagEvents,
 		summary:  "The payload of an event as a file",

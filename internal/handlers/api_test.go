@@ -226,7 +226,7 @@ func TestUnknownThings_are404(t *testing.T) {
 			t.Errorf("%s: Content-Type is %q", target, got)
 		}
 	}
-	for _, target := range []string{"/nope", "/campaigns/nope", "/rows/c-1/2", "/rows/nope/1", "/campaigns/c-1/events/9"} {
+	for _, target := range []string{"/nope", "/campaigns/nope", "/campaigns/c-1/events/2", "/campaigns/nope/events/1", "/campaigns/c-1/events/9"} {
 		a := s.get(target).want(t, 404, "<h1>Not found</h1>")
 		if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
 			t.Errorf("%s: Content-Type is %q", target, got)
@@ -277,10 +277,9 @@ func TestOddIDs_workInEveryAddress(t *testing.T) {
 		}
 		s.get("/api/v1/rows?campaign="+url.QueryEscape(id)).want(t, 200, `"seq":1`)
 		s.get("/campaigns/"+path).want(t, 200, `action="/campaigns/`+htmlEscape(path)+`/pause"`)
-		s.get("/rows/"+path+"/1").want(t, 200, `action="/rows/`+htmlEscape(path)+`/1/requeue"`)
-		s.get("/campaigns/"+path+"/events/1").want(t, 200)
+		s.get("/campaigns/"+path+"/events/1").want(t, 200, `action="/rows/`+htmlEscape(path)+`/1/requeue"`)
 		to := s.submit("/rows/"+path+"/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
-		if !strings.HasPrefix(to, "/rows/"+path+"/1?act=") {
+		if !strings.HasPrefix(to, "/campaigns/"+path+"/events/1?act=") {
 			t.Errorf("redirected to %q", to)
 		}
 		s.get(to).want(t, 200, "Requeued event 1 of campaign "+htmlEscape(id))

@@ -28,7 +28,7 @@ func BenchmarkRender(b *testing.B) {
 	for name, c := range map[string]templ.Component{
 		"overview":  templates.OverviewPage(p, overview, templates.OverviewLive(p, overview)),
 		"rows":      templates.RowsPage(p, templates.RowsView{Page: outbox.Page[outbox.Row]{Items: rows}}),
-		"row":       templates.RowPage(p, templates.RowView{RowDetail: outbox.RowDetail{Row: rows[0], Event: event, Campaign: campaigns[0]}}),
+		"event":     templates.EventPage(p, templates.EventView{EventDetail: outbox.EventDetail{Event: event}, Campaign: campaigns[0], Row: &outbox.RowDetail{Row: rows[0], Event: event, Campaign: campaigns[0]}}),
 		"campaigns": templates.CampaignsPage(p, templates.CampaignsView{Page: outbox.Page[outbox.Campaign]{Items: campaigns}}),
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -31,7 +31,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	s.work()
 	const says = "Since the last failure projection campaigns changed (v1, now v2) and the build did not"
 	s.get("/failures").want(t, 200, says)
-	s.get("/rows/c-1/1").want(t, 200, "Failed permanently in an earlier version of projection campaigns. The projection has changed since: requeue the row to try again.")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Failed permanently in an earlier version of projection campaigns. The projection has changed since: requeue the row to try again.")
 	s.get("/").want(t, 200, "a retry may help")
 	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }
@@ -161,7 +161,7 @@ var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z0-9-]+)" v
 func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	page := s.get("/rows/c-1/2").want(t, 200)
+	page := s.get("/campaigns/c-1/events/2").want(t, 200)
 	found := hiddenKey.FindStringSubmatch(page.body)
 	if found == nil || !strings.Contains(page.body, `id="`+found[1]+`"`) {
 		t.Fatalf("no form has a key: %v", found)
@@ -214,7 +214,7 @@ func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 func TestForms_ofSkipsAndOperationsSentTwiceAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	s.twice("/rows/c-1/2", "skip-form", "/rows/c-1/2/skip", "reason=gone&confirm=skip+c-1+2", "skip")
+	s.twice("/campaigns/c-1/events/2", "skip-form", "/rows/c-1/2/skip", "reason=gone&confirm=skip+c-1+2", "skip")
 	s.twice("/campaigns/c-1", "unskip-form-1", "/campaigns/c-1/events/2/unskip", "return_to=campaign", "unskip")
 	s = newSite(t).blocked(2)
 	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 202)

@@ -36,7 +36,7 @@ func TestTree_showsWhatIsStoredAndNothingElse(t *testing.T) {
 	s := newSite(t)
 	s.append("c-1", "a", `{"big":9007199254740993,"huge":1e400,"zero":-0,"long":0.1000000000000000000000000000001,`+
 		`"twice":1,"twice":[2],"<script>alert(1)</script>":"</bdi><img src=x onerror=alert(1)>","turned":"`+"\u202e"+`gnp.exe","arabic":"مرحبا","text":"`+strings.Repeat("x", 14_344)+`"}`)
-	a := s.get("/campaigns/c-1/events/1").want(t, 200, ">9007199254740993<", ">1e400<", ">-0<", ">0.1000000000000000000000000000001<",
+	a := s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, ">9007199254740993<", ">1e400<", ">-0<", ">0.1000000000000000000000000000001<",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;/bdi&gt;&lt;img", `\u202egnp.exe`, "<bdi", "مرحبا", "… 12,346 more characters")
 	a.lacks(t, "<script>alert", "<img", "\u202e")
 	if n := strings.Count(a.body, ">&#34;twice&#34;<"); n != 2 {
@@ -177,7 +177,7 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 	}
 	s.seed("c-1", "a", "b")
 	s.work()
-	for _, page := range []string{"/rows/c-1/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
+	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
 		s.get(page).want(t, 200)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -187,7 +187,8 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 			t.Errorf("%s allocates %d bytes for %d bytes of page", page, allocated, len(a.body))
 		}
 	}
-	s.get("/rows/c-1/1").want(t, 200, "Show the payload (24 MiB)", "download").lacks(t, "9007199254740993")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Too long to show here").lacks(t, "9007199254740993")
+	s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, "Show the payload (24 MiB)", "download").lacks(t, "9007199254740993")
 	if a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, "next 100 of 1,086,956"); len(a.body) > 200_000 {
 		t.Errorf("its tree is %d bytes long", len(a.body))
 	}
@@ -196,14 +197,15 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 	}
 }
 
-func TestRowPage_showsAttemptsAndNeighbours(t *testing.T) {
+func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a", poison, "b", "c", "d", "e", "f", "g", "h")
 	s.work()
-	s.get("/rows/c-1/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "· the same error", "seat &#34;7&#34; is &lt;taken&gt;",
-		`href="/rows/c-1/3"`, `href="/rows/c-1/7"`, "2 more rows", "no lease", `href="/campaigns/c-1/events/1"`, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb report --json --campaign=c-1",
-		`data-copy="the curl command"`).lacks(t, `href="/rows/c-1/8"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "2 attempts, the same error", "seat &#34;7&#34; is &lt;taken&gt;",
+		`href="/campaigns/c-1/events/3"`, `href="/campaigns/c-1/events/1"`).lacks(t, `href="/campaigns/c-1/events/4"`)
+	s.get("/campaigns/c-1/events/2?tab=neighbours").want(t, 200, `href="/campaigns/c-1/events/7"`, "2 more rows", "no lease").lacks(t, `href="/campaigns/c-1/events/8"`, `data-testid="happened"`)
+	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb report --json --campaign=c-1", `data-copy="the curl command"`)
 	d := decodeAs[struct {
 		Previous int64        `json:"previous_seq"`
 		Next     int64        `json:"next_seq"`
@@ -255,8 +257,9 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_id":"e-1","event_type":"a","payload":{}},`+
 		`{"event_type":"`+poison+`","payload":{},"correlation_id":"e-1","causation_id":"elsewhere"},{"event_type":"c","payload":{}}]}`).want(t, 201)
 	s.work()
-	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.").lacks(t, "Its row")
-	s.get("/campaigns/c-1/events/2").want(t, 200, "Not applied: it is the head of its campaign.", `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Its row", "Event hash", "Chain hash").
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Event 2 has been dead for", "1 row waits behind it")
+	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Event hash", "Chain hash").
 		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
 	s.get("/campaigns/c-1/events/3").want(t, 200, "Not applied yet: it waits behind event 2")
 }
@@ -265,13 +268,13 @@ func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c-1", "a", "b", "c")
-	s.get("/rows/c-1/1").lacks(t, "Rehearsed")
+	s.get("/campaigns/c-1/events/1").lacks(t, "Rehearsed")
 	if err := s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/rows/c-1/1").want(t, 200, "Rehearsed", "it would be applied")
-	s.get("/rows/c-1/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
-	s.get("/rows/c-1/3").lacks(t, "Rehearsed")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Rehearsed", "it would be applied")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
+	s.get("/campaigns/c-1/events/3").lacks(t, "Rehearsed")
 	s.get("/api/v1/rows/c-1/2").want(t, 200, `"rehearsal":{`, `"error":"no <seat>"`)
 }
 
@@ -282,8 +285,8 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	s.seed("c-2", poison)
 	s.pass()
 	const never = "an never succeed with this version of the projection"
-	s.get("/rows/c-1/1").want(t, 200, "Not retried: it c"+never, "projection&#32;<code>campaigns</code>", "· permanent: c"+never)
-	s.get("/rows/c-2/1").want(t, 200).lacks(t, never)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Not retried: it c"+never, "projection&#32;<code>campaigns</code>", "· permanent: c"+never)
+	s.get("/campaigns/c-2/events/1").want(t, 200).lacks(t, never)
 	s.get("/failures").want(t, 200, "It c"+never)
 	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"retry_outlook":"none"`, "It c"+never)
 	d := decodeAs[struct {

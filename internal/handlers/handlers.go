@@ -2,14 +2,14 @@
 //
 //	/                                   overview
 //	/rows                               rows, filtered
-//	/rows/{campaign}/{seq}              one row; POST …/requeue, …/retry, …/dead-letter, …/skip
+//	/rows/{campaign}/{seq}              leads to the row's event; POST …/requeue, …/retry, …/dead-letter, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
 //	/operations, /operations/{operation} requeues of many rows; GET …/new previews, POST starts; POST …/cancel, …/acknowledge
 //	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new previews, POST starts; POST …/cancel, …/resume
 //	/runs/{run}/results/{campaign}      the result of one campaign
 //	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
-//	/campaigns/{id}/events/{seq}        one event; …/tree part of its documents, …/payload a file; POST …/unskip, …/reveal
+//	/campaigns/{id}/events/{seq}        one event and its row; …/tree part of its documents, …/payload a file; POST …/unskip, …/reveal
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
 //	/publishers                         deliveries of events to destinations
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
@@ -86,6 +86,9 @@ type Config struct {
 	// DryRun tries the events of a campaign up to seq and the next ones after it, and changes
 	// nothing. nil means that dry runs are not offered.
 	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error)
+	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
+	// are shown as they are.
+	Explain func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error)
 	// TestPublisher sends a made-up event to a publisher's destination; a delivery failure is not
 	// an error. nil means that this process has no publisher in its configuration.
 	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
@@ -212,7 +215,7 @@ func (s *server) routePages() {
 	s.get("/", s.overviewPage)
 	s.get("/rows", s.rowsPage)
 	s.get("/rows/requeue", s.requeueDeadPage)
-	s.get("/rows/{campaign}/{seq}", s.rowPage)
+	s.get("/rows/{campaign}/{seq}", s.rowRedirect)
 	s.get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	s.get("/campaigns", s.campaignsPage)
 	s.get("/campaigns/{campaign}", s.campaignPage)

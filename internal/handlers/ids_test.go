@@ -41,7 +41,7 @@ func (s *site) tellsApart(page string) {
 
 func TestPages_tellTheirElementsApart(t *testing.T) {
 	t.Parallel()
-	pages := append([]string{"/campaigns/c-3", "/rows/c-3/1", "/campaigns/c-4", "/operations/1", "/operations/2", "/operations?status=running", "/failures", "/rows?status=failed"}, everyPage...)
+	pages := append([]string{"/campaigns/c-3", "/campaigns/c-3/events/1", "/campaigns/c-4", "/operations/1", "/operations/2", "/operations?status=running", "/failures", "/rows?status=failed"}, everyPage...)
 	for _, reasonFrom := range []int64{0, 1} {
 		s := newSite(t, func(c *Config) { c.ReasonFrom = reasonFrom }).blocked(2).trouble()
 		for _, page := range everyPage {

@@ -51,7 +51,7 @@ func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/rows/c-1/2", "/rows/c-1/99", "/c-1", "/nobody", "/operations/1", "/operations/99", "/runs/1", "/runs/99")
+	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/campaigns/c-1/events/2", "/campaigns/c-1/events/99", "/c-1", "/nobody", "/operations/1", "/operations/99", "/runs/1", "/runs/99")
 	for _, r := range everyRequest(t, s) {
 		to := absent.Replace(r.target)
 		if to == r.target || r.method == http.MethodPost && strings.HasSuffix(r.target, "/events") { // the first event makes a campaign

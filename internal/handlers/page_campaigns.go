@@ -120,34 +120,3 @@ func linesBetween(lines []outbox.EventLine, first, last int64) []outbox.EventLin
 	to, _ := slices.BinarySearchFunc(lines, last+1, bySeq)
 	return lines[from:to]
 }
-
-func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	view, err := s.readEvent(r, campaign, seq)
-	if err != nil {
-		return err
-	}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
-	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.EventPage, view))
-}
-
-func (s *server) readEvent(r *http.Request, campaign string, seq int64) (templates.EventView, error) {
-	var v templates.EventView
-	var err error
-	if v.EventDetail, err = s.Store.EventWithin(r.Context(), campaign, seq, templates.InlineDocument); err != nil {
-		return v, err
-	}
-	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
-		return v, err
-	}
-	if v.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
-		return v, err
-	}
-	acts, err := s.Store.AuditLog(r.Context(), outbox.AuditFilter{CampaignID: campaign, Seq: seq, Limit: activityShownOf})
-	v.Acts = acts.Items
-	return v, err
-}

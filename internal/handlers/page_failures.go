@@ -28,6 +28,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.FailuresView{All: all, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
+	view.Explained = s.explainExample(r.Context(), filter.Fingerprint)
 	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 

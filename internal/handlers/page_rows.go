@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"errors"
 	"net/http"
 
 	"outboxweb/internal/outbox"
@@ -26,48 +25,6 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
 }
 
-func (s *server) rowPage(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-		return err
-	}
-	p := s.rowFrame(r, campaign, seq)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	if errors.Is(err, outbox.ErrNotFound) {
-		return s.rowGonePage(w, r, p, campaign, seq)
-	}
-	view := templates.RowView{RowDetail: detail}
-	if view.History, err = s.Store.EventHistory(r.Context(), campaign, seq); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.RowPage, view), pageOf(templates.RowLive, view))
-}
-
-func (s *server) rowFrame(r *http.Request, campaign string, seq int64) templates.Page {
-	p := s.page(r, templates.RowTitle(campaign, seq), "Rows")
-	p.Around = s.around(r.Context())
-	p.Self, p.Twin = s.linksOf(r).Row(campaign, seq), s.linksOf(r).API().Row(campaign, seq)
-	return p
-}
-
-// rowGonePage explains an event without a row. If the event does not exist either, it returns the
-// error of reading it.
-func (s *server) rowGonePage(w http.ResponseWriter, r *http.Request, p templates.Page, campaign string, seq int64) error {
-	view, err := s.readEvent(r, campaign, seq)
-	if err != nil {
-		return err
-	}
-	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	gone := templates.GoneView{Event: view.Event, Campaign: view.Campaign, History: view.History, Acts: view.Acts}
-	return s.renderLive(w, r, p, pageOf(templates.RowGonePage, gone), pageOf(templates.RowGoneLive, gone))
-}
-
 func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	campaign, seq, err := rowParams(r)
 	if err != nil {
@@ -77,7 +34,9 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, s.rowFrame(r, campaign, seq), pageOf(templates.RequeueRowPage, detail))
+	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(campaign, seq)
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
 }
 
 // formCommand reads an action's form and the page to show afterwards: the object's own page, unless

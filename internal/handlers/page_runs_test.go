@@ -249,7 +249,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	})
 	s.seed("c/1", poison, "b")
 	s.work()
-	s.get("/rows/c%2F1/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
+	s.get("/campaigns/c%2F1/events/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
 		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
@@ -263,7 +263,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 func TestDryRun_isNotOfferedWhereNothingCanBeTried(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).blocked(1)
-	s.get("/rows/c-1/2").want(t, 200).lacks(t, "dry-run-open")
+	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, "dry-run-open")
 	s.get("/rows/c-1/2/dry-run").want(t, 404)
 }
 

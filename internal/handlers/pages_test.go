@@ -13,7 +13,7 @@ import (
 
 // everyPage are the addresses of a seeded site's pages.
 var everyPage = []string{
-	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/rows/c-1/2", "/rows/c-1/2/requeue", "/rows/c-1/1", "/campaigns",
+	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/campaigns/c-1/events/2", "/rows/c-1/2/requeue", "/campaigns/c-1/events/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
 	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/instances", "/audit", "/about", "/docs", "/docs?q=canary", "/docs/start", "/docs/operating",
 	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
@@ -34,7 +34,7 @@ func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
 	a := s.get("/").want(t, 200,
 		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
 		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
-		"1 of 2 campaigns is blocked by a permanently failed event.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/rows/c-1/2"`, `href="/rows?status=dead"`)
+		"1 of 2 campaigns is blocked by a permanently failed event.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/campaigns/c-1/events/2"`, `href="/rows?status=dead"`)
 	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
 }
 
@@ -51,7 +51,7 @@ func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
 	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, http.StatusAccepted)
 	target := header("HX-Target", templates.LiveTarget)
 	for page, shows := range map[string]string{
-		"/": "c-1", "/rows": "c-1", "/rows/c-1/2": "dead", "/rows/c-1/1": "applied", "/campaigns": "c-2", "/campaigns/c-1": "c-1", "/instances": `id="instance-w-1"`,
+		"/": "c-1", "/rows": "c-1", "/campaigns/c-1/events/2": "dead", "/campaigns/c-1/events/1": "applied", "/campaigns": "c-2", "/campaigns/c-1": "c-1", "/instances": `id="instance-w-1"`,
 		"/operations": "/operations/1", "/operations/1": "c-1", "/operations/1?status=waiting": "waiting", "/publishers": "archive", archivePage: "archive",
 	} {
 		a := s.get(page, target).want(t, 200, shows).lacks(t, "<html", "data-live")
@@ -74,7 +74,7 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 	s := newSite(t).trouble()
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 
-	s.get("/rows/c-1/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows behind it are released")
+	s.get("/campaigns/c-1/events/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows behind it are released")
 	to := landing(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>")))
 	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;").lacks(t, "<i>freed")
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since this page was loaded: status is pending, not dead")
@@ -101,8 +101,8 @@ func TestRetry_isOfferedForAFailedHeadOnly(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", poison, "a")
 	s.pass()
-	s.get("/rows/c-1/1").want(t, 200, `data-testid="retry"`).lacks(t, `data-testid="requeue"`)
-	s.get("/rows/c-1/2").want(t, 200, "Waiting behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200, `data-testid="retry"`).lacks(t, `data-testid="requeue"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Waiting behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
 	to := s.submit("/rows/c-1/1/retry", "expected_status=failed&expected_attempt_count=1").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Retried event 1 of campaign c-1: due now.")
 }
@@ -110,7 +110,7 @@ func TestRetry_isOfferedForAFailedHeadOnly(t *testing.T) {
 func TestRow_thatIsGoneSaysItWasApplied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	s.get("/rows/c-1/1").want(t, 200, "Event 1 was applied, so its row is gone.", `href="/campaigns/c-1/events/1"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.").lacks(t, `id="row-form"`)
 	s.get("/api/v1/rows/c-1/1").want(t, 404, "it is already applied")
 }
 
@@ -121,7 +121,7 @@ func TestPayloads_keepEveryDigitAndAreEscaped(t *testing.T) {
 	s.get("/campaigns/c-1/events/1").want(t, 200, "12345678901234567890123", "1.10", "&lt;/code&gt;&lt;script&gt;")
 	big := `{"event_type":"a","payload":{"x":"` + strings.Repeat("y", 100_000) + `"}}`
 	s.post("/api/v1/campaigns/c-1/events", big).want(t, 201)
-	if a := s.get("/campaigns/c-1/events/2").want(t, 200, "Show the payload (98 KiB)", `href="/api/v1/campaigns/c-1/events/2"`); len(a.body) > 20_000 {
+	if a := s.get("/campaigns/c-1/events/2?tab=payload").want(t, 200, "Show the payload (98 KiB)", `href="/api/v1/rows/c-1/2"`); len(a.body) > 20_000 {
 		t.Errorf("the page is %d bytes long", len(a.body))
 	}
 }
@@ -214,13 +214,13 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
-	if since := poll("/rows/c-1/1", act); since != "busy It is waiting to be applied." {
+	if since := poll("/campaigns/c-1/events/1", act); since != "busy It is waiting to be applied." {
 		t.Errorf("a poll says %q at once", since)
 	}
 	s.clock = s.clock.Add(time.Minute)
 	s.work()
 	s.get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")
-	if since := poll("/rows/c-1/1", act); since != "warn It failed again 1 min later with the same error." {
+	if since := poll("/campaigns/c-1/events/1", act); since != "warn It failed again 1 min later with the same error." {
 		t.Errorf("a poll says %q", since)
 	}
 
@@ -240,8 +240,8 @@ func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
 	s.seed("c-1", poison, "b")
 	s.seed("c-2", "a")
 	s.pass()
-	s.get("/rows/c-1/1").want(t, 200, `data-testid="dead-letter"`, `action="/rows/c-1/1/dead-letter"`, "1 row behind it waits until then", "outboxweb dead-letter --reason")
-	s.get("/rows/c-1/2").want(t, 200).lacks(t, `data-testid="dead-letter"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200, `data-testid="dead-letter"`, `action="/rows/c-1/1/dead-letter"`, "1 row behind it waits until then", "outboxweb dead-letter --reason")
+	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, `data-testid="dead-letter"`)
 	s.post("/api/v1/rows/c-1/2/dead-letter", `{}`).want(t, 409, "is not the head of its campaign")
 	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since this page was loaded")
 	to := s.submit("/rows/c-1/1/dead-letter", "expected_status=failed&expected_attempt_count=1&reason=waits").want(t, http.StatusSeeOther).Header.Get("Location")

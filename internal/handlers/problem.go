@@ -200,8 +200,11 @@ func (s *server) back(r *http.Request) templates.URL {
 	if err != nil {
 		return ""
 	}
+	if seq, err := seqParam(r); err == nil && rc.RoutePattern() == outbox.ActionReveal.Info().Path {
+		return s.linksOf(r).EventTab(campaign, seq, templates.TabPayload)
+	}
 	if seq, err := seqParam(r); err == nil {
-		return s.linksOf(r).Row(campaign, seq)
+		return s.linksOf(r).Event(campaign, seq)
 	}
 	return s.linksOf(r).Campaign(campaign)
 }

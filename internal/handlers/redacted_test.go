@@ -71,6 +71,11 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		c.DryRun = func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 			return outbox.DryRun{OtherTables: []string{}, CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
 		}
+		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
+			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
+				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}}}},
+				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must(json.Marshal(secretJSON("existing")))}}}}}}, nil
+		}
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
 		}
@@ -237,7 +242,8 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	if !strings.Contains(string(e.Payload), `"password":"[redacted]"`) {
 		t.Errorf("the payload is %s", e.Payload)
 	}
-	s.get("/campaigns/c-1/events/2").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as stored, except redacted values", `data-testid="reveal"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "[redacted]", `data-testid="reveal"`)
+	s.get("/campaigns/c-1/events/2?tab=payload").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as stored, except redacted values", `data-testid="reveal"`)
 	s.get("/api/v1/campaigns/c-2/events/2").want(t, 200, `"redacted":[]`)
 	s.get("/api/v1/campaigns/c-1/events/2/payload").want(t, 200, `"apiKey":"[redacted]"`)
 	back, err := json.Marshal(e)

@@ -233,6 +233,5 @@ func TestPages_ofRunsOperationsAndEventsShowTheActionsOnThem(t *testing.T) {
 	s.post("/api/v1/runs/"+fmt.Sprint(run.ID)+"/resume", `{"reason":"again"}`).want(t, 409)
 	s.get("/runs/"+fmt.Sprint(run.ID)).want(t, 200, "Started run", "✕</span> refused", "again", "Show all in the audit log")
 	s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"why not"}`).want(t, 409)
-	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", "Show all in the audit log")
-	s.get("/rows/c-1/1").want(t, 200, "✕</span> refused", "why not", `href="/audit?campaign=c-1&amp;seq=1"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", `href="/audit?campaign=c-1&amp;seq=1"`)
 }

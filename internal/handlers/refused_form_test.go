@@ -22,8 +22,8 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 	fingerprint, _, _ := strings.Cut(after, `"`)
 	tooLong := strings.Repeat("x", long)
 	for _, form := range []struct{ page, path, fields, keeps string }{
-		{"/rows/c-1/2", "/rows/c-1/2/requeue", "expected_status=dead&reason=" + tooLong, tooLong},
-		{"/rows/c-1/2", "/rows/c-1/2/skip", "expected_status=dead&confirm=skip&reason=" + url.QueryEscape(typed), typed},
+		{"/campaigns/c-1/events/2", "/rows/c-1/2/requeue", "expected_status=dead&reason=" + tooLong, tooLong},
+		{"/campaigns/c-1/events/2", "/rows/c-1/2/skip", "expected_status=dead&confirm=skip&reason=" + url.QueryEscape(typed), typed},
 		{"/rows/c-1/2/requeue", "/rows/c-1/2/requeue", "expected_status=dead&reason=" + tooLong, tooLong},
 		{"/campaigns/c-1", "/campaigns/c-1/pause", "reason=" + tooLong, tooLong},
 		{"/campaigns/c-1", "/rows/c-1/2/requeue", "expected_status=dead&return_to=campaign&reason=" + tooLong, tooLong},
@@ -33,7 +33,7 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 		{"/runs/new?kind=verify&all=1", "/runs", "kind=verify&all=1&rate=fast&reason=" + url.QueryEscape(typed), "fast"},
 		{"/operations/new", "/operations", "expected_rows=2&expected_released=1&campaign=&event_type=&fingerprint=&limit=&reason=" + tooLong, tooLong},
 		{"/failures", "/failures/groups/note", "fingerprint=" + url.QueryEscape(html.UnescapeString(fingerprint)) + "&note=" + strings.Repeat("n", 2001), strings.Repeat("n", 2001)},
-		{"/campaigns/c-1/events/1", "/campaigns/c-1/events/1/reveal", "reason=" + tooLong, tooLong},
+		{"/campaigns/c-1/events/1?tab=payload", "/campaigns/c-1/events/1/reveal", "reason=" + tooLong, tooLong},
 	} {
 		t.Run(form.page+" "+form.path, func(t *testing.T) {
 			value := ` value="` + strings.NewReplacer("&", "&amp;", `"`, "&#34;", "'", "&#39;", "<", "&lt;", ">", "&gt;").Replace(form.keeps) + `"`
@@ -93,7 +93,7 @@ func TestRefusedForm_thatIsGone(t *testing.T) {
 	s.seed("c-1", poison)
 	s.work()
 	s.submit("/rows/c-1/1/requeue", "expected_status=dead").want(t, 303)
-	page := header("Referer", "http://127.0.0.1:8080/rows/c-1/1?act=1")
+	page := header("Referer", "http://127.0.0.1:8080/campaigns/c-1/events/1?act=1")
 	s.submit("/rows/c-1/1/requeue", "expected_status=dead&reason=mended+it", page).
 		want(t, 409, `tabindex="-1"><div id="refusal"`, "You typed: <q>mended it</q>", "status is pending, not dead").lacks(t, `data-testid="flash"`)
 	for _, elsewhere := range []string{"", "http://127.0.0.1:8080/nothing", "http://127.0.0.1:8080/export/rows", "::", "/api/v1/rows"} {
@@ -115,7 +115,7 @@ func TestRefusedForm_toldToScripts(t *testing.T) {
 	if a.Header.Get("Outboxweb-Status") != "429" || a.Header.Get("HX-Retarget") != "this" {
 		t.Errorf("it has the header %v", a.Header)
 	}
-	a = s.get("/rows/c-9/1", byScript, header("HX-Target", "live")).want(t, 200)
+	a = s.get("/campaigns/c-9/events/1", byScript, header("HX-Target", "live")).want(t, 200)
 	if a.Header.Get("Outboxweb-Status") != "404" || a.body != "" {
 		t.Errorf("a poll is answered with %v %q", a.Header, a.body)
 	}

@@ -22,7 +22,7 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view, err := s.readEvent(r, campaign, seq)
+	view, err := s.readEvent(r.Context(), campaign, seq, templates.TabPayload)
 	if err != nil {
 		return err
 	}

@@ -61,13 +61,13 @@ func TestSkip_throughFormsWithoutJavaScript(t *testing.T) {
 	s.work()
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 
-	s.get("/rows/c-1/1").want(t, 200).lacks(t, `data-testid="skip"`)
-	s.get("/rows/c-1/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
-	s.submit("/rows/c-1/2/skip", "reason=x&confirm=yes").want(t, 422, "skip c-1 2", `href="/rows/c-1/2"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200).lacks(t, `data-testid="skip"`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
+	s.submit("/rows/c-1/2/skip", "reason=x&confirm=yes").want(t, 422, "skip c-1 2", `href="/campaigns/c-1/events/2"`)
 	to := landing(s.submit("/rows/c-1/2/skip", "expected_status=dead&expected_attempt_count=2&reason=gone&confirm=skip+c-1+2"))
 	s.get(to).want(t, 200, "Skipped event 2 of campaign c-1", "s-skipped", "the next free worker skips it").lacks(t, `data-testid="skip"`)
 	s.pass()
-	s.get("/rows/c-1/2").want(t, 200, "Event 2 was skipped, so its row is gone.", "By local", "gone")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Skipped: no projection applied it; all other events up to 2 are applied.", "By local", "gone")
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "can still be undone")
 	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, `data-testid="unskip"`, "skipped; nothing later is applied yet")
 	s.get("/campaigns").want(t, 200, `href="/campaigns/c-1#skipped"`)

@@ -21,7 +21,7 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 		s.tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
 	}
 	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
-	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/rows/" + url.PathEscape(name) + "/2"} {
+	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/campaigns/" + url.PathEscape(name) + "/events/2"} {
 		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", templates.LiveTarget))} {
 			a.want(t, 200, `\u202egnp.exe\u200b`)
 			for _, sent := range []string{`data-testid="`, `value="`, `id="`, `data-key="`} {

@@ -57,7 +57,7 @@ type SourceLine struct {
 // BoundValue is a value that an event binds to a statement.
 type BoundValue struct {
 	Name    string          `json:"name" redact:"-"`    // as the file names it, such as :payload.user_id
-	Value   json.RawMessage `json:"value" redact:"-"`   // any JSON value; hidden where the event's own is
+	Value   json.RawMessage `json:"value"`              // any JSON value; hidden where the event's own is
 	Columns []string        `json:"columns" redact:"-"` // which it is written to, or compared with
 	Missing bool            `json:"missing"`            // required, and the event does not have it
 	Refused bool            `json:"refused"`            // it is a value of the constraint's columns
@@ -84,4 +84,11 @@ type ExistingRow struct {
 	Table  string  `json:"table" redact:"-"`
 	Fields []Field `json:"fields"`
 	More   int     `json:"more"` // columns that are left out
+}
+
+// Hider hides secrets where a value is taken apart, so that its fields' types do not tell what is in
+// it.
+type Hider struct {
+	Event func(Event) Event // the event as readers may see it
+	Name  func(string) bool // reports whether the value of a name is hidden, whatever it is
 }

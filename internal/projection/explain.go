@@ -13,12 +13,6 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-// Hider hides secrets. An explanation contains none that it hides.
-type Hider struct {
-	Event func(outbox.Event) outbox.Event // the event as readers may see it
-	Name  func(string) bool               // reports whether the value of a name is hidden, whatever it is
-}
-
 // Limits of an explanation.
 const (
 	linesBefore, linesAfter = 3, 2 // around the statement
@@ -29,7 +23,7 @@ const (
 // Explain says which statement failed with an error that was recorded for an event, with what
 // values, and why, as far as the loaded file, the event and the live rows say it. live may be nil:
 // no row is read then. It always returns an explanation; what is not known is empty in it.
-func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, recorded string, hide Hider) outbox.ExplainedFailure {
+func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, recorded string, hide outbox.Hider) outbox.ExplainedFailure {
 	f := outbox.ExplainedFailure{Error: recorded}
 	at, ok := readError(recorded, e.EventType)
 	if !ok {
@@ -117,7 +111,7 @@ type explaining struct {
 	h     *handlerStatement
 	event *outbox.Event
 	shown outbox.Event // as readers may see it
-	hide  Hider
+	hide  outbox.Hider
 	cause string
 	f     *outbox.ExplainedFailure
 

@@ -10,8 +10,8 @@ import (
 	"outboxweb/internal/outbox"
 )
 
-func nothingHidden() Hider {
-	return Hider{Event: func(e outbox.Event) outbox.Event { return e }, Name: func(string) bool { return false }}
+func nothingHidden() outbox.Hider {
+	return outbox.Hider{Event: func(e outbox.Event) outbox.Event { return e }, Name: func(string) bool { return false }}
 }
 
 // Every statement of the built-in sets can be explained for every event of the sample journals, with

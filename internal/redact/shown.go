@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"sync"
+
+	"outboxweb/internal/outbox"
 )
 
 // asIs is the tag value of a field that is never hidden.
@@ -172,4 +174,9 @@ func hideDocument(r *Redactor, value reflect.Value) {
 	if hidden, paths := r.JSON(value.Bytes()); paths != nil {
 		value.SetBytes(hidden)
 	}
+}
+
+// Of is the redactor as those use it that take values of an event apart.
+func Of(r *Redactor) outbox.Hider {
+	return outbox.Hider{Event: func(e outbox.Event) outbox.Event { return Shown(r, e) }, Name: r.HidesName}
 }

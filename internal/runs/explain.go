@@ -17,14 +17,18 @@ const explainTime = 2 * time.Second
 // Explain says why projections cannot apply an event: the last error of its row, and the open
 // failure of each quarantined projection. It changes nothing, and reads live rows only where the
 // projections database answers in time. A missing event is outbox.ErrNotFound.
-func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide projection.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-	event, err := s.Event(ctx, campaign, seq)
+func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+	d, err := s.EventWithin(ctx, campaign, seq, 0)
 	if err != nil {
 		return outbox.EventExplanation{}, err
 	}
-	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: event.EventType, Failures: []outbox.ExplainedFailure{}}
+	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: d.Event.EventType, Failures: []outbox.ExplainedFailure{}}
 	failures, err := openFailures(ctx, s, campaign, seq)
 	if err != nil || len(failures) == 0 {
+		return x, err
+	}
+	event, err := s.Event(ctx, campaign, seq)
+	if err != nil {
 		return x, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTime)

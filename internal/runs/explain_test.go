@@ -55,14 +55,10 @@ update seats set user_id = :payload.user where campaign_id = :campaign_id and id
 delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
 
-func hider(r *redact.Redactor) projection.Hider {
-	return projection.Hider{Event: func(e outbox.Event) outbox.Event { return redact.Shown(r, e) }, Name: r.HidesName}
-}
-
 // explain explains the only failure of an event, as readers of a page get it.
 func explain(tb testing.TB, b *enginetest.Engine, seq int64) outbox.ExplainedFailure {
 	tb.Helper()
-	x, err := runs.Explain(tb.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", seq)
+	x, err := runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -181,7 +177,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := runs.Explain(t.Context(), b.Store, set, hider(redact.Builtin()), "a", 2)
+		x, err := runs.Explain(t.Context(), b.Store, set, redact.Of(redact.Builtin()), "a", 2)
 		if err != nil || len(x.Failures) != 1 {
 			t.Fatal(x, err)
 		}
@@ -200,11 +196,11 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		t.Errorf("another projection: %+v", f)
 	}
 	for _, seq := range []int64{1, 3} {
-		if x, err := runs.Explain(t.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", seq); err != nil || len(x.Failures) != 0 {
+		if x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq); err != nil || len(x.Failures) != 0 {
 			t.Errorf("event %d has not failed: %+v, %v", seq, x, err)
 		}
 	}
-	if _, err := runs.Explain(t.Context(), b.Store, b.Set, hider(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
+	if _, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("a missing event: %v", err)
 	}
 	b.Meddle(t, `drop table seats`)
@@ -245,7 +241,7 @@ func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := runs.Explain(t.Context(), b.Store, b.Set, hider(all), "a", 2)
+	x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(all), "a", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,31 +1,92 @@
 package templates
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"outboxweb/internal/outbox"
 )
 
 // moment is one line of an event's history: a step, or consecutive failed attempts with the same
-// error.
+// error, of the same build and version of the projection.
 type moment struct {
-	outbox.EventStep           // the last of its steps
-	First            time.Time // when its first step happened
-	Count            int64
+	outbox.EventStep                  // the last of its steps
+	First            time.Time        // when its first step happened
+	Attempts         []outbox.Attempt // the failed ones, oldest first
+	Changed          string           // what differs from the attempt before; empty for the first one
 }
 
-// moments returns the lines of a history, oldest first.
-func moments(h outbox.EventHistory) []moment {
+// moments returns the lines of a history, oldest first, with the actions that are not in it.
+func moments(h outbox.EventHistory, acts []outbox.AuditEntry) []moment {
 	var lines []moment
-	for _, s := range h.Steps {
-		if n := len(lines); n > 0 && lines[n-1].Kind == outbox.StepFailed && s.Attempt != nil && lines[n-1].Attempt.Error == s.Attempt.Error {
+	var before *outbox.Attempt
+	for _, s := range withActs(h.Steps, acts) {
+		if n := len(lines); n > 0 && lines[n-1].continues(s) {
 			lines[n-1].EventStep = s
-			lines[n-1].Count++
+			lines[n-1].Attempts = append(lines[n-1].Attempts, *s.Attempt)
 			continue
 		}
-		lines = append(lines, moment{EventStep: s, First: s.At, Count: 1})
+		m := moment{EventStep: s, First: s.At}
+		if s.Attempt != nil {
+			m.Attempts, m.Changed = []outbox.Attempt{*s.Attempt}, changedSince(before, *s.Attempt)
+			before = s.Attempt
+		}
+		lines = append(lines, m)
 	}
 	return lines
+}
+
+// withActs adds the actions to the steps that these lack, such as refused ones, in order of time.
+func withActs(steps []outbox.EventStep, acts []outbox.AuditEntry) []outbox.EventStep {
+	all := slices.Clone(steps)
+	for i := range acts {
+		told := slices.ContainsFunc(steps, func(s outbox.EventStep) bool { return s.AuditEntry != nil && s.AuditEntry.ID == acts[i].ID })
+		if !told {
+			all = append(all, outbox.EventStep{Kind: outbox.StepActed, At: acts[i].At, AuditEntry: &acts[i]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b outbox.EventStep) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// continues reports whether a step is another attempt of the same kind right after those of a line.
+func (m moment) continues(s outbox.EventStep) bool {
+	return m.Kind == outbox.StepFailed && s.Attempt != nil && m.Attempt.Error == s.Attempt.Error && changedSince(m.Attempt, *s.Attempt) == ""
+}
+
+// changedSince says how the program or the projection differs from the attempt before; empty if
+// neither does, or there was none.
+func changedSince(before *outbox.Attempt, a outbox.Attempt) string {
+	if before == nil {
+		return ""
+	}
+	var changes []string
+	if before.Build != a.Build {
+		changes = append(changes, "another build: "+cmp.Or(before.Build, "unknown")+" → "+cmp.Or(a.Build, "unknown"))
+	}
+	if before.Projection == a.Projection && before.ProjectionVersion != a.ProjectionVersion {
+		changes = append(changes, "another version of projection "+a.Projection+": "+shortHash(before.ProjectionVersion)+" → "+shortHash(a.ProjectionVersion))
+	}
+	return sentence(strings.Join(changes, "; "))
+}
+
+// look is the glyph and hue of a line.
+func (m moment) look() look {
+	switch m.Kind {
+	case outbox.StepFailed:
+		return statusLook(outbox.Failed)
+	case outbox.StepDied:
+		return statusLook(outbox.Dead)
+	case outbox.StepApplied:
+		return stateLook(outbox.StateCurrent)
+	case outbox.StepPassedOver:
+		return look{glyph: skippedGlyph, hue: "s-skipped"}
+	case outbox.StepActed:
+		return look{glyph: "→", hue: "s-processing"}
+	}
+	return look{glyph: "+", hue: "s-pending"}
 }
 
 // began returns when the line began. The time at which an event was skipped is known exactly.
@@ -39,8 +100,8 @@ func (m moment) began() time.Time {
 // failedWords says how many times in a row an event failed, and whether it died.
 func (m moment) failedWords() string {
 	words := "Failed"
-	if m.Count > 1 {
-		words += " " + count(m.Count, "time", "times") + " with the same error"
+	if n := len(m.Attempts); n > 1 {
+		words += " " + count(int64(n), "time", "times") + " with the same error"
 	}
 	if m.Kind == outbox.StepDied {
 		words += ", now dead"
@@ -68,4 +129,12 @@ func unrecorded(h outbox.EventHistory, c outbox.Campaign) string {
 		}
 	}
 	return "Applied. Time and worker are not on record."
+}
+
+// attemptsWords says what the details of a line hold.
+func attemptsWords(m moment) string {
+	if len(m.Attempts) == 1 {
+		return attemptLine(m.Attempts[0])
+	}
+	return count(int64(len(m.Attempts)), "attempt", "attempts") + ", the same error"
 }

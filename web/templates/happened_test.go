@@ -1,46 +1,144 @@
 package templates
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"outboxweb/internal/outbox"
 )
 
-func TestMoments_foldFailuresWithTheSameError(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+// historyOf is an event's history in short, a step a minute: "f boom" and "d boom" are failed attempts
+// and deaths of it, which "@v2" marks as those of another version and "#b2" as those of another
+// build; "requeue ana" is an action in the history, "refused bo" one that is only in the audit log.
+func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 	h := outbox.EventHistory{Seq: 3}
-	step := func(kind outbox.StepKind, message string) {
-		s := outbox.EventStep{Kind: kind, At: start.Add(time.Duration(len(h.Steps)) * time.Minute)}
-		if message != "" {
-			s.Attempt = &outbox.Attempt{Error: message}
+	var acts []outbox.AuditEntry
+	for i, text := range steps {
+		words := strings.Fields(text)
+		at := time.Date(2026, 11, 21, 7, i, 0, 0, time.UTC)
+		s := outbox.EventStep{At: at}
+		switch words[0] {
+		case "appended":
+			s.Kind = outbox.StepAppended
+		case "applied":
+			s.Kind, s.Span = outbox.StepApplied, &outbox.AppliedSpan{}
+		case "f", "d":
+			s.Kind = outbox.StepFailed
+			if words[0] == "d" {
+				s.Kind = outbox.StepDied
+			}
+			s.Attempt = &outbox.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}
+			for _, more := range words[2:] {
+				if more[0] == '@' {
+					s.Attempt.ProjectionVersion = more[1:]
+				} else {
+					s.Attempt.Build = more[1:]
+				}
+			}
+		default:
+			entry := outbox.AuditEntry{ID: int64(i + 1), At: at, Actor: words[1], Action: outbox.ActionRequeue, Outcome: outbox.AuditDone}
+			if words[0] == "refused" {
+				entry.Outcome = outbox.AuditRefused
+			}
+			acts = append(acts, entry)
+			if words[0] == "refused" {
+				continue
+			}
+			s.Kind, s.AuditEntry = outbox.StepActed, &entry
 		}
 		h.Steps = append(h.Steps, s)
 	}
-	step(outbox.StepAppended, "")
-	step(outbox.StepFailed, "boom")
-	step(outbox.StepFailed, "boom")
-	step(outbox.StepDied, "boom")
-	step(outbox.StepDied, "boom")
-	step(outbox.StepFailed, "bang")
-	lines := moments(h)
-	if len(lines) != 4 {
-		t.Fatalf("%d lines, want 4: %+v", len(lines), lines)
+	return h, acts
+}
+
+func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ steps, want []string }{
+		{[]string{"appended"}, []string{"appended"}},
+		{[]string{"appended", "f boom", "f boom", "d boom"}, []string{"appended", "Failed 3 times with the same error, now dead"}},
+		{[]string{"f boom", "f bang", "f bang"}, []string{"Failed", "Failed 2 times with the same error"}},
+		{[]string{"f boom", "d boom", "d boom"}, []string{"Failed 2 times with the same error, now dead", "Failed, now dead"}},
+		{[]string{"f boom", "f boom", "requeue ana", "f boom", "d boom"},
+			[]string{"Failed 2 times with the same error", "acted ana", "Failed 2 times with the same error, now dead"}},
+		{[]string{"f boom", "refused bo", "f boom"}, []string{"Failed", "refused bo", "Failed"}},
+		{[]string{"f boom", "f boom @v2", "f boom @v2"}, []string{"Failed", "Failed 2 times with the same error: Another version of projection p: v1 → v2"}},
+		{[]string{"f boom", "f boom #b2"}, []string{"Failed", "Failed: Another build: b1 → b2"}},
+		{[]string{"d boom", "requeue ana", "f boom #b2 @v2", "applied"},
+			[]string{"Failed, now dead", "acted ana", "Failed: Another build: b1 → b2; another version of projection p: v1 → v2", "applied"}},
+	} {
+		var got []string
+		for _, m := range moments(historyOf(c.steps...)) {
+			words := string(m.Kind)
+			switch {
+			case m.Attempt != nil:
+				words = m.failedWords()
+			case m.AuditEntry != nil && m.AuditEntry.Outcome == outbox.AuditRefused:
+				words = "refused " + m.AuditEntry.Actor
+			case m.AuditEntry != nil:
+				words += " " + m.AuditEntry.Actor
+			}
+			if m.Changed != "" {
+				words += ": " + strings.TrimSuffix(m.Changed, ".")
+			}
+			got = append(got, words)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%q\n is  %q\n want %q", c.steps, got, c.want)
+		}
 	}
-	if m := lines[1]; m.Count != 3 || m.failedWords() != "Failed 3 times with the same error, now dead" || m.At.Sub(m.began()) != 2*time.Minute {
-		t.Errorf("the first failures: %q from %s to %s", m.failedWords(), m.began(), m.At)
+}
+
+func TestMoments_lastAndHoldEachAttempt(t *testing.T) {
+	t.Parallel()
+	m := moments(historyOf("f boom", "f boom", "d boom"))[0]
+	if m.At.Sub(m.began()) != 2*time.Minute || len(m.Attempts) != 3 || attemptsWords(m) != "3 attempts, the same error" {
+		t.Errorf("from %s to %s: %s", m.began(), m.At, attemptsWords(m))
 	}
-	if words := lines[2].failedWords(); words != "Failed, now dead" {
-		t.Errorf("a death of its own: %q", words)
-	}
-	if words := lines[3].failedWords(); words != "Failed" {
-		t.Errorf("another error: %q", words)
-	}
+}
+
+func TestUnrecorded_saysWhenAnEventWasAppliedWithoutRecord(t *testing.T) {
+	t.Parallel()
+	h, _ := historyOf("appended", "f boom")
 	if words := unrecorded(h, outbox.Campaign{AppliedSeq: 2}); words != "" {
 		t.Errorf("an event that is not applied: %q", words)
 	}
 	if words := unrecorded(h, outbox.Campaign{AppliedSeq: 3}); words == "" {
 		t.Error("nothing says that the event is applied")
+	}
+}
+
+func TestAlikeOf_findsTheNearestEventsOfTheEntity(t *testing.T) {
+	t.Parallel()
+	lines := []outbox.EventLine{{Seq: 1, EntityType: "seat", EntityID: "7"}, {Seq: 2, EntityType: "seat", EntityID: "7"}, {Seq: 3, EntityType: "room", EntityID: "7"},
+		{Seq: 4, EntityType: "seat", EntityID: "7"}, {Seq: 5, EntityType: "seat", EntityID: "8"}, {Seq: 6, EntityType: "seat", EntityID: "7"}, {Seq: 7, EntityType: "seat", EntityID: "7"}}
+	if a := AlikeOf(outbox.Event{Seq: 4, EntityType: "seat", EntityID: "7"}, lines, 9); a != (Alike{2, 6, 9}) {
+		t.Errorf("%+v", a)
+	}
+	if a := AlikeOf(outbox.Event{Seq: 4}, []outbox.EventLine{{Seq: 1}}, 9); a != (Alike{0, 0, 9}) {
+		t.Errorf("without an entity: %+v", a)
+	}
+}
+
+func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
+	t.Parallel()
+	f := outbox.ExplainedFailure{Constraint: &outbox.Constraint{Columns: []string{"user_id"}},
+		Statement: &outbox.FailedStatement{Values: []outbox.BoundValue{
+			{Name: ":occurred_at", Value: []byte("1"), Columns: []string{"created_at", "updated_at"}},
+			{Name: ":payload.user_id", Value: []byte(`"u"`), Columns: []string{"user_id"}, Refused: true},
+			{Name: ":payload.x", Missing: true, Columns: nil}}},
+		Existing: &outbox.ExistingRow{Fields: []outbox.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
+	var got []string
+	for _, c := range comparedColumns(f) {
+		got = append(got, fmt.Sprintf("%s %s %s %s %t", c.Name, c.Binding, c.Value, c.Existing, c.Refused))
+	}
+	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`
+	if strings.Join(got, "|") != want {
+		t.Errorf("%s\nwant %s", strings.Join(got, "|"), want)
+	}
+	f.Statement.Lines = []outbox.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
+	if a, b, c := sourceMark(f, f.Statement.Lines[0]), sourceMark(f, f.Statement.Lines[1]), sourceMark(f, f.Statement.Lines[2]); a != "✕ 1" || b != "▸ 2" || c != "  3" {
+		t.Errorf("the margin is %q, %q, %q", a, b, c)
 	}
 }

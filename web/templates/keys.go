@@ -18,6 +18,8 @@ var keys = []struct {
 	{[]string{"k"}, "previous row"},
 	{[]string{"x"}, "select the line"},
 	{[]string{"Enter"}, "open the row"},
+	{[]string{"["}, "previous event"},
+	{[]string{"]"}, "next event"},
 	{[]string{"p"}, "auto-refresh on or off"},
 	{[]string{"t"}, "times: relative, UTC or local"},
 	{[]string{"?"}, "this help"},

@@ -155,6 +155,7 @@ func rowPath(campaign string, seq int64, more ...string) []string {
 	return append([]string{"rows", campaign, strconv.FormatInt(seq, 10)}, more...)
 }
 
+// Row is a row in the API. Pages show it with its event.
 func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(campaign, seq)...) }
 
 // Operations is the list of operations that match f, from its cursor.

@@ -68,7 +68,7 @@ func stripCells(p Page, s outbox.Summary) []cell {
 // oldestLink links to a waiting event's row, or to the event if it has none.
 func oldestLink(p Page, o outbox.Oldest) URL {
 	if o.HasRow {
-		return p.Links.Row(o.CampaignID, o.Seq)
+		return p.Links.Event(o.CampaignID, o.Seq)
 	}
 	return p.Links.Event(o.CampaignID, o.Seq)
 }

@@ -1007,7 +1007,7 @@ func columns(all []heading) templ.Component {
 	})
 }
 
-// envelope shows an event's fields and documents, without empty ones.
+// envelope shows an event's fields, its tags and metadata, without empty ones.
 func envelope(p Page, d outbox.EventDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

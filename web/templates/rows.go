@@ -34,9 +34,7 @@ func attemptLine(a outbox.Attempt) string {
 	return s
 }
 
-// RowTitle and EventTitle are titles of the browser tab.
-func RowTitle(campaign string, seq int64) string { return "Row " + itoa(seq) + " of " + campaign }
-
+// EventTitle is the title of the browser tab.
 func EventTitle(campaign string, seq int64) string { return "Event " + itoa(seq) + " of " + campaign }
 
 func entityText(e outbox.EventLine) string {

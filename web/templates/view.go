@@ -266,12 +266,12 @@ func envelopeTexts(d outbox.EventDetail) []envelopeText {
 	return slices.DeleteFunc(all, func(t envelopeText) bool { return t.Value == "" })
 }
 
-// documentsOf returns the payload, and the tags and metadata if there are any.
+// documentsOf returns the tags and metadata, if there are any.
 func documentsOf(d outbox.EventDetail) []Document {
 	if hidesAll(d.Event) {
 		return nil
 	}
-	all := []Document{documentOf(d.Event, d.Sizes, outbox.PartPayload)}
+	var all []Document
 	for _, part := range []outbox.Part{outbox.PartTags, outbox.PartMetadata} {
 		if d.Sizes.Of(part) > InlineDocument || !emptyJSON(d.Event.Document(part)) {
 			all = append(all, documentOf(d.Event, d.Sizes, part))

@@ -1,0 +1,162 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/web/templates"
+)
+
+type eventPageQuery struct {
+	Tab string `json:"tab" validate:"omitempty,oneof=payload neighbours details"`
+	auditEntryQuery
+}
+
+// rowRedirect leads from the address that a row once had to its event's page.
+func (s *server) rowRedirect(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Store.EventWithin(r.Context(), campaign, seq, 0); err != nil {
+		return err
+	}
+	to := string(s.linksOf(r).Event(campaign, seq))
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return err
+	}
+	var q eventPageQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	view, err := s.readEvent(r.Context(), campaign, seq, templates.EventTab(q.Tab))
+	if err != nil {
+		return err
+	}
+	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p.Around = s.around(r.Context())
+	p.Self, p.Twin = s.linksOf(r).EventTab(campaign, seq, view.Tab), s.linksOf(r).API().Event(campaign, seq)
+	if view.Row != nil {
+		p.Twin = s.linksOf(r).API().Row(campaign, seq)
+	}
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, pageOf(templates.EventPage, view), pageOf(templates.EventLive, view))
+}
+
+// readEvent reads what a tab of an event's page shows.
+func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab templates.EventTab) (templates.EventView, error) {
+	v := templates.EventView{Tab: tab}
+	var err error
+	if v.EventDetail, err = s.Store.EventWithin(ctx, campaign, seq, templates.InlineDocument); err != nil {
+		return v, err
+	}
+	if err := s.readRowOf(ctx, &v); err != nil {
+		return v, err
+	}
+	s.explain(ctx, &v)
+	switch tab {
+	case templates.TabHappened:
+		return v, s.readHappened(ctx, &v)
+	case templates.TabNeighbours:
+		return v, s.readNear(ctx, &v)
+	}
+	return v, nil
+}
+
+// readRowOf reads the event's row, if it has one, and its campaign in the same state.
+func (s *server) readRowOf(ctx context.Context, v *templates.EventView) error {
+	row, err := s.Store.RowWithin(ctx, v.Event.CampaignID, v.Event.Seq, 0)
+	switch {
+	case err == nil:
+		v.Row, v.RowStatus, v.Campaign = &row, row.Row.Status, row.Campaign
+		return nil
+	case !errors.Is(err, outbox.ErrNotFound):
+		return err
+	}
+	v.RowStatus = "" // it was applied in the meantime
+	v.Campaign, err = s.Store.Campaign(ctx, v.Event.CampaignID)
+	return err
+}
+
+// explain adds why projections fail at the event. The page does not depend on it: the databases may
+// be busy with what is wrong.
+func (s *server) explain(ctx context.Context, v *templates.EventView) {
+	if s.Explain == nil {
+		return
+	}
+	x, err := s.explanation(ctx, outbox.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq})
+	v.Explained, v.Unexplained = x.Failures, err != nil
+}
+
+// explanation explains an event's failures, once a slot is free: it reads the whole event.
+func (s *server) explanation(ctx context.Context, event outbox.RowKey) (outbox.EventExplanation, error) {
+	if s.Explain == nil {
+		return outbox.EventExplanation{}, outbox.NotFound("this server does not explain errors")
+	}
+	return withSlot(ctx, s.reading, func() (outbox.EventExplanation, error) {
+		return s.Explain(ctx, redact.Of(s.Redact), event.CampaignID, event.Seq)
+	})
+}
+
+// explainExample explains the first row that failed with an error; nil if that cannot be done just
+// now.
+func (s *server) explainExample(ctx context.Context, fingerprint string) *outbox.EventExplanation {
+	if s.Explain == nil || fingerprint == "" {
+		return nil
+	}
+	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
+		rows, err := s.Store.Rows(ctx, outbox.RowFilter{Status: status, Fingerprint: fingerprint, Limit: 1})
+		if err != nil {
+			return nil
+		}
+		for _, row := range rows.Items {
+			if x, err := s.explanation(ctx, outbox.RowKey{CampaignID: row.CampaignID, Seq: row.Seq}); err == nil && len(x.Failures) > 0 {
+				return &x
+			}
+		}
+	}
+	return nil
+}
+
+func (s *server) readHappened(ctx context.Context, v *templates.EventView) (err error) {
+	if v.History, err = s.Store.EventHistory(ctx, v.Event.CampaignID, v.Event.Seq); err != nil {
+		return err
+	}
+	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq, Limit: activityShownOf})
+	v.Acts = acts.Items
+	return err
+}
+
+// Numbers of events on each side of one: those listed with it, and those looked through for the
+// same entity.
+const (
+	nearShown   = 5
+	alikeWithin = 250
+)
+
+// readNear reads the events around the view's one.
+func (s *server) readNear(ctx context.Context, v *templates.EventView) error {
+	seq := v.Event.Seq
+	lines, err := s.Store.EventLines(ctx, v.Event.CampaignID, max(1, seq-alikeWithin), seq+alikeWithin)
+	if err != nil {
+		return err
+	}
+	v.Near = linesBetween(lines, seq-nearShown, seq+nearShown)
+	v.Alike = templates.AlikeOf(v.Event, lines, alikeWithin)
+	return nil
+}
