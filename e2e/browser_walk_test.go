@@ -112,7 +112,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 			b.click(board + ` [data-label="Head"] a`)
 
 			b.at("/campaigns/poisoned/events/3")
-			b.await("the row's error is shown", telling(".error.big", "UNIQUE constraint failed: seats.campaign_id, seats.user_id"))
+			b.await("the row's error is shown", telling(marked("explained"), "UNIQUE constraint failed: seats.campaign_id, seats.user_id"))
 			b.await("the row is dead", telling(".rowstate", "dead"))
 			b.await("what waits behind is shown", telling(".rowstate", "3 rows"))
 			b.await("both attempts are shown", `document.querySelectorAll(".attempts li").length === 2`)
@@ -123,7 +123,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 			b.await("the act is confirmed", telling(marked("flash"), "Requeued event 3 of campaign poisoned"))
 			b.lookUntil("the row is applied", telling(".rowstate", "Applied. All events up to"))
 
-			b.click(`#live a[href="/campaigns/poisoned"]`)
+			b.click(`.crumbs a[href="/campaigns/poisoned"]`)
 			b.at("/campaigns/poisoned")
 			b.lookUntil("the campaign is current", telling("#live", "current")+" && "+telling("#live", "6 of 6"))
 			b.click(".brand")

@@ -45,7 +45,7 @@ func TestBrowser_operatorSkipsAnEventThatCanNeverBeApplied(t *testing.T) {
 			b.await("the act is confirmed", telling(marked("flash"), "Skipped event 3 of campaign poisoned"))
 			b.lookUntil("the row is gone", telling("main", "Skipped: no projection applied it")+" && "+telling(marked("skipped"), "ana cannot sit twice"))
 
-			b.click(`#live a[href="/campaigns/poisoned"]`)
+			b.click(`.crumbs a[href="/campaigns/poisoned"]`)
 			b.at("/campaigns/poisoned")
 			b.lookUntil("the campaign is current", telling("#live", "current")+" && "+telling("#live", "5 of 5"))
 			b.await("the event is marked in the list", telling("#event-3", "skipped")+" && "+telling("#event-4", "applied"))

@@ -51,10 +51,10 @@ func TestEventPage_showsTheErrorWhereItCannotBeExplained(t *testing.T) {
 			return outbox.EventExplanation{}, errors.New("dial tcp: internal text")
 		}
 	}).trouble()
-	s.get("/campaigns/c-1/events/2").want(t, 200, "The error could not be explained just now.", "seat &#34;7&#34; is &lt;taken&gt;", `data-testid="requeue"`).lacks(t, "internal text")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "The error cannot be explained at the moment.", "seat &#34;7&#34; is &lt;taken&gt;", `data-testid="requeue"`).lacks(t, "internal text")
 	s.get("/failures?fingerprint=x").want(t, 200).lacks(t, "internal text")
 	s = newSite(t).trouble()
-	s.get("/campaigns/c-1/events/2").want(t, 200, "seat &#34;7&#34; is &lt;taken&gt;").lacks(t, "could not be explained")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "seat &#34;7&#34; is &lt;taken&gt;").lacks(t, "cannot be explained")
 	s.get("/api/v1/campaigns/c-1/events/2/explanation").want(t, 404)
 }
 

@@ -33,8 +33,8 @@ type EventView struct {
 	Row      *outbox.RowDetail // nil without a row
 	History  outbox.EventHistory
 	Acts     []outbox.AuditEntry // the latest on it, refused ones too
-	// Explained says why projections fail at it; Unexplained that this could not be found out just
-	// now.
+	// Explained says why projections fail at it; Unexplained that this cannot be found out at the
+	// moment.
 	Explained   []outbox.ExplainedFailure
 	Unexplained bool
 	Near        []outbox.EventLine // some events before and behind it, and itself

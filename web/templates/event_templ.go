@@ -574,7 +574,7 @@ func eventFailures(p Page, v EventView) templ.Component {
 			}
 		}
 		if v.Unexplained {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"note\" data-testid=\"unexplained\">The error could not be explained just now.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"note\" data-testid=\"unexplained\">The error cannot be explained at the moment.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
