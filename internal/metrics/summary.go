@@ -25,7 +25,7 @@ var summaryGauges = []struct {
 }{
 	{desc("oldest_row_age_seconds", "Age of the oldest unapplied event, since its append; 0 when all are applied."),
 		func(s *outbox.Summary) float64 { return s.Lag.MaxSeconds }},
-	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers retry by themselves (not in a blocked, paused or diverged campaign), since its append; 0 when there is none."),
+	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance), since its append; 0 when there is none."),
 		func(s *outbox.Summary) float64 { return s.Lag.RetryableSeconds }},
 	{desc("lag_events", "Events in the journal that are not applied yet, over all campaigns."),
 		func(s *outbox.Summary) float64 { return float64(s.Lag.Events) }},

@@ -71,7 +71,9 @@ func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
 	return summary, nil
 }
 
-const selectTotals = `
+// selectTotals selects the totals; served is the condition of serving.
+func selectTotals(served string) string {
+	return `
 select count(*),
   coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(failed), 0), coalesce(sum(dead), 0),
   count(*) filter (where high_water_seq > applied_seq),
@@ -83,8 +85,9 @@ select count(*),
   coalesce(sum(skips), 0),
   coalesce(sum(high_water_seq), 0),
   min(oldest_enqueued_at),
-  min(oldest_enqueued_at) filter (where ` + retryable + `)
+  min(oldest_enqueued_at) filter (where ` + retryable + served + `)
 from campaigns`
+}
 
 const countDrifted = `
 select count(distinct campaign_id)
@@ -96,7 +99,8 @@ select count(distinct campaign_id)
 from verifications
 where verdict = 'failed'`
 
-// retryable selects campaigns whose next event workers retry without an operator.
+// retryable selects campaigns whose next event workers retry without an operator, if a running
+// instance serves them.
 const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and diverged = ''`
 
 const (
@@ -118,10 +122,17 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		var oldest, retryable sql.NullInt64
-		_, err := t.One([]any{&sum.Campaigns.Total,
+		var err error
+		if sum.Instances, err = t.instances(); err != nil {
+			return err
+		}
+		s.clocks.correct(sum.Instances, now, s.Now())
+		describeWorkers(&sum, now)
+		served, args := serving(sum.Worker.Campaigns, now)
+		_, err = t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable}, selectTotals, now)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable}, selectTotals(served), args...)
 		if err != nil {
 			return err
 		}
@@ -131,10 +142,10 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		if _, err := t.One([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
 			return err
 		}
-		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, now); err != nil {
+		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, []any{now}); err != nil {
 			return err
 		}
-		if sum.OldestRetryable, sum.Lag.RetryableSeconds, err = t.oldest(selectOldestRetryable, retryable, now); err != nil {
+		if sum.OldestRetryable, sum.Lag.RetryableSeconds, err = t.oldest(selectOldestRetryable+served, retryable, args); err != nil {
 			return err
 		}
 		for _, add := range additions {
@@ -142,11 +153,8 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 				return err
 			}
 		}
-		sum.Instances, err = t.instances()
-		return err
+		return nil
 	})
-	s.clocks.correct(sum.Instances, now, s.Now())
-	describeWorkers(&sum, now)
 	sum.OtherJournal = sum.Campaigns.Diverged > 0
 	if err == nil && !sum.OtherJournal && (sum.Events == 0 || !s.fits.Load()) {
 		sum.OtherJournal, err = s.foreignProjections(context.Background())
@@ -155,13 +163,16 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	return sum, err
 }
 
-// oldest finds the event with the given append time, and returns its age too.
-func (t *Tx) oldest(query string, enqueued sql.NullInt64, now int64) (*outbox.Oldest, float64, error) {
+// oldest finds the event with the given append time, and returns its age too. The arguments of the
+// query follow now, in whose place it takes the append time.
+func (t *Tx) oldest(query string, enqueued sql.NullInt64, args []any) (*outbox.Oldest, float64, error) {
 	if !enqueued.Valid {
 		return nil, 0, nil
 	}
+	now := args[0].(int64)
 	o := outbox.Oldest{EnqueuedAt: sqldb.At(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
-	_, err := t.One([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", enqueued.Int64)
+	args = append([]any{enqueued.Int64}, args[1:]...)
+	_, err := t.One([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", args...)
 	return &o, o.AgeSeconds, err
 }
 
