@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -27,26 +30,60 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		groups := all.Assessed(outbox.Running{Build: version, Versions: versions})
+		running, err := st.operations.Requeuing(ctx)
+		if err != nil {
+			return err
+		}
+		groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
 		if c.JSON {
 			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
 		}
-		return a.printGroups(groups)
+		return a.printGroups(groups, all.Capped)
 	})
 }
 
-func (a *app) printGroups(groups []outbox.AssessedGroup) error {
+// worstPrinted is the number of campaigns that the table names for each error.
+const worstPrinted = 3
+
+func (a *app) printGroups(groups []outbox.AssessedGroup, capped bool) error {
 	if len(groups) == 0 {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil
 	}
-	return printTable(a.out, "DEAD\tFAILED\tRELEASES\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
-		note := ""
+	return printTable(a.out, "DEAD\tFAILED\tREACH\tRELEASES\tSINCE\tNEXT RETRY\tBUILDS\tWORST CAMPAIGNS\tOPERATION\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
+		note, operation := "", "-"
 		if g.Note != nil {
 			note = g.Note.Note
 		}
-		return []any{g.Dead, g.Failed, g.Released, firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80)}
+		if g.Operation != nil {
+			operation = fmt.Sprintf("%d (%s)", g.Operation.ID, g.Operation.Phase)
+		}
+		return []any{g.Dead, g.Failed, g.Reach(capped), g.Released, timeOrDash(g.FirstAt), timeOrDash(g.NextAttemptAt), triedBuilds(g), worstCampaigns(g), operation,
+			firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80)}
 	})
+}
+
+func timeOrDash(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func triedBuilds(g outbox.AssessedGroup) string {
+	names := make([]string, len(g.Builds))
+	for i, b := range g.Builds {
+		names[i] = cmp.Or(b.Name, "unknown")
+	}
+	return cmp.Or(firstLine(strings.Join(names, ", "), 80), "-")
+}
+
+func worstCampaigns(g outbox.AssessedGroup) string {
+	var names []string
+	for _, c := range g.Worst[:min(len(g.Worst), worstPrinted)] {
+		names = append(names, fmt.Sprintf("%s event %d", c.CampaignID, c.HeadSeq))
+	}
+	return cmp.Or(firstLine(strings.Join(names, ", "), 120), "-")
 }
 
 type failuresNoteCmd struct {

@@ -22,8 +22,10 @@ func BenchmarkRender(b *testing.B) {
 	rows, campaigns := fifty(now)
 	event := outbox.Event{CampaignID: "c-1", Seq: 7, EventType: "character.created", Payload: json.RawMessage(`{"a":[` + strings.Repeat(`{"n":1},`, 500) + `0]}`)}
 	overview := templates.Overview{}
-	for _, c := range campaigns[:20] {
-		overview.Blocked = append(overview.Blocked, outbox.Blocked{Campaign: c, Error: "constraint failed"})
+	for i, c := range campaigns[:20] {
+		g := outbox.ErrorGroup{Fingerprint: fmt.Sprint(i), Example: "constraint failed", Dead: 1}
+		g.AddCampaign(outbox.CauseCampaign{CampaignID: c.CampaignID, HeadSeq: c.HeadSeq, HeadStatus: outbox.Dead, EventsWaiting: 400})
+		overview.Causes = append(overview.Causes, outbox.AssessedGroup{ErrorGroup: g})
 	}
 	for name, c := range map[string]templ.Component{
 		"overview":  templates.OverviewPage(p, overview, templates.OverviewLive(p, overview)),

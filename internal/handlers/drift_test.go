@@ -36,7 +36,7 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.seed("c-3", "a") // a new event waits, and the rows still differ
 
 	s.comes("/api/v1/summary", `drifted":2`)
-	s.comes("/", `2 campaigns have drifted`)
+	s.comes("/", `2 campaigns drifted`)
 	s.get("/").want(t, 200, `h-bad`, `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`, `data-testid="drifted"`).lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "s-drifted", "drifted", "The rows of 2 projections differed from the journal at the last verification", `#a-projection-is-wrong`)
 	s.get("/campaigns?state=drifted").want(t, 200, `data-testid="campaign-c-1"`, `data-testid="campaign-c-3"`).lacks(t, `data-testid="campaign-c-2"`)

@@ -35,9 +35,9 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.beat("w", "test")
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 0\n")
 	s.quarantine()
-	s.comes("/", "Projection campaigns is quarantined for 1 campaign")
-	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined").
-		lacks(t, "Nothing is paused or disabled", "All 2 campaigns are current.")
+	s.comes("/", "1 projection is quarantined.")
+	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined", "for 1 campaign").
+		lacks(t, "All 2 campaigns are current.")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 }
@@ -99,7 +99,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	if _, err := dbtest.Open(t, s.sub.Projections).Exec(`drop table projection_versions`); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/").want(t, 200, "Paused and quarantined projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
+	s.get("/").want(t, 200, "Paused projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{", "outboxweb_quarantined_projections ")
 }

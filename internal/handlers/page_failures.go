@@ -18,7 +18,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.Store.ErrorGroups(r.Context())
+	all, capped, err := s.causes(r.Context())
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	view := templates.FailuresView{All: all, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
+	view := templates.FailuresView{All: all, Capped: capped, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
 	view.Explained = s.explainExample(r.Context(), filter.Fingerprint)
 	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
@@ -88,8 +88,8 @@ type failureGroups struct {
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
-	all, err := s.Store.ErrorGroups(r.Context())
-	return failureGroups{listOf(all.Assessed(s.running())), all.Capped}, err
+	all, capped, err := s.causes(r.Context())
+	return failureGroups{listOf(all), capped}, err
 }
 
 // campaignHistory returns a campaign's lag over the last hour.

@@ -18,7 +18,8 @@ import (
 
 // Limits on the overview's lists.
 const (
-	boardSize     = 20
+	stuckShown    = 10
+	endedShown    = 5
 	pausedShown   = 5
 	activityShown = 5
 )
@@ -129,11 +130,18 @@ func (s *server) queryOverview(ctx context.Context, span outbox.Span) (v templat
 	if v.History, err = s.Store.History(ctx, span); err != nil {
 		return v, err
 	}
-	if v.Summary.Counts.Failed+v.Summary.Counts.Dead+v.Summary.Campaigns.Diverged > 0 {
-		if v.Blocked, err = s.Store.Blocked(ctx, boardSize); err != nil {
+	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 {
+		if v.Causes, v.Capped, err = s.causes(ctx); err != nil {
 			return v, err
 		}
-		if v.Groups, err = s.Store.ErrorGroups(ctx); err != nil {
+	}
+	if v.Summary.Lag.Events > 0 || v.Summary.Campaigns.Diverged > 0 {
+		if v.Stuck, err = s.Store.StuckWithoutError(ctx, v.Summary.Surroundings(), stuckShown); err != nil {
+			return v, err
+		}
+	}
+	if v.Summary.Operations.Unacknowledged > 0 {
+		if v.Ended, err = s.endedOperations(ctx); err != nil {
 			return v, err
 		}
 	}
@@ -151,9 +159,39 @@ func (s *server) queryOverview(ctx context.Context, span outbox.Span) (v templat
 	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}
+	if v.Summary.Held != nil { // the projections database can be read
+		built, err := s.Store.ReadModel().BuiltVersions(ctx)
+		if err != nil {
+			return v, err
+		}
+		v.OtherBuilt = outbox.BuiltByOthers(s.Projections, built)
+	}
 	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: activityShown})
 	v.Acts = acts.Items
 	return v, err
+}
+
+// causes reads the errors of failed and dead rows, worst first, with the operations that requeue
+// them. Their counts are lower bounds if capped.
+func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, capped bool, err error) {
+	all, err := s.Store.ErrorGroups(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	running, err := s.Operations.Requeuing(ctx)
+	return all.Assessed(s.running(), running), all.Capped, err
+}
+
+// endedOperations are the last operations that wait to be acknowledged.
+func (s *server) endedOperations(ctx context.Context) (ended []outbox.Operation, err error) {
+	unread := false
+	page, err := s.Operations.List(ctx, outbox.OperationFilter{Acknowledged: &unread, Limit: endedShown})
+	for _, o := range page.Items {
+		if o.Acknowledgeable() {
+			ended = append(ended, o)
+		}
+	}
+	return ended, err
 }
 
 type overviewQuery struct {

@@ -33,7 +33,7 @@ func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
 	s := newSite(t).trouble()
 	a := s.get("/").want(t, 200,
 		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
-		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue"`,
+		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue-group"`,
 		"1 of 2 campaigns is blocked by a permanently failed event.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/campaigns/c-1/events/2"`, `href="/rows?status=dead"`)
 	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
 }

@@ -71,7 +71,7 @@ func TestSkip_throughFormsWithoutJavaScript(t *testing.T) {
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "can still be undone")
 	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, `data-testid="unskip"`, "skipped; nothing later is applied yet")
 	s.get("/campaigns").want(t, 200, `href="/campaigns/c-1#skipped"`)
-	s.get("/").want(t, 200, "1 event is skipped and never applied.", `data-testid="count-skips">1<`)
+	s.get("/").want(t, 200, `data-testid="count-skips">1<`)
 	to = landing(s.submit("/campaigns/c-1/events/2/unskip", "return_to=campaign"))
 	s.get(to).want(t, 200, "Un-skipped event 2", "undone").lacks(t, `data-testid="unskip"`, "s-skipped")
 }

@@ -177,6 +177,38 @@ func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetai
 	return d, nil
 }
 
+// requeuingShown is the maximum number of error groups that Requeuing returns.
+const requeuingShown = 1_000
+
+const selectRequeuing = `
+select g.fingerprint, o.id, o.canary, g.wave
+from operations o
+join operation_groups g on g.operation_id = o.id
+where o.acknowledged_at is null
+  and o.status = 'running'
+  and g.status = 'running'
+order by o.id desc, g.number
+limit $1`
+
+// Requeuing lists the errors whose rows running operations requeue, of the latest operation first.
+func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, error) {
+	all := []outbox.GroupOperation{}
+	err := ops.read(ctx, func(t *tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var g outbox.GroupOperation
+			var canary, wave int64
+			err := row.Scan(&g.Fingerprint, &g.ID, &canary, &wave)
+			g.Phase = outbox.PhaseOf(canary != 0, wave)
+			all = append(all, g)
+			return err
+		}, selectRequeuing, requeuingShown)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list what operations requeue: %w", err)
+	}
+	return all, nil
+}
+
 const selectOperationGroups = `
 select number, fingerprint, example, row_count, status, wave, wave_size, reason
 from operation_groups

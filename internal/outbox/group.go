@@ -12,8 +12,14 @@ type ErrorGroup struct {
 	Example     string `json:"example"` // the error of one row
 	Dead        int64  `json:"dead"`
 	Failed      int64  `json:"failed"`
-	Heads       int64  `json:"heads"`    // dead rows that are heads of their campaign
+	Heads       int64  `json:"heads"`    // dead rows that are heads of their campaign: the campaigns that this error blocks
 	Released    int64  `json:"released"` // rows waiting behind those heads
+
+	Campaigns     int64           `json:"campaigns"`          // campaigns whose head is one of these rows
+	EventsWaiting int64           `json:"events_waiting"`     // unapplied events of those campaigns
+	Score         int64           `json:"score"`              // sum of the campaigns' scores
+	NextAttemptAt *time.Time      `json:"next_attempt_at"`    // when the first of the failed heads is retried; nil if none is
+	Worst         []CauseCampaign `json:"worst" api:"max=20"` // the worst of those campaigns, at most 20
 
 	EventTypes []Tally    `json:"event_types"` // of the rows, most frequent first
 	Builds     []Tally    `json:"builds"`      // of the examined attempts, most frequent first
@@ -56,7 +62,7 @@ type GroupNote struct {
 	At   time.Time `json:"at"`
 }
 
-// ErrorGroups holds all groups, those with the most dead rows first.
+// ErrorGroups holds all groups, worst first.
 type ErrorGroups struct {
 	Groups []ErrorGroup
 	// Capped is true if not all failed or dead rows were examined, so that counts are lower bounds.
@@ -66,16 +72,25 @@ type ErrorGroups struct {
 // AssessedGroup is an error group with an assessment, as the API and the commands show it.
 type AssessedGroup struct {
 	ErrorGroup
-	Outlook RetryOutlook `json:"retry_outlook"` // whether retrying can help
-	Verdict string       `json:"verdict"`       // the same in a sentence
+	Outlook  RetryOutlook `json:"retry_outlook"` // whether retrying can help
+	Verdict  string       `json:"verdict"`       // the same in a sentence
+	FailsNow bool         `json:"fails_now"`     // it failed with the build that runs and the version of the projection that is loaded
+	// Operation is the running operation that requeues rows of this error, the latest if there are
+	// several; nil if there is none.
+	Operation *GroupOperation `json:"operation"`
 }
 
-// Assessed adds the verdicts to all groups.
-func (all ErrorGroups) Assessed(now Running) []AssessedGroup {
+// Assessed adds the verdicts to all groups, and the operations that requeue them, of which the
+// first of each error counts.
+func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []AssessedGroup {
 	judged := make([]AssessedGroup, len(all.Groups))
+	of := make(map[string]*GroupOperation, len(running))
+	for i := len(running) - 1; i >= 0; i-- {
+		of[running[i].Fingerprint] = &running[i]
+	}
 	for i, g := range all.Groups {
-		judged[i].ErrorGroup = g
-		judged[i].Outlook, judged[i].Verdict = g.Verdict(now)
+		outlook, verdict := g.Verdict(now)
+		judged[i] = AssessedGroup{g, outlook, verdict, g.FailsNow(now), of[g.Fingerprint]}
 	}
 	return judged
 }
@@ -98,7 +113,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 		if t.Permanent > 0 && now.projects(t) {
 			return OutlookNone, g.never(now, t)
 		}
-		tried = tried || now.Build == t.Build && now.projects(t)
+		tried = tried || now.Is(t)
 	}
 	rows := g.Dead + g.Failed
 	switch {

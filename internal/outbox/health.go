@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -24,39 +25,48 @@ type Health struct {
 }
 
 // Health puts a summary into words. Problems that keep events from being applied come first,
-// slowness last.
+// slowness last. The notes leave out what the overview shows in a block or a list of its own.
 func (s Summary) Health(now time.Time) Health {
-	var found []Health
+	var found, shown []Health
 	add := func(level Level, format string, args ...any) {
 		found = append(found, Health{Level: level, Sentence: fmt.Sprintf(format, args...)})
+	}
+	// show adds a problem that the overview shows elsewhere, too: it is never a note.
+	show := func(level Level, format string, args ...any) {
+		add(level, format, args...)
+		shown = append(shown, found[len(found)-1])
 	}
 	assessDisks(s, now, add)
 	if s.OtherJournal || s.Campaigns.Diverged > 0 {
 		assessJournal(s, add)
 	}
 	if n := s.Campaigns.Blocked; n > 0 {
-		add(LevelBad, "%s blocked by a permanently failed event.", ofTotal(n, s.Campaigns.Total))
+		show(LevelBad, "%s blocked by a permanently failed event.", ofTotal(n, s.Campaigns.Total))
 	}
-	assessRows(s, add)
+	assessRows(s, show)
 	if level, trouble := s.WorkerTrouble(now); trouble != "" {
 		add(level, "%s", trouble)
 	}
-	assessInstances(s.Instances, now, add)
+	assessInstances(s.Instances, now, show)
+	for _, clock := range ClocksThatDiffer(s.Instances, now) {
+		add(LevelWarn, "%s", clock)
+	}
 	if s.Counts.Failed > 0 {
-		add(LevelWarn, "%s failed and will be retried.", Count(s.Counts.Failed, "row", "rows"))
+		show(LevelWarn, "%s failed and will be retried.", Count(s.Counts.Failed, "row", "rows"))
 	}
 	if s.Drift > 0 {
 		add(LevelWarn, "The self-check corrected the counts of %s since the start.", Count(s.Drift, "campaign", "campaigns"))
 	}
 	if n := s.Campaigns.Paused; n > 0 {
-		add(LevelWarn, "%s paused.", ofTotal(n, s.Campaigns.Total))
+		show(LevelWarn, "%s paused.", ofTotal(n, s.Campaigns.Total))
 	}
-	assessProjections(s.Held, add)
+	assessPauses(s.Held, show)
+	assessBehind(s.Held, add)
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
-		add(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
+		show(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
-		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: append(operationNotes(s.Operations), skipNotes(s)...)}
+		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: operationNotes(s.Operations)}
 	}
 	worst := found[0]
 	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.DisksFull) == 0 {
@@ -64,27 +74,26 @@ func (s Summary) Health(now time.Time) Health {
 		found = append([]Health{{}}, found...)
 	}
 	for _, f := range found[1:] {
-		worst.Notes = append(worst.Notes, f.Sentence)
+		if !slices.ContainsFunc(shown, func(s Health) bool { return s.Sentence == f.Sentence }) {
+			worst.Notes = append(worst.Notes, f.Sentence)
+		}
 	}
-	worst.Notes = append(append(worst.Notes, operationNotes(s.Operations)...), skipNotes(s)...)
+	worst.Notes = append(worst.Notes, operationNotes(s.Operations)...)
 	return worst
 }
 
 // assessRows reports live rows that differ, or may differ, from the journal.
 func assessRows(s Summary, add func(level Level, format string, args ...any)) {
-	if n := s.Campaigns.Unverifiable; n > 0 {
-		add(LevelBad, "%s not be verified, so the live rows may be wrong.", Count(n, "campaign could", "campaigns could"))
+	if s.Campaigns.Unverifiable+s.Campaigns.Drifted > 0 {
+		add(LevelBad, "Live rows may be wrong.")
 	}
-	if n := s.Campaigns.Drifted; n > 0 {
-		add(LevelBad, "%s drifted: at the last verification, live rows differed from the journal.", Count(n, "campaign has", "campaigns have"))
-	}
-	for _, h := range QuarantinedAmong(s.Held) {
-		add(LevelBad, "Projection %s is quarantined for %s after a failure.", h.Projection, h.Campaigns(h.Quarantined))
+	if n := len(QuarantinedAmong(s.Held)); n > 0 {
+		add(LevelBad, "%s quarantined.", Count(int64(n), "projection is", "projections are"))
 	}
 }
 
-// assessProjections reports projections that are paused or behind.
-func assessProjections(held []HeldProjection, add func(level Level, format string, args ...any)) {
+// assessPauses reports projections that are paused.
+func assessPauses(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	paused := PausedAmong(held)
 	switch {
 	case len(paused) == 1:
@@ -92,6 +101,10 @@ func assessProjections(held []HeldProjection, add func(level Level, format strin
 	case len(paused) > 1:
 		add(LevelWarn, "%s are paused.", Count(int64(len(paused)), "projection", "projections"))
 	}
+}
+
+// assessBehind reports projections that were resumed and are behind.
+func assessBehind(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	for _, h := range held {
 		level := LevelBusy
 		if h.RunID+h.BlockedByRun == 0 {
@@ -149,9 +162,6 @@ func assessInstances(all []InstanceState, now time.Time, add func(level Level, f
 	if n := silent(all, now); n > 0 {
 		add(LevelWarn, "%s.", Count(n, "instance is silent", "instances are silent"))
 	}
-	for _, clock := range ClocksThatDiffer(all, now) {
-		add(LevelWarn, "%s", clock)
-	}
 }
 
 // assessJournal reports projections that have events the journal lacks.
@@ -171,13 +181,10 @@ func assessJournal(s Summary, add func(level Level, format string, args ...any))
 	}
 }
 
-// operationNotes reports operations that need attention.
+// operationNotes reports running operations.
 func operationNotes(n OperationCounts) (notes []string) {
 	if n.Running > 0 {
 		notes = append(notes, fmt.Sprintf("%s running.", Count(n.Running, "operation is", "operations are")))
-	}
-	if n.Unacknowledged > 0 {
-		notes = append(notes, fmt.Sprintf("%s not acknowledged yet.", Count(n.Unacknowledged, "operation has ended and is", "operations have ended and are")))
 	}
 	return notes
 }
@@ -204,14 +211,6 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 	return LevelOK, ""
 }
 
-// skipNotes reports skipped events, which are no problem any more.
-func skipNotes(s Summary) []string {
-	if s.Campaigns.Skips == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s skipped and never applied.", Count(s.Campaigns.Skips, "event is", "events are"))}
-}
-
 // newsFor is how long the overview reports an instance that fell silent; the page of instances
 // shows it for a week.
 const newsFor = time.Hour
@@ -219,11 +218,27 @@ const newsFor = time.Hour
 // silent counts the instances that recently stopped sending promised heartbeats.
 func silent(instances []InstanceState, now time.Time) (n int64) {
 	for _, i := range instances {
-		if i.State(now) == InstanceSilent && now.Sub(i.LastSeen) < newsFor {
+		if i.silent(now) {
 			n++
 		}
 	}
 	return n
+}
+
+func (i InstanceState) silent(now time.Time) bool {
+	return i.State(now) == InstanceSilent && now.Sub(i.LastSeen) < newsFor
+}
+
+// InstancesNeedingAttention returns the instances that recently fell silent, and the running ones
+// in trouble.
+func InstancesNeedingAttention(all []InstanceState, now time.Time) (troubled []InstanceState) {
+	for _, i := range all {
+		state := i.State(now)
+		if i.silent(now) || i.Trouble != "" && (state == InstanceRunning || state == InstanceIdle) {
+			troubled = append(troubled, i)
+		}
+	}
+	return troubled
 }
 
 func allCurrent(total int64) string {

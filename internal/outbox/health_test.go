@@ -60,12 +60,13 @@ func TestHealth_tellsOfOperationsBesideTheRest(t *testing.T) {
 	now := noon
 	worker := WorkerSummary{Running: true, LastSeen: &now}
 	h := Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590}, Operations: OperationCounts{Running: 1, Unacknowledged: 2}}.Health(now)
-	if want := []string{"1 operation is running.", "2 operations have ended and are not acknowledged yet."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
+	if want := []string{"1 operation is running."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
 		t.Errorf("health is %+v, want it with the notes %q", h, want)
 	}
-	h = Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590, Blocked: 3}, Operations: OperationCounts{Unacknowledged: 1}}.Health(now)
-	if len(h.Notes) != 1 || !strings.HasPrefix(h.Notes[0], "1 operation has ended") {
-		t.Errorf("health is %+v", h)
+	h = Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590, Blocked: 3, Paused: 2, Drifted: 1}, Counts: Counts{Failed: 1, Dead: 3}, Lag: Lag{Events: 40},
+		Operations: OperationCounts{Running: 1, Unacknowledged: 1}, Drift: 2}.Health(now)
+	if want := []string{"The self-check corrected the counts of 2 campaigns since the start.", "1 operation is running."}; !slices.Equal(h.Notes, want) {
+		t.Errorf("beside blocks that tell of the rest the notes are %q, want %q", h.Notes, want)
 	}
 }
 

@@ -182,15 +182,24 @@ type OperationDetail struct {
 
 // Phase is the progress of a running operation: "canary", or "wave 3".
 func (d OperationDetail) Phase() string {
-	most, canary := int64(0), false
+	most, canary := int64(1), false
 	for _, g := range d.Groups {
 		most = max(most, g.Wave)
 		canary = canary || g.Status == GroupRunning && g.Wave <= 0
 	}
-	if d.Canary && canary {
+	if canary {
+		most = 0
+	}
+	return PhaseOf(d.Canary, most)
+}
+
+// PhaseOf is the progress of a running operation, with or without a canary, whose rows are in a
+// wave: "canary", or "wave 3".
+func PhaseOf(canary bool, wave int64) string {
+	if canary && wave <= 0 {
 		return "canary"
 	}
-	return fmt.Sprintf("wave %d", max(most, 1))
+	return fmt.Sprintf("wave %d", max(wave, 1))
 }
 
 // Describe says in one sentence what the operation is doing, or how it ended.

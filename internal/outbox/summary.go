@@ -13,7 +13,7 @@ type Summary struct {
 	Events int64     `json:"-"`      // in the journal
 	Oldest *Oldest   `json:"oldest"` // the oldest unapplied event, with or without a row; nil if all are applied
 	// the oldest event that workers retry automatically: in no blocked, paused or diverged
-	// campaign; nil if there is none
+	// campaign, nor in one that no running instance serves; nil if there is none
 	OldestRetryable *Oldest        `json:"oldest_retryable"`
 	Campaigns       CampaignCounts `json:"campaigns"`
 	Lag             Lag            `json:"lag"`
@@ -94,7 +94,7 @@ type CampaignCounts struct {
 type Lag struct {
 	Events           int64   `json:"events"`
 	MaxSeconds       float64 `json:"max_seconds"`       // age of oldest
-	RetryableSeconds float64 `json:"retryable_seconds"` // age of oldest_retryable, worth an alert: of campaigns that are neither blocked, paused nor diverged
+	RetryableSeconds float64 `json:"retryable_seconds"` // age of oldest_retryable, worth an alert: of campaigns that are served, and neither blocked, paused nor diverged
 }
 
 // Throughput is a recent rate, in events per second.
@@ -161,6 +161,18 @@ type BehindCounts struct {
 	Alone    int64 // nothing, until an operator starts a replay
 	Waiting  int64 // a replay that starts when another run has ended
 	CatchUps int64 // an active run
+}
+
+// BuiltByOthers returns the projections whose rows were built by another version of their
+// definition than the loaded one; built are the versions that built rows, by projection.
+func BuiltByOthers(loaded []ProjectionInfo, built map[string]string) (others []ProjectionInfo) {
+	for _, p := range loaded {
+		if version, installed := built[p.Name]; installed && version != p.Version {
+			p.BuiltVersion, p.BuiltByOtherVersion = version, true
+			others = append(others, p)
+		}
+	}
+	return others
 }
 
 // ProjectionInfo describes a loaded projection.

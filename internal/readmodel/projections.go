@@ -143,6 +143,20 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 	return versions, nil
 }
 
+// BuiltVersions returns the versions of the definitions that built the rows, by projection; empty
+// for a projection whose rows were built by an unknown one.
+func (d *Database) BuiltVersions(ctx context.Context) (map[string]string, error) {
+	installed, err := d.projectionVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	built := make(map[string]string, len(installed))
+	for name, v := range installed {
+		built[name] = v.Built
+	}
+	return built, nil
+}
+
 func (d *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
 	versions := make(map[string]Version)
 	err := d.read(ctx, func(t *tx) error {

@@ -6,19 +6,15 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
 )
 
-// groupAttempts is the number of grouped rows whose attempts are read.
+// groupAttempts is the number of grouped rows whose attempts are read: the first row of every
+// error, then the second of every error, and so on.
 const groupAttempts = 1_000
-
-// grouped is the part of a group with one event type.
-type grouped struct {
-	fingerprint, eventType, example string
-	rows, heads, released           int64
-}
 
 // triedRows selects columns of rows that have failed or died, at most $1.
 func triedRows(status, columns string) string {
@@ -34,18 +30,32 @@ func triedRows(status, columns string) string {
 
 func selectGroups(status string) string {
 	return `
-select o.fingerprint, o.event_type, min(o.last_error), count(*),
-  sum(case when c.head_seq = o.seq then 1 else 0 end),
-  sum(case when c.head_seq = o.seq then c.pending + c.processing + c.failed + c.dead - 1 else 0 end)
+select o.fingerprint, o.event_type, min(o.last_error), count(*)
 from ` + triedRows(status, ", event_type, last_error") + `
-join campaigns c on c.campaign_id = o.campaign_id
 group by o.fingerprint, o.event_type`
+}
+
+// selectGroupHeads selects the campaigns whose head is one of the grouped rows.
+func selectGroupHeads(status string) string {
+	return `
+select o.fingerprint, o.event_type, o.next_attempt_at, c.campaign_id, c.head_seq, c.high_water_seq - c.applied_seq,
+  c.pending + c.processing + c.failed + c.dead - 1, c.oldest_enqueued_at
+from ` + triedRows(status, ", event_type, next_attempt_at") + `
+join campaigns c on c.campaign_id = o.campaign_id and c.head_seq = o.seq`
 }
 
 func selectGroupAttempts(status string) string {
 	return `
 select o.fingerprint, a.build, a.projection, a.projection_version, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), sum(a.permanent), min(a.at), max(a.at)
-from ` + triedRows(status, "") + `
+from (
+  select campaign_id, seq, fingerprint
+  from (
+    select campaign_id, seq, fingerprint, row_number() over (partition by fingerprint order by next_attempt_at, seq, campaign_id) as place
+    from ` + triedRows(status, ", next_attempt_at") + `
+  ) as placed
+  order by place, campaign_id, seq
+  limit $2
+) as o
 join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
 group by o.fingerprint, a.build, a.projection, a.projection_version`
 }
@@ -59,7 +69,7 @@ type groups struct {
 
 func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 	if g.by[fingerprint] == nil {
-		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}}
+		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}
 		g.types[fingerprint], g.built[fingerprint] = map[string]int64{}, map[string]int64{}
 	}
 	return g.by[fingerprint]
@@ -77,10 +87,13 @@ func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 
 func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
-	capped := false
+	capped, now := false, sqldb.At(s.Now())
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
 			rows, err := t.groupRows(&g, status)
+			if err == nil {
+				err = t.groupHeads(&g, status, now)
+			}
 			if err == nil {
 				err = t.groupAttempts(&g, status)
 			}
@@ -96,24 +109,46 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 
 func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
 	err = t.Each(func(row sqldb.Row) error {
-		var x grouped
-		if err := row.Scan(&x.fingerprint, &x.eventType, &x.example, &x.rows, &x.heads, &x.released); err != nil {
+		var fingerprint, eventType, example string
+		var rows int64
+		if err := row.Scan(&fingerprint, &eventType, &example, &rows); err != nil {
 			return err
 		}
-		total += x.rows
-		group := g.of(x.fingerprint)
-		g.types[x.fingerprint][x.eventType] += x.rows
-		group.Example = cmp.Or(group.Example, x.example)
+		total += rows
+		group := g.of(fingerprint)
+		g.types[fingerprint][eventType] += rows
+		group.Example = cmp.Or(group.Example, example)
 		if status == outbox.Failed {
-			group.Failed += x.rows
-			return nil
+			group.Failed += rows
+		} else {
+			group.Dead += rows
 		}
-		group.Dead += x.rows
-		group.Heads += x.heads
-		group.Released += x.released
 		return nil
 	}, selectGroups(string(status)), outbox.MaxGrouped)
 	return total, err
+}
+
+func (t *Tx) groupHeads(g *groups, status outbox.Status, now time.Time) error {
+	return t.Each(func(row sqldb.Row) error {
+		c := outbox.CauseCampaign{HeadStatus: status}
+		var fingerprint string
+		var next, behind int64
+		var oldest sql.NullInt64
+		err := row.Scan(&fingerprint, &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
+		if err != nil {
+			return err
+		}
+		c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
+		c.OldestAt = sqldb.AtOrNil(oldest)
+		group := g.of(fingerprint)
+		if status == outbox.Failed {
+			c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
+		} else {
+			group.Released += behind
+		}
+		group.AddCampaign(c.Scored(now))
+		return nil
+	}, selectGroupHeads(string(status)), outbox.MaxGrouped)
 }
 
 func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
@@ -139,7 +174,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 			group.LastAt = sqldb.AtOrNil(sql.NullInt64{Int64: last, Valid: true})
 		}
 		return nil
-	}, selectGroupAttempts(string(status)), groupAttempts)
+	}, selectGroupAttempts(string(status)), outbox.MaxGrouped, groupAttempts)
 }
 
 // addTried adds the attempt details of dead or failed rows to the others of their group.
@@ -179,9 +214,7 @@ func (g *groups) sorted() []outbox.ErrorGroup {
 		})
 		all = append(all, *group)
 	}
-	slices.SortFunc(all, func(a, b outbox.ErrorGroup) int {
-		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Fingerprint, b.Fingerprint))
-	})
+	slices.SortFunc(all, outbox.CompareGroups)
 	return all
 }
 

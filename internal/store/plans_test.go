@@ -42,6 +42,11 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
+	{"SCAN projection_apply_outbox USING INDEX outbox_", "and c.head_seq = o.seq", "likewise, for their campaigns"},
+	{"SCAN o", "and c.head_seq = o.seq", "those rows"},
+	{"SCAN (subquery", "as placed", "those rows, in the order of each error"},
+	{"SCAN placed", "as placed", "those rows"},
+	{"SCAN o USING INDEX operations_open", "g.status = 'running'", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_dead", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_failed", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
 	{"SCAN o USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},

@@ -39,6 +39,7 @@ var postgresScans = []scan{
 	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"scan by audit_log_pkey", "order by id desc", "newest first, up to the limit"},
+	{"scan by outbox_tried", "and c.head_seq = o.seq", "dead or failed rows, up to a limit, once per shared snapshot"},
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
 	{"scan by campaigns_pkey", "limit $3", "as many campaigns as are looked at to count"},

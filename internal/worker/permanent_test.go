@@ -188,7 +188,7 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return all.Assessed(outbox.Running{Build: "test", Versions: versions})[0]
+		return all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)[0]
 	}
 	if g := judged(b); g.Outlook != outbox.OutlookUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
 		t.Errorf("before the projection is repaired: %+v", g)

@@ -72,12 +72,8 @@ func overviewGuide(s outbox.Summary, now time.Time) Guide {
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:
 		return GuideDead
-	case s.Campaigns.Unverifiable > 0:
-		return GuideUnverifiable
-	case s.Campaigns.Drifted > 0:
-		return "" // the section that lists the campaigns links to it
-	case len(outbox.QuarantinedAmong(s.Held)) > 0:
-		return GuideAside
+	case s.Campaigns.Unverifiable+s.Campaigns.Drifted > 0, len(outbox.QuarantinedAmong(s.Held)) > 0:
+		return "" // the blocks that name them link to theirs
 	case unworked != "" && s.Mode != outbox.ModeShadow:
 		return GuideWorker
 	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:

@@ -33,23 +33,6 @@ func groupStatus(g outbox.ErrorGroup) outbox.Status {
 
 func groupHue(g outbox.ErrorGroup) string { return "s-" + string(groupStatus(g)) }
 
-func verdict(g outbox.ErrorGroup, now outbox.Running) string {
-	_, says := g.Verdict(now)
-	return says
-}
-
-// verdictWord is the verdict in short, for a list.
-func verdictWord(g outbox.ErrorGroup, now outbox.Running) string {
-	switch hope, _ := g.Verdict(now); hope {
-	case outbox.OutlookNone:
-		return "a retry will not help"
-	case outbox.OutlookSome:
-		return "a retry may help"
-	default:
-		return ""
-	}
-}
-
 func talliesText(all []outbox.Tally) string {
 	const shown = 6
 	var words []string

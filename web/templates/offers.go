@@ -62,7 +62,7 @@ func cursorActions(list []outbox.Cursor) []outbox.Action {
 }
 
 // groupActions are the actions on the rows of error groups.
-func groupActions(groups []outbox.ErrorGroup) []outbox.Action {
+func groupActions(groups []outbox.AssessedGroup) []outbox.Action {
 	var all []outbox.Action
 	for _, g := range groups {
 		all = append(all, g.Actions()...)
@@ -73,13 +73,13 @@ func groupActions(groups []outbox.ErrorGroup) []outbox.Action {
 // troubleActions are the actions on the objects that the overview lists.
 func troubleActions(v Overview) []outbox.Action {
 	var all []outbox.Action
-	for _, c := range v.Blocked {
-		all = append(all, c.HeadStatus.HeadActions()...)
-	}
-	for _, g := range v.Groups.Groups[:min(len(v.Groups.Groups), causesShown)] {
+	for _, g := range v.Causes[:min(len(v.Causes), causesShown)] {
 		if g.Dead > 0 {
 			all = append(all, outbox.ActionOperationStart)
 		}
+	}
+	if len(v.OtherBuilt)+len(v.Drifted) > 0 {
+		all = append(all, outbox.ActionRunStart)
 	}
 	return all
 }

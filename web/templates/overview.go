@@ -1,17 +1,12 @@
 package templates
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"outboxweb/internal/outbox"
 )
 
-// causesShown is how many different errors the overview lists.
-const causesShown = 8
-
-// cell is one count of the strip.
+// cell is one of the counts.
 type cell struct {
 	name, glyph, hue, number, meaning, testID string
 	zero                                      bool
@@ -39,30 +34,19 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	}
 	for _, x := range states {
 		if x.state == outbox.StateUnverifiable && x.n == 0 {
-			continue // without it the strip has complete rows
+			continue // it is rare
 		}
 		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
 			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
 	}
-	behind := cell{name: "behind", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: num(s.Lag.Events),
-		meaning: "Events not yet applied, in " + count(s.Campaigns.Lagging, "campaign", "campaigns"), zero: s.Lag.Events == 0,
-		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	oldest := cell{name: "oldest event", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
 		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
-	retryable := oldest
-	retryable.name, retryable.testID = "oldest retryable", "retryable-age"
-	retryable.meaning = "Age of the oldest event that workers retry by themselves (not in a blocked, paused or diverged campaign)"
-	for _, x := range []struct {
-		*cell
-		of *outbox.Oldest
-	}{{&oldest, s.Oldest}, {&retryable, s.OldestRetryable}} {
-		if x.of != nil {
-			x.number, x.zero, x.link = outbox.Age(p.Now.Sub(x.of.EnqueuedAt)), false, oldestLink(p, *x.of)
-		}
+	if o := s.Oldest; o != nil {
+		oldest.number, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), false, oldestLink(p, *o)
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
 		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.AuditFilter{Action: outbox.ActionSkip})}
-	return append(cells, behind, oldest, retryable, skips)
+	return append(cells, oldest, skips)
 }
 
 // oldestLink links to a waiting event's row, or to the event if it has none.
@@ -100,14 +84,6 @@ func heldLink(p Page, h outbox.HeldProjection) URL {
 	return p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorPaused})
 }
 
-// releases says what requeuing a campaign's head releases.
-func releases(c outbox.Campaign) string {
-	if c.BlockedBehind() == 0 {
-		return "nothing behind it"
-	}
-	return "releases " + count(c.BlockedBehind(), "row", "rows")
-}
-
 // needsOwnPage reports whether an action that releases so many rows is offered not in a list, but
 // on its own page with a preview.
 func (p Page) needsOwnPage(released int64) bool {
@@ -128,18 +104,4 @@ func workTime(p Page, rows int64) string {
 		return ", less than 1 s of work"
 	}
 	return ", up to " + outbox.Age(d) + " of work at the last day's peak rate"
-}
-
-// boardForm is the id of the form of actions on a campaign's head on the board.
-func boardForm(c outbox.Campaign) string {
-	sum := sha256.Sum256([]byte(c.CampaignID))
-	return "head-" + hex.EncodeToString(sum[:6])
-}
-
-func boardForms(v Overview) []string {
-	forms := make([]string, len(v.Blocked))
-	for i, c := range v.Blocked {
-		forms[i] = boardForm(c.Campaign)
-	}
-	return forms
 }

@@ -52,9 +52,6 @@ func (l Links) PublisherOver(n outbox.SubscriptionName, s outbox.Span) URL {
 // publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
 
-// publishersNamed is how many subscriptions in trouble the overview names.
-const publishersNamed = 5
-
 // publisherGuide is the guide for a subscription's problem.
 func publisherGuide(p outbox.Publisher, now time.Time) Guide {
 	switch p.State(now) {

@@ -8,8 +8,7 @@ import (
 
 // Limits on the drifted campaigns and active runs that the overview names.
 const (
-	driftNamed = 5
-	runsNamed  = 3
+	runsNamed = 3
 )
 
 // requestOver returns a request of a kind over one campaign or all, and one projection or all.

@@ -1,0 +1,148 @@
+package outbox
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestScore_isEventsTimesMinutes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		events int64
+		age    time.Duration
+		want   int64
+	}{
+		{0, time.Hour, 0}, {1, 0, 1}, {141, 20 * time.Second, 141}, {141, 12 * time.Minute, 1692}, {10, 59 * time.Second, 10},
+		{10, -time.Hour, 10}, {-3, time.Hour, 0}, {math.MaxInt64 / 2, time.Hour, math.MaxInt64},
+	} {
+		if got := Score(c.events, c.age); got != c.want {
+			t.Errorf("%d events for %s: %d, want %d", c.events, c.age, got, c.want)
+		}
+	}
+}
+
+func TestCompareGroups_mostBlockedCampaignsFirst(t *testing.T) {
+	t.Parallel()
+	worstFirst := []ErrorGroup{
+		{Fingerprint: "a bad deploy", Heads: 40, Campaigns: 40, Score: 68_000, Dead: 40},
+		{Fingerprint: "one campaign for weeks", Heads: 1, Campaigns: 1, Score: 3_000_000, Dead: 1},
+		{Fingerprint: "one campaign today", Heads: 1, Campaigns: 1, Score: 10, Dead: 9},
+		{Fingerprint: "retried in many", Campaigns: 30, Score: 100, Failed: 30},
+		{Fingerprint: "retried in a few", Campaigns: 2, Score: 900, Failed: 2},
+		{Fingerprint: "behind other heads", Dead: 5},
+		{Fingerprint: "likewise, a", Dead: 1},
+		{Fingerprint: "likewise, b", Dead: 1},
+	}
+	shuffled := slices.Clone(worstFirst)
+	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	slices.SortFunc(shuffled, CompareGroups)
+	for i, g := range shuffled {
+		if g.Fingerprint != worstFirst[i].Fingerprint {
+			t.Errorf("place %d has %q, want %q", i, g.Fingerprint, worstFirst[i].Fingerprint)
+		}
+	}
+}
+
+func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
+	t.Parallel()
+	var g ErrorGroup
+	soon, later := noon.Add(time.Minute), noon.Add(time.Hour)
+	for _, i := range rand.Perm(50) {
+		c := CauseCampaign{CampaignID: fmt.Sprintf("c-%02d", i), HeadStatus: Dead, EventsWaiting: int64(i), Score: int64(i)}
+		if i >= 45 {
+			c.HeadStatus, c.NextAttemptAt, c.Score = Failed, &later, 1000
+		}
+		if i == 47 {
+			c.NextAttemptAt = &soon
+		}
+		g.AddCampaign(c)
+	}
+	if g.Campaigns != 50 || g.Heads != 45 || g.EventsWaiting != 49*50/2 || g.Score != 44*45/2+5000 || g.NextAttemptAt != &soon {
+		t.Errorf("%+v", g)
+	}
+	if len(g.Worst) != CausesNamed || g.Worst[0].CampaignID != "c-44" || g.Worst[CausesNamed-1].CampaignID != "c-25" || !slices.IsSortedFunc(g.Worst, compareCampaigns) {
+		t.Errorf("named are %+v", g.Worst)
+	}
+	if says := g.Reach(true); says != "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting" {
+		t.Errorf("it says %q", says)
+	}
+	if says := (ErrorGroup{Dead: 1}).Reach(false); says != "1 row behind another failure" {
+		t.Errorf("it says %q", says)
+	}
+}
+
+func TestRemedy_comesFromTheOutlook(t *testing.T) {
+	t.Parallel()
+	dead, failed := ErrorGroup{Dead: 1}, ErrorGroup{Failed: 1}
+	for _, c := range []struct {
+		group AssessedGroup
+		want  Remedy
+	}{
+		{AssessedGroup{ErrorGroup: dead, Outlook: OutlookSome}, RemedyRequeue},
+		{AssessedGroup{ErrorGroup: dead, Outlook: OutlookUnknown}, RemedyRequeue},
+		{AssessedGroup{ErrorGroup: dead, Outlook: OutlookNone}, RemedyInspect},
+		{AssessedGroup{ErrorGroup: dead, Outlook: OutlookSome, Operation: &GroupOperation{ID: 7}}, RemedyWatch},
+		{AssessedGroup{ErrorGroup: failed, Outlook: OutlookUnknown}, RemedyWait},
+		{AssessedGroup{ErrorGroup: failed, Outlook: OutlookNone}, RemedyInspect},
+	} {
+		if got := c.group.Remedy(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.group, got, c.want)
+		}
+	}
+}
+
+func TestAssessed_namesTheLatestOperationAndWhatIsLoaded(t *testing.T) {
+	t.Parallel()
+	now := Running{Build: "v2", Versions: map[string]string{"seats": "b"}}
+	all := ErrorGroups{Groups: []ErrorGroup{
+		{Fingerprint: "x", Tried: []Tried{{Build: "v2", Projection: "seats", ProjectionVersion: "b"}}},
+		{Fingerprint: "y", Tried: []Tried{{Build: "v1", Projection: "seats", ProjectionVersion: "b"}, {Build: "v2", Projection: "seats", ProjectionVersion: "a"}}},
+	}}.Assessed(now, []GroupOperation{{ID: 8, Fingerprint: "x", Phase: "canary"}, {ID: 7, Fingerprint: "x"}})
+	if x := all[0]; !x.FailsNow || x.Operation == nil || x.Operation.ID != 8 {
+		t.Errorf("x: %+v", x)
+	}
+	if y := all[1]; y.FailsNow || y.Operation != nil {
+		t.Errorf("y: %+v", y)
+	}
+}
+
+func TestStuckWithoutError_isWhatNeitherRetriesNorOperatorsExplain(t *testing.T) {
+	t.Parallel()
+	long, short := noon.Add(-time.Hour), noon.Add(-10*time.Second)
+	mine := Surroundings{Worker: &WorkerSummary{Running: true, Campaigns: scopeOf([]string{"a*"})}}
+	waiting := Campaign{CampaignID: "a-1", HighWaterSeq: 3, HeadSeq: 1, HeadStatus: Pending, DueAt: long, OldestEnqueuedAt: long}
+	with := func(change func(*Campaign)) Campaign { c := waiting; change(&c); return c }
+	for name, c := range map[string]struct {
+		campaign Campaign
+		want     bool
+	}{
+		"due":                   {waiting, false},
+		"dead":                  {with(func(c *Campaign) { c.HeadStatus = Dead }), false},
+		"paused":                {with(func(c *Campaign) { c.Paused = &Pause{} }), false},
+		"diverged":              {with(func(c *Campaign) { c.Diverged = "so" }), true},
+		"served by nobody":      {with(func(c *Campaign) { c.CampaignID = "b-1" }), true},
+		"not queued":            {with(func(c *Campaign) { c.Unqueued = true }), true},
+		"not queued for a bit":  {with(func(c *Campaign) { c.Unqueued, c.OldestEnqueuedAt = true, short }), false},
+		"without a row":         {with(func(c *Campaign) { c.HeadSeq, c.HeadStatus = 0, "" }), true},
+		"held by a run":         {with(func(c *Campaign) { c.Lease = &Lease{Owner: RunOwner(7, "p"), ExpiresAt: noon.Add(time.Minute)} }), true},
+		"held by a worker":      {with(func(c *Campaign) { c.Lease = &Lease{Owner: "w", ExpiresAt: noon.Add(time.Minute)} }), false},
+		"everything is applied": {Campaign{CampaignID: "a-1"}, false},
+	} {
+		if got := c.campaign.StuckWithoutError(noon, mine); got != c.want {
+			t.Errorf("%s: stuck is %v", name, got)
+		}
+	}
+}
+
+func TestBuiltByOthers_comparesWithWhatIsLoaded(t *testing.T) {
+	t.Parallel()
+	got := BuiltByOthers([]ProjectionInfo{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}, {Name: "new", Version: "1"}},
+		map[string]string{"a": "1", "b": "1", "gone": "9"})
+	if len(got) != 1 || got[0].Name != "b" || got[0].BuiltVersion != "1" || !got[0].BuiltByOtherVersion {
+		t.Errorf("%+v", got)
+	}
+}

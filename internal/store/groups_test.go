@@ -1,0 +1,197 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// sums are the numbers of a group that follow from rows and campaigns.
+type sums struct{ dead, failed, heads, released, campaigns, waiting, score int64 }
+
+// recount adds up what the rows and campaigns say, one by one.
+func (f *fixture) recount() map[string]sums {
+	f.TB.Helper()
+	type row struct {
+		campaign, status, fingerprint string
+		seq                           int64
+	}
+	rows, err := f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed') and attempt_count > 0`)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	defer rows.Close()
+	var all []row
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(&r.campaign, &r.seq, &r.status, &r.fingerprint); err != nil {
+			f.TB.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	if err := rows.Err(); err != nil {
+		f.TB.Fatal(err)
+	}
+	by := map[string]sums{}
+	for _, r := range all {
+		s, c := by[r.fingerprint], f.MustCampaign(r.campaign)
+		if r.status == "dead" {
+			s.dead++
+		} else {
+			s.failed++
+		}
+		if c.HeadSeq == r.seq {
+			s.campaigns++
+			s.waiting += c.LagEvents()
+			s.score += outbox.Score(c.LagEvents(), c.Lag(f.Clock.Now()))
+			if r.status == "dead" {
+				s.heads++
+				s.released += c.Counts.Total() - 1
+			}
+		}
+		by[r.fingerprint] = s
+	}
+	return by
+}
+
+func (f *fixture) groups() outbox.ErrorGroups {
+	f.TB.Helper()
+	all, err := f.beside().ErrorGroups(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return all
+}
+
+func TestErrorGroups_addUpRandomHistories(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	f := open(t, storetest.MaxAttempts(3))
+	for range 25 {
+		for range 1 + random.IntN(6) {
+			f.AppendN(fmt.Sprintf("c-%02d", random.IntN(30)), 1+random.IntN(4))
+		}
+		for _, c := range f.MustClaim(one, 1000) {
+			result := store.Result{Claim: c, Applied: c.First - 1}
+			switch random.IntN(3) {
+			case 0:
+				result.Applied = c.First
+			default:
+				result.Failure = storetest.Failure([]string{"boom", "no such table", "seat is taken", "too long"}[random.IntN(4)])
+			}
+			f.MustSettle(one, result)
+		}
+		if random.IntN(3) == 0 {
+			if dead := f.Number(`select count(*) from campaigns where head_status = 'dead'`); dead > 0 {
+				id := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where head_status = 'dead' order by campaign_id`)[random.IntN(int(dead))]
+				f.MustRequeue(id, f.MustCampaign(id).HeadSeq)
+			}
+		}
+		f.Clock.Advance(time.Duration(random.IntN(400)) * time.Second)
+		f.check(seed)
+	}
+}
+
+// check compares the groups with a recount.
+func (f *fixture) check(seed uint64) {
+	f.TB.Helper()
+	all, want := f.groups(), f.recount()
+	got := map[string]sums{}
+	for _, g := range all.Groups {
+		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
+		if int64(len(g.Worst)) != min(g.Campaigns, outbox.CausesNamed) {
+			f.TB.Errorf("seed %d: %q names %d of %d campaigns", seed, g.Fingerprint, len(g.Worst), g.Campaigns)
+		}
+		for _, c := range g.Worst {
+			if is := f.MustCampaign(c.CampaignID); is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
+				f.TB.Errorf("seed %d: it says %+v of %+v", seed, c, is)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sums{})); diff != "" {
+		f.TB.Fatalf("seed %d: groups (-want +got):\n%s", seed, diff)
+	}
+	if !slices.IsSortedFunc(all.Groups, outbox.CompareGroups) {
+		f.TB.Errorf("seed %d: the groups are not in order", seed)
+	}
+}
+
+// A deploy that breaks many campaigns must not leave the errors of others without a first attempt,
+// a build and a version.
+func TestErrorGroups_knowTheAttemptsOfEachErrorBesideACommonOne(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	f.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
+		with recursive n (i) as (select 1 union all select i + 1 from n where i < 1200)
+		select 'common-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`)
+	f.AppendN("rare", 3)
+	f.Fail("rare", "rare")
+	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'behind' where campaign_id = 'rare' and seq = 3`)
+	all := f.groups()
+	if i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" }); i < 1 || all.Groups[i].Dead != 1 || all.Groups[i].Campaigns+all.Groups[i].EventsWaiting > 0 {
+		t.Errorf("an error that blocks nothing itself: %+v", all.Groups)
+	}
+	if len(all.Groups) != 3 || all.Groups[0].Fingerprint != "rare" || all.Groups[0].Attempts != 1 || all.Groups[0].FirstAt == nil || len(all.Groups[0].Tried) != 1 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("theirs", 1)
+	f.Clock.Advance(time.Minute)
+	f.AppendN("ours-1", 1)
+	_, before := f.Ages()
+	if before.CampaignID != "theirs" {
+		t.Errorf("while no instance runs every campaign counts, got %+v", before)
+	}
+	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: scopeOf(t, "ours-*", "mine")}); err != nil {
+		t.Fatal(err)
+	}
+	oldest, retryable := f.Ages()
+	if oldest.CampaignID != "theirs" || retryable.CampaignID != "ours-1" || retryable.Seq != 1 {
+		t.Errorf("the oldest is %+v, the oldest retryable %+v", oldest, retryable)
+	}
+	sum, err := f.beside().Summary(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck, err := f.StuckWithoutError(f.Ctx, sum.Surroundings(), 10)
+	if err != nil || len(stuck) != 1 || stuck[0].CampaignID != "theirs" {
+		t.Errorf("stuck are %+v, %v", stuck, err)
+	}
+}
+
+func TestStuckWithoutError_divergedFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("dead", 2)
+	f.Kill("dead")
+	f.AppendN("diverged", 1)
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.AppendN("due", 3)
+	f.AppendN("elsewhere", 3)
+	f.AppendN("paused", 3)
+	f.MustPause("paused")
+	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: scopeOf(t, "d*")}}
+	stuck, err := f.StuckWithoutError(f.Ctx, mine, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"diverged", "elsewhere"}, ids(stuck)); diff != "" {
+		t.Errorf("stuck (-want +got):\n%s", diff)
+	}
+	if one, err := f.StuckWithoutError(f.Ctx, mine, 1); err != nil || len(one) != 1 {
+		t.Errorf("%+v, %v, want one", one, err)
+	}
+}

@@ -1,0 +1,157 @@
+package templates
+
+import (
+	"strconv"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// How many errors, and how many campaigns of each, a page shows.
+const (
+	causesShown     = 8
+	campaignsShown  = 3 // on the overview
+	campaignsOnPage = 5 // on the page of all failures
+)
+
+// causeView is an error group as a block.
+type causeView struct {
+	outbox.AssessedGroup
+	Capped bool // its counts are lower bounds
+	Shown  int  // the maximum number of campaigns to name
+	Own    bool // the block is on the page of failures
+}
+
+// causesOf are the blocks of groups.
+func causesOf(groups []outbox.AssessedGroup, capped bool, shown int) []causeView {
+	all := make([]causeView, len(groups))
+	for i, g := range groups {
+		all[i] = causeView{AssessedGroup: g, Capped: capped, Shown: shown}
+	}
+	return all
+}
+
+// hue is dead where the error blocks something, or will not be retried.
+func (c causeView) hue() string { return groupHue(c.ErrorGroup) }
+
+func (c causeView) worst() []outbox.CauseCampaign { return c.Worst[:min(len(c.Worst), c.Shown)] }
+
+// requeues reports whether the reader may start an operation for the error. While one runs, another
+// for the remaining rows is offered only on the page of failures.
+func (c causeView) requeues(p Page) bool {
+	return c.Dead > 0 && (c.Own || c.Operation == nil) && p.Offers(outbox.ActionOperationStart)
+}
+
+func (c causeView) requeueLink(p Page) URL {
+	return p.Links.NewOperation(outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}})
+}
+
+// statement links to what is known about the failing statement: the error's page, and from there
+// the event that fails in the worst campaign; empty if none does.
+func (c causeView) statement(p Page) URL {
+	switch {
+	case !c.Own:
+		return p.Links.FailureGroup(c.Fingerprint)
+	case len(c.Worst) > 0:
+		return p.Links.Event(c.Worst[0].CampaignID, c.Worst[0].HeadSeq)
+	}
+	return ""
+}
+
+func (c causeView) requeueClass() string {
+	if c.Remedy() == outbox.RemedyRequeue {
+		return "button primary"
+	}
+	return "button"
+}
+
+func (c causeView) statementClass() string {
+	if c.Remedy() == outbox.RemedyInspect {
+		return "button primary"
+	}
+	return "button"
+}
+
+// rowsLink lists the rows of the error.
+func (c causeView) rowsLink(p Page) URL {
+	return p.Links.Rows(outbox.RowFilter{Status: groupStatus(c.ErrorGroup), Fingerprint: c.Fingerprint})
+}
+
+// triedShown is the maximum number of builds and versions that a block names.
+const triedShown = 3
+
+// tried are the builds and versions that the error happened with, latest first.
+func (c causeView) tried() []outbox.Tried { return c.Tried[:min(len(c.Tried), triedShown)] }
+
+// runningWord says whether a build is the one that runs.
+func runningWord(same bool) string {
+	if same {
+		return "running now"
+	}
+	return "not running now"
+}
+
+// loadedWord says whether a version of a projection is the one that is loaded.
+func loadedWord(same bool) string {
+	if same {
+		return "loaded now"
+	}
+	return "not loaded now"
+}
+
+// eventTypes are the types of a group's rows, in short.
+func (c causeView) eventTypes() string {
+	const shown = 2
+	names := ""
+	for i, t := range c.EventTypes {
+		if i == shown {
+			return names + " and " + itoa(len(c.EventTypes)-shown) + " more"
+		}
+		if i > 0 {
+			names += ", "
+		}
+		names += t.Name
+	}
+	return names
+}
+
+// clockTime is a time of day in UTC, with the date if that is another day.
+func clockTime(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04") + " UTC"
+	}
+	return t.Format("2006-01-02 15:04") + " UTC"
+}
+
+// heroNumber is one of the three numbers that an operator reads first.
+type heroNumber struct {
+	number, name, sub, meaning, testID, hue string
+	zero                                    bool
+	link                                    URL
+}
+
+// heroNumbers are the events behind, the age of the oldest event that workers retry, and the
+// failing causes.
+func heroNumbers(p Page, v Overview) []heroNumber {
+	s := v.Summary
+	behind := heroNumber{number: num(s.Lag.Events), name: "events behind", sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
+		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
+		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
+	oldest := heroNumber{number: "none", name: "oldest retryable", sub: "no event waits for workers",
+		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
+		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+	if o := s.OldestRetryable; o != nil {
+		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, oldestLink(p, *o)
+	}
+	n := len(v.Causes)
+	causes := heroNumber{number: strconv.Itoa(n), name: "failing causes", sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
+		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(outbox.Dead), zero: n == 0, link: p.Links.Failures()}
+	if n == 1 {
+		causes.name = "failing cause"
+	}
+	if v.Capped {
+		causes.number += "+"
+	}
+	return []heroNumber{behind, oldest, causes}
+}

@@ -1,0 +1,180 @@
+package templates
+
+import (
+	"cmp"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// trouble is a problem that is no error of rows: what it is, where, and one way forward.
+type trouble struct {
+	hue, glyph, testID, label, title string
+	items                            []troubled
+	action                           string
+	to                               URL // empty if the reader may not perform the action
+	guide                            Guide
+}
+
+// troubled is an object in trouble.
+type troubled struct {
+	name, sub, testID string
+	to                URL
+	at                time.Time // shown after sub; zero shows none
+}
+
+// itemsNamed is the maximum number of objects that a trouble names.
+const itemsNamed = 5
+
+// troubles are the overview's problems beside the errors, worst first.
+func troubles(p Page, v Overview) []trouble {
+	var all []trouble
+	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), builtTrouble(p, v),
+		quarantineTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
+		if one.title != "" {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func divergedTrouble(p Page, v Overview) trouble {
+	n := v.Summary.Campaigns.Diverged
+	if n == 0 {
+		return trouble{}
+	}
+	return trouble{hue: "diverged", glyph: "≠", testID: "diverged", label: "Diverged", guide: GuideDiverged,
+		title:  count(n, "campaign was", "campaigns were") + " built from another journal: nothing is applied there",
+		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateDiverged})}
+}
+
+func unverifiableTrouble(p Page, v Overview) trouble {
+	n := v.Summary.Campaigns.Unverifiable
+	if n == 0 {
+		return trouble{}
+	}
+	return trouble{hue: "unverifiable", glyph: "✕", testID: "unverifiable", label: "Unverifiable", guide: GuideUnverifiable,
+		title:  count(n, "campaign", "campaigns") + " could not be verified: the journal cannot be replayed there",
+		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateUnverifiable})}
+}
+
+// driftTrouble offers to rebuild what differs, or lists the campaigns if they are too many for an
+// address.
+func driftTrouble(p Page, v Overview) trouble {
+	drifted := driftedCampaigns(v.Drifted)
+	if len(drifted) == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "drifted", glyph: "≠", testID: "drifted", label: "Drift", title: driftSentence(v.Drifted), guide: GuideWrong}
+	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild}
+	for _, one := range drifted {
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: one.Projection + ", ", to: driftCause(p, one), at: one.At})
+		rebuild.Campaigns = append(rebuild.Campaigns, one.CampaignID)
+	}
+	switch {
+	case len(drifted) > addressed:
+		t.action, t.to = "Show campaigns", p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateDrifted})
+	case p.Offers(outbox.ActionRunStart):
+		t.action, t.to = "Rebuild…", p.Links.NewRun(rebuild)
+	}
+	return t
+}
+
+func builtTrouble(p Page, v Overview) trouble {
+	if len(v.OtherBuilt) == 0 {
+		return trouble{}
+	}
+	n := int64(len(v.OtherBuilt))
+	t := trouble{hue: "drifted", glyph: "≠", testID: "other-version", label: "Version", guide: GuideFile,
+		title: count(n, "projection has", "projections have") + " rows that another version of its definition built"}
+	if n > 1 {
+		t.title = count(n, "projection has", "projections have") + " rows that another version of their definition built"
+	}
+	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
+	for _, one := range v.OtherBuilt {
+		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name),
+			sub: "built by " + cmp.Or(shortHash(one.BuiltVersion), "an unknown one") + ", loaded " + shortHash(one.Version)})
+		rebuild.Projections = append(rebuild.Projections, one.Name)
+	}
+	if p.Offers(outbox.ActionRunStart) {
+		t.action, t.to = "Rebuild all…", p.Links.NewRun(rebuild)
+	}
+	return t
+}
+
+func quarantineTrouble(p Page, v Overview) trouble {
+	held := outbox.QuarantinedAmong(v.Summary.Held)
+	if len(held) == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "failed", glyph: "‖", testID: "quarantined", label: "Quarantine", guide: GuideAside,
+		title:  count(int64(len(held)), "projection is", "projections are") + " quarantined after a failure",
+		action: "See what failed", to: p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen})}
+	for _, h := range held {
+		t.items = append(t.items, troubled{name: h.Projection, testID: "quarantined-" + h.Projection, sub: "for " + h.Campaigns(h.Quarantined),
+			to: p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorQuarantined})})
+	}
+	if len(held) == 1 {
+		t.to = p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: held[0].Projection})
+	}
+	return t
+}
+
+func publishersTrouble(p Page, v Overview) trouble {
+	list := outbox.PublishersNeedingAttention(v.Publishers, p.Now)
+	if len(list) == 0 {
+		return trouble{}
+	}
+	h := outbox.PublishersHealth(v.Publishers, p.Now)
+	t := trouble{hue: "failed", glyph: levelGlyph(h.Level), testID: "publishers", label: "Publishers", title: h.Sentence, guide: GuidePublisher,
+		action: "Show publishers", to: p.Links.Publishers()}
+	if h.Level == outbox.LevelBad {
+		t.hue = "dead"
+	}
+	for _, one := range list {
+		t.items = append(t.items, troubled{name: one.String(), sub: string(one.State(p.Now)), to: p.Links.Publisher(one.SubscriptionName)})
+	}
+	if len(list) == 1 {
+		t.action, t.to = "Show publisher", t.items[0].to
+	}
+	return t
+}
+
+func instancesTrouble(p Page, v Overview) trouble {
+	list := outbox.InstancesNeedingAttention(v.Summary.Instances, p.Now)
+	if len(list) == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "silent", glyph: "!", testID: "instances", label: "Instances", guide: GuideWorker,
+		title:  count(int64(len(list)), "instance is", "instances are") + " silent or in trouble",
+		action: "Show instances", to: p.Links.Instances()}
+	for _, i := range list {
+		if i.Stalled {
+			t.hue = "dead"
+		}
+		one := troubled{name: i.ID, sub: string(i.State(p.Now)) + ", last seen ", to: p.Links.Instance(i.ID), at: i.LastSeen}
+		if i.Trouble != "" {
+			one.sub, one.at = i.Trouble, time.Time{}
+		}
+		t.items = append(t.items, one)
+	}
+	return t
+}
+
+func endedTrouble(p Page, v Overview) trouble {
+	n := v.Summary.Operations.Unacknowledged
+	if n == 0 || len(v.Ended) == 0 {
+		return trouble{}
+	}
+	unread := false
+	t := trouble{hue: "pending", glyph: "◐", testID: "operations-ended", label: "Operations",
+		title:  count(n, "operation has", "operations have") + " ended and not been acknowledged",
+		action: "Review operations", to: p.Links.Operations(outbox.OperationFilter{Acknowledged: &unread})}
+	for _, o := range v.Ended {
+		t.items = append(t.items, troubled{name: "operation " + itoa(o.ID), sub: string(o.Status), to: p.Links.Operation(o.ID, outbox.OperationRowFilter{})})
+	}
+	if len(v.Ended) == 1 {
+		t.action, t.to = "Review operation "+itoa(v.Ended[0].ID), t.items[0].to
+	}
+	return t
+}
