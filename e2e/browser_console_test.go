@@ -105,7 +105,7 @@ func TestBrowser_failures(t *testing.T) {
 			awaitCounts(t, s, "", 3, 0, 3)
 			b := kind.open(t, s)
 			b.open("/")
-			b.lookUntil("the overview lists the error", telling(".causes", "3 dead")+" && "+telling(".causes", "a retry will not help"))
+			b.lookUntil("the overview lists the error", telling(marked("cause"), "3 campaigns blocked, 6 events waiting")+" && "+telling(marked("cause"), "retrying will fail again"))
 			b.click(".causes a.error")
 			b.at("/failures")
 			b.await("it is judged", telling(".group", "6 of 6 failed with the same error on one build"))

@@ -39,8 +39,8 @@ func (b *tab) agrees() {
 	eventually(b.t, patience, "page and API agree", func() (bool, string) {
 		var f figures
 		b.s.get(b.t, "/api/v1/summary", &f)
-		want := fmt.Sprint(f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted, f.Lag.Events)
-		shown, err := read[string](b, `[...document.querySelectorAll(".strip .number")].slice(0, 9).map(e => e.textContent.replaceAll(",", "")).join(" ")`)
+		want := fmt.Sprint(f.Lag.Events, f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted)
+		shown, err := read[string](b, `[document.querySelector(".hero .number"), ...[...document.querySelectorAll(".counts .number")].slice(0, 8)].map(e => e.textContent.replaceAll(",", "")).join(" ")`)
 		if err == nil && shown != want && !b.scripts {
 			b.lookAgain()
 		}
@@ -64,9 +64,9 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.open("/")
 			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
-			b.await("every count is shown and leads on", `document.querySelectorAll(".strip a.cell[href]").length === 12`)
+			b.await("every count is shown and leads on", `document.querySelectorAll(".hero a[href]").length === 3 && document.querySelectorAll(".counts a[href]").length === 10`)
 			b.await("there are four charts", `document.querySelectorAll(".chart svg[role=img][aria-label]").length === 4`)
-			b.await("nothing is in trouble or off", telling("#live", "None blocked or failing")+" && "+telling("#live", "Nothing is paused or disabled"))
+			b.await("nothing is in trouble or off", telling("#live", "No campaign is blocked or failing")+" && "+telling("#live", "Nothing is paused or disabled"))
 			b.agrees()
 			b.sound("the overview when all is well")
 			b.click(".spans a:not([aria-current])")
@@ -151,8 +151,8 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 	b.lookUntil("the overview says what is wrong", saying(".health .sentence", "1 of 2 campaigns is blocked by a permanently failed event.")+" && "+saying(marked("count-dead"), "1"))
 	b.agrees()
 	b.sound("the overview in trouble")
-	b.await("the board says what a requeue releases", telling(marked("campaign-stuck"), "releases 2 rows"))
-	b.click(marked("campaign-stuck") + " th a")
+	b.await("the cause says what waits", telling(marked("cause"), "1 campaign blocked, 3 events waiting"))
+	b.click(marked("campaign-stuck") + " a")
 	b.at("/campaigns/stuck")
 	b.await("it says why it stands", telling("#live", "Event 3 has been dead for")+" && "+telling("#live", "2 rows wait behind it"))
 	b.await("the timeline shows where", `document.querySelector(".timeline .head")?.textContent.includes("3") && document.querySelectorAll(".timeline li").length === 5`)

@@ -10,7 +10,7 @@ import (
 func TestBrowser_overviewRefreshes(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, quickDeath...)
-	const dead = 20 // a board longer than the window
+	const dead = 20
 	for i := range dead {
 		appendTo(t, s, "", fmt.Sprintf("poisoned-%02d", i), seats("ana", "ana", "cem"))
 	}
@@ -19,31 +19,31 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 	s.post(t, http.StatusOK, "/api/v1/campaigns/paused/pause", map[string]any{"reason": "for the test"})
 
 	b := openTab(t, s)
+	b.size(viewport{1280, 400}) // the page is longer than the window
 	b.open("/")
 	b.lookUntil("the overview is up to date", saying(marked("count-dead"), fmt.Sprint(dead))+" && "+saying(marked("count-pending"), fmt.Sprint(dead)))
-	first := value[string](b, `document.querySelector(".board tbody tr").id`)
+	first := value[string](b, `document.querySelector(".blocked li").dataset.testid`)
 	value[bool](b, `(() => {
-		window.kept = document.querySelectorAll(".board tbody th a")[10]
+		window.kept = [...document.querySelectorAll(".counts a")].at(-1)
 		kept.focus()
 		kept.scrollIntoView({block: "center", behavior: "instant"})
 		window.place = kept.getBoundingClientRect().top
 		return true
 	})()`)
 	if scrolled := value[float64](b, "scrollY"); scrolled < 100 {
-		t.Fatalf("the board is so short that the page scrolls by %v pixels only", scrolled)
+		t.Fatalf("the page is so short that it scrolls by %v pixels only", scrolled)
 	}
 	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
 	looked := value[string](b, asOf)
 
-	// Seven more rows wait, four of them behind the head that was last on the board and is first
-	// now.
-	last := value[string](b, `[...document.querySelectorAll(".board tbody tr")].at(-1).dataset.testid`)
+	// Seven more rows wait, four of them behind the head that was named last and is first now.
+	last := value[string](b, `[...document.querySelectorAll(".blocked li")].at(-1).dataset.testid`)
 	appendTo(t, s, "", "paused", seats("", "ben", "cem", "dee")[1:])
 	appendTo(t, s, "", last[len("campaign-"):], seats("eve", "fay", "gus", "hal"))
 	b.await("the counts have changed", saying(marked("count-pending"), fmt.Sprint(dead+7)))
-	b.await("the board has a new order", `document.querySelector(".board tbody tr").dataset.testid === `+js(last))
+	b.await("the campaigns have a new order", `document.querySelector(".blocked li").dataset.testid === `+js(last))
 	if last == first {
-		t.Errorf("the board has one campaign only, %s", first)
+		t.Errorf("one campaign only is named, %s", first)
 	}
 	b.await("the time of looking moves", asOf+` > `+js(looked))
 	for what, condition := range map[string]string{

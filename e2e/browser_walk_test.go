@@ -107,9 +107,9 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 				b.lookUntil("the overview counts "+id, saying(marked(id), text))
 			}
 			board := marked("campaign-poisoned")
-			b.await("the board says why", telling(board+" .why", "UNIQUE constraint failed"))
-			b.await("the board says what waits", saying(board+` [data-label="Waiting behind"]`, "3"))
-			b.click(board + ` [data-label="Head"] a`)
+			b.await("the cause says why", telling(marked("cause"), "UNIQUE constraint failed"))
+			b.await("the cause says what waits", telling(board, "4 waiting"))
+			b.click(board + ` span a`)
 
 			b.at("/campaigns/poisoned/events/3")
 			b.await("the row's error is shown", telling(marked("explained"), "UNIQUE constraint failed: seats.campaign_id, seats.user_id"))

@@ -29,9 +29,9 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 	for _, tab := range []*tab{onA, onB} {
 		tab.open("/")
 		tab.lookUntil("the overview counts the dead row", saying(marked("count-dead"), "1"))
-		tab.await("the board says why", telling(board+" .why", "duplicate key value violates unique constraint"))
+		tab.await("the cause says why", telling(marked("cause"), "duplicate key value violates unique constraint"))
 	}
-	onB.click(board + ` [data-label="Head"] a`)
+	onB.click(board + ` span a`)
 	onB.at("/campaigns/poisoned/events/3")
 	onB.await("the row is dead", telling(".rowstate", "dead")+` && document.querySelectorAll(".attempts li").length === 2`)
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
@@ -41,7 +41,7 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 	onB.lookUntil("the row is applied", telling(".rowstate", "Applied. All events up to"))
 
 	onA.lookUntil("nothing is left to do", saying(marked("count-dead"), "0")+" && "+saying(marked("count-pending"), "0"))
-	onA.lookUntil("the campaign has left the board", `!document.querySelector(`+js(board)+`)`)
+	onA.lookUntil("the campaign has left its cause", `!document.querySelector(`+js(board)+`)`)
 	onA.open("/audit")
 	onA.await("the audit has the act, by whom and why", telling("tbody tr", "local")+" && "+
 		telling("tbody tr", "Requeued event 3 of campaign poisoned")+" && "+telling("tbody tr", "ana left her first seat"))

@@ -8,7 +8,9 @@ import (
 func TestOfRow_tellsWhatBecameOfTheRow(t *testing.T) {
 	t.Parallel()
 	act := AuditEntry{At: noon}
-	at := func(d time.Duration, fingerprint string) Attempt { return Attempt{At: noon.Add(d), Fingerprint: fingerprint} }
+	at := func(d time.Duration, fingerprint string) Attempt {
+		return Attempt{At: noon.Add(d), Fingerprint: fingerprint}
+	}
 	row := func(status Status, updated time.Duration, attempts ...Attempt) *RowDetail {
 		return &RowDetail{Row: Row{Status: status, UpdatedAt: noon.Add(updated)}, Attempts: attempts}
 	}

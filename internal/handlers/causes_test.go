@@ -1,0 +1,73 @@
+package handlers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// badDeploy kills 40 of 60 campaigns with one error, and two with others.
+func (s *site) badDeploy() *site {
+	s.t.Helper()
+	for i := range 60 {
+		types := []string{"a", "b"}
+		switch {
+		case i < 40:
+			types = []string{"a", poison, "b", "c"}
+		case i == 40:
+			types = []string{hopeless, "b"}
+		}
+		s.seed(fmt.Sprintf("c-%02d", i), types...)
+	}
+	s.work()
+	return s
+}
+
+func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).badDeploy()
+	a := s.get("/").want(t, 200, "41 of 60 campaigns are blocked", `data-testid="events-behind">122<`, `data-testid="failing-causes">2<`,
+		"40 campaigns blocked, 120 events waiting", "1 campaign blocked, 2 events waiting", `data-testid="since"`, "running now", "loaded now", "All 40 campaigns</a>", outbox.ScoreRule)
+	if n := strings.Count(a.body, `data-testid="cause"`); n != 2 {
+		t.Errorf("%d blocks, want 2", n)
+	}
+	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="counts"`, `class="history"`, `id="off"`}
+	for i := 1; i < len(order); i++ {
+		if strings.Index(a.body, order[i-1]) > strings.Index(a.body, order[i]) {
+			t.Errorf("%s comes after %s", order[i-1], order[i])
+		}
+	}
+	if n := strings.Count(a.body, `data-testid="campaign-`); n != 4 {
+		t.Errorf("%d campaigns are named, want three of one and one of the other", n)
+	}
+	a.lacks(t, `data-testid="requeue"`)
+	if len(a.body) > 60_000 {
+		t.Errorf("the page has %d bytes", len(a.body))
+	}
+	s.get("/api/v1/failures/groups").want(t, 200, `"campaigns":40`, `"events_waiting":120`, `"next_attempt_at":null`, `"fails_now":true`, `"operation":null`, `"worst":[{"campaign_id":"c-00","head_seq":2,"head_status":"dead"`)
+	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, outbox.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
+	s.comes("/", "is retrying these: canary running")
+	s.get("/").want(t, 200, "Watch operation 1").lacks(t, `href="/operations/new?fingerprint=seat`)
+}
+
+func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", poison, "a")
+	s.seed("c-2", "a")
+	s.pass()
+	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "Next retry:").lacks(t, "Requeue with a canary")
+	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
+	s.comes("/", `<a href="/campaigns/c-2"><code>c-2</code></a>`)
+}
+
+func TestOverview_healthyIsCalm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.work()
+	s.beat("w", "test")
+	s.get("/").want(t, 200, "The only campaign is current.", "No campaign is blocked or failing.", `data-testid="failing-causes">0<`).lacks(t, `data-testid="cause"`, "Other problems")
+}
