@@ -134,26 +134,30 @@ func publisherLines(p outbox.Publisher) [][2]string {
 
 type publishersHistoryCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Span      string          `enum:"hour,day" default:"hour" help:"hour: the last hour, minute by minute; day: the last day, in steps of 15 minutes."`
+	Range     string          `enum:"1h,6h,24h,7d" default:"1h" help:"How far back: 1h (in steps of a minute), 6h (5 minutes), 24h (15 minutes) or 7d (2 hours)."`
+	Span      string          `enum:",hour,day" default:"" help:"An older name of the range: hour is 1h, and day is 24h."`
 	jsonFlag
 }
 
 // Run prints the history of one publisher.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine) error {
-		name, span := c.Publisher.SubscriptionName, outbox.Span(c.Span)
-		points, err := st.publishing.History(ctx, name, span)
+		over := outbox.Range{Name: outbox.RangeName(c.Range)}
+		if c.Span != "" {
+			over = outbox.OfSpan(outbox.Span(c.Span))
+		}
+		history, err := st.publishing.History(ctx, c.Publisher.SubscriptionName, over)
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			return a.printJSON(outbox.PublisherHistory{SubscriptionName: name, Span: span, StepSeconds: span.Step().Seconds(), Points: points})
+			return a.printJSON(history)
 		}
-		if len(points) == 0 {
+		if len(history.Points) == 0 {
 			fmt.Fprintln(a.out, "no samples yet; while something changes, a server takes one every minute")
 			return nil
 		}
-		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", points, func(p outbox.PublisherPoint) []any {
+		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p outbox.PublisherPoint) []any {
 			lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
 			return []any{stamp(p.At), p.Delivered, fmt.Sprintf("%.1f", p.PerSecond), lag, p.ErrorsInARow}
 		})

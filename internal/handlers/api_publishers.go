@@ -107,16 +107,16 @@ func (b seekBody) seen() *outbox.Seek {
 	return &outbox.Seek{Repeats: b.Expected.Repeats, Skips: b.Expected.Skips, Capped: b.Expected.Capped}
 }
 
-func (s *server) readPublisherHistory(r *http.Request) (h outbox.PublisherHistory, err error) {
-	if h.SubscriptionName, err = subscriptionParam(r); err != nil {
-		return h, err
+func (s *server) readPublisherHistory(r *http.Request) (outbox.PublisherHistory, error) {
+	name, err := subscriptionParam(r)
+	if err != nil {
+		return outbox.PublisherHistory{}, err
 	}
-	if h.Span, err = readSpan(r); err != nil {
-		return h, err
+	over, err := s.readRange(r)
+	if err != nil {
+		return outbox.PublisherHistory{}, err
 	}
-	h.StepSeconds = h.Span.Step().Seconds()
-	h.Points, err = s.Publishers.History(r.Context(), h.SubscriptionName, h.Span)
-	return h, err
+	return s.Publishers.History(r.Context(), name, over)
 }
 
 // apiSeekPublisher moves a publisher's position. With dry_run it only answers what that would do,

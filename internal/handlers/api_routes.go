@@ -30,11 +30,11 @@ func (s *server) routeSystemAPI() {
 		summary: "The state of the whole system, at most a second old",
 		answers: gives[outbox.Summary]("the summary"),
 	})
-	s.apiGet("/history", reply(s, readSpan, s.Store.History), endpoint{
+	s.apiGet("/history", reply(s, s.readRange, s.history), endpoint{
 		id: "getHistory", tag: tagSystem,
-		summary: "The history of the last hour or day, at most a second old",
-		query:   queryOf(overviewQuery{}),
-		answers: gives[outbox.History]("the history; steps before the first sample have no point"),
+		summary: "The data of all charts over a range, at most a second old",
+		query:   queryOf(rangeQuery{}),
+		answers: gives[wholeHistory]("the history; steps without a record have no point"),
 	})
 	s.apiGet("/gaps", serveJSONList(s, s.maintenance.Gaps), endpoint{
 		id: "listGaps", tag: tagSystem,
@@ -156,9 +156,10 @@ func (s *server) routeCampaignsAPI() {
 		summary: "Enqueue every unapplied event of the campaign again",
 		body:    mayTake[actionBody](),
 	})
-	s.apiGet("/campaigns/{campaign}/history", reply(s, campaignParam, s.readCampaignHistory), endpoint{
+	s.apiGet("/campaigns/{campaign}/history", serveJSON(s, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
-		summary:  "How far behind a campaign was, per minute, over the last hour",
+		summary:  "How far behind a campaign was over a range, per minute, or per quarter of an hour where the range is long or old",
+		query:    queryOf(rangeQuery{}),
 		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was more than a minute behind and among the hundred furthest behind"),
 		refusals: []refusal{refusedLate},
 	})

@@ -148,9 +148,9 @@ func (s *server) routePublishersAPI() {
 	})
 	s.apiGet("/publishers/{topic}/{publisher}/history", serveJSON(s, s.readPublisherHistory), endpoint{
 		id: "getPublisherHistory", tag: tagPublishers,
-		summary: "The history of a publisher over the last hour or day",
-		query:   queryOf(overviewQuery{}),
-		answers: gives[outbox.PublisherHistory]("the history; steps before the first sample have no point"),
+		summary: "The history of a publisher over a range",
+		query:   queryOf(rangeQuery{}),
+		answers: gives[outbox.PublisherHistory]("the history; steps without a record have no point"),
 	})
 	addAction(s, outbox.ActionPublisherPause, s.readPublisherAction(), s.Publishers.Pause, endpoint{
 		id: "pausePublisher", tag: tagPublishers,

@@ -84,7 +84,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s := newSite(t).trouble()
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
-		s.srv.overviews[outbox.SpanHour].invalidate() // as if a second had passed for all readers
+		s.srv.overviews.invalidate() // as if a second had passed for all readers
 		return s.get("/", target)
 	}
 	before := look().want(t, 200)

@@ -128,7 +128,7 @@ type server struct {
 	links       templates.Links // below the base path; linksOf also adds a proxy's prefix
 	router      *chi.Mux
 	routes      map[string]route // all routes, by method and pattern
-	overviews   map[outbox.Span]*overviewCache
+	overviews   overviewCaches
 	cost        cost
 	reading     limiter // for reading documents
 	trying      limiter // for dry runs
@@ -164,14 +164,10 @@ func newServer(c Config) *server {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
 	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		overviews: map[outbox.Span]*overviewCache{}, acting: newRateLimiter(c.ActRate),
+		acting:  newRateLimiter(c.ActRate),
 		reading: newLimiter(documentReaders, "reading large documents"), trying: newLimiter(dryRunsAtATime, "running dry runs"),
 		bodies: newBodies(), previewing: newLimiter(previewsAtATime, "previewing actions"), exporting: newLimiter(exportsAtATime, "exporting lists")}
-	for _, span := range outbox.Spans {
-		c := new(overviewCache)
-		s.overviews[span] = c
-		s.Store.OnChange(c.invalidate)
-	}
+	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
 	anything := route{role: outbox.RoleViewer} // unknown addresses are only told to users who may read
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
@@ -213,6 +209,7 @@ func (s *server) routeSystem() {
 
 func (s *server) routePages() {
 	s.get("/", s.overviewPage)
+	s.get("/charts", s.chartsPage)
 	s.get("/rows", s.rowsPage)
 	s.get("/rows/requeue", s.requeueDeadPage)
 	s.get("/rows/{campaign}/{seq}", s.rowRedirect)

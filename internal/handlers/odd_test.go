@@ -94,8 +94,8 @@ var (
 		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
 		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
 		"/runs": {runsQuery{}}, "/runs/{run}/results": {resultsQuery{}}, "/runs/{run}/log": {paging{}},
-		"/": {overviewQuery{}}, "/history": {overviewQuery{}}, "/failures": {failuresQuery{}},
-		"/publishers/{topic}/{publisher}/history": {overviewQuery{}},
+		"/": {rangeQuery{}}, "/charts": {chartsQuery{}}, "/history": {rangeQuery{}}, "/failures": {failuresQuery{}},
+		"/publishers/{topic}/{publisher}/history": {rangeQuery{}},
 		"/projections/{name}":                     {cursorsQuery{}}, "/projections/{name}/cursors": {cursorsQuery{}},
 		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
 	}

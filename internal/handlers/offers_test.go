@@ -175,7 +175,7 @@ func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 		t.Error("no page shows an admin a curl line that acts while changes are allowed")
 	}
 	g.srv.ReadOnly = true
-	for _, c := range g.srv.overviews {
+	for _, c := range g.srv.overviews.ranges {
 		c.rendered = nil // a server does not become read-only after its start
 	}
 	for _, page := range filledPages {

@@ -44,7 +44,11 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	view, err := s.readCampaign(r.Context(), id, q)
+	over, err := s.readRange(r)
+	if err != nil {
+		return err
+	}
+	view, err := s.readCampaign(r.Context(), id, q, over)
 	if err != nil {
 		return err
 	}
@@ -54,6 +58,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if q.AfterSeq != nil {
 		p.Self = s.linksOf(r).CampaignAfter(id, *q.AfterSeq)
 	}
+	p.Self = templates.Over(p.Self, over)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ type campaignPageQuery struct {
 
 // readCampaign reads the view of a campaign's page: the events after the requested seq, or those
 // around the next one to apply.
-func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery) (templates.CampaignView, error) {
+func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over outbox.Range) (templates.CampaignView, error) {
 	v := templates.CampaignView{Shown: eventsShown}
 	var err error
 	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
@@ -74,8 +79,13 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	}
 	c := v.Campaign
 	v.After = max(0, min(c.AppliedSeq-eventsBefore, c.HighWaterSeq-eventsShown))
-	if q.AfterSeq != nil {
+	switch {
+	case q.AfterSeq != nil:
 		v.After = *q.AfterSeq
+	case over.Free():
+		if v.After, err = s.Store.SeqBefore(ctx, c, over.From); err != nil {
+			return v, err
+		}
 	}
 	after := min(v.After, c.HighWaterSeq) // keeps the sum below from overflowing
 	first := max(1, min(c.AppliedSeq+1-timelineBefore, c.HighWaterSeq-timelineShown+1))
@@ -102,7 +112,8 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 			v.Cause = head.Items[0].LastError
 		}
 	}
-	if v.History, err = s.campaignHistory(ctx, id); err != nil {
+	v.History.Range = over
+	if v.History.Points, err = s.Store.CampaignHistory(ctx, id, over); err != nil {
 		return v, err
 	}
 	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/web/templates"
@@ -92,15 +91,19 @@ func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	return failureGroups{listOf(all), capped}, err
 }
 
-// campaignHistory returns a campaign's lag over the last hour.
-func (s *server) campaignHistory(ctx context.Context, id string) ([]outbox.CampaignPoint, error) {
-	return s.Store.CampaignHistory(ctx, id, s.Now().Add(-time.Hour))
-}
-
-func (s *server) readCampaignHistory(ctx context.Context, id string) (items[outbox.CampaignPoint], error) {
-	if _, err := s.Store.Campaign(ctx, id); err != nil {
-		return items[outbox.CampaignPoint]{}, err
+func (s *server) readCampaignHistory(r *http.Request) (items[outbox.CampaignPoint], error) {
+	var none items[outbox.CampaignPoint]
+	id, err := campaignParam(r)
+	if err != nil {
+		return none, err
 	}
-	points, err := s.campaignHistory(ctx, id)
+	over, err := s.readRange(r)
+	if err != nil {
+		return none, err
+	}
+	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
+		return none, err
+	}
+	points, err := s.Store.CampaignHistory(r.Context(), id, over)
 	return listOf(points), err
 }

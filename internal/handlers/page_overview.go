@@ -44,6 +44,35 @@ type overviewCache struct {
 	rendered map[audience]renderedOverview
 }
 
+// overviewCaches has a cache for each range that is looked at, at most overviewRanges.
+type overviewCaches struct {
+	mu     sync.Mutex
+	ranges map[outbox.Range]*overviewCache
+}
+
+const overviewRanges = 16
+
+func (c *overviewCaches) of(r outbox.Range) *overviewCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ranges[r] == nil {
+		if c.ranges == nil || len(c.ranges) >= overviewRanges {
+			c.ranges = map[outbox.Range]*overviewCache{}
+		}
+		c.ranges[r] = &overviewCache{}
+	}
+	return c.ranges[r]
+}
+
+// invalidate makes the next reader of each range read the overview again.
+func (c *overviewCaches) invalidate() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.ranges {
+		one.invalidate()
+	}
+}
+
 // sharedOverview is an overview whose secrets were hidden when it was read.
 type sharedOverview struct {
 	templates.Overview `redact:"-"`
@@ -68,15 +97,15 @@ type renderedOverview struct {
 
 // readOverview reads the overview, or takes one read less than a second ago, and renders its live
 // part for the reader.
-func (s *server) readOverview(r *http.Request, span outbox.Span) (sharedOverview, []byte, error) {
-	c := s.overviews[span]
+func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOverview, []byte, error) {
+	c := s.overviews.of(over)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := !c.stale.Load() && time.Since(c.taken) < overviewAge
 	s.cost.Snapshot(shared)
 	if !shared {
 		c.stale.Store(false)                                                   // before reading: the result may miss later actions
-		view, err := s.queryOverview(context.WithoutCancel(r.Context()), span) // others wait for this result too
+		view, err := s.queryOverview(context.WithoutCancel(r.Context()), over) // others wait for this result too
 		c.view, c.err = sharedOverview{redact.Shown(s.Redact, view)}, err
 		c.taken = time.Now()
 		c.reading++
@@ -123,11 +152,12 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page)
 	return live, nil
 }
 
-func (s *server) queryOverview(ctx context.Context, span outbox.Span) (v templates.Overview, err error) {
+func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templates.Overview, err error) {
+	v.Range = over
 	if v.Summary, err = s.Store.Summary(ctx); err != nil {
 		return v, err
 	}
-	if v.History, err = s.Store.History(ctx, span); err != nil {
+	if v.History, err = s.Store.History(ctx, over); err != nil {
 		return v, err
 	}
 	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 {
@@ -194,32 +224,19 @@ func (s *server) endedOperations(ctx context.Context) (ended []outbox.Operation,
 	return ended, err
 }
 
-type overviewQuery struct {
-	Span string `json:"span" validate:"omitempty,span" api:"default=hour"` // the last hour by minutes, or the last day by quarters of an hour
-}
-
-func readSpan(r *http.Request) (outbox.Span, error) {
-	var q overviewQuery
-	err := fill(&q, r.URL.Query())
-	if q.Span == "" {
-		q.Span = string(outbox.SpanHour)
-	}
-	return outbox.Span(q.Span), err
-}
-
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
 	p := s.page(r, "Overview", "Overview")
 	p.Around = v.Summary.Surroundings()
-	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).OverviewOver(v.History.Span), s.linksOf(r).API().Summary()
+	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, templates.Over(s.linksOf(r).Overview(), v.Range), s.linksOf(r).API().Summary()
 	return p
 }
 
 func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
-	span, err := readSpan(r)
+	over, err := s.readRange(r)
 	if err != nil {
 		return err
 	}
-	view, live, err := s.readOverview(r, span)
+	view, live, err := s.readOverview(r, over)
 	if err != nil {
 		return err
 	}

@@ -39,20 +39,20 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.PublisherView{Tests: s.TestPublisher != nil}
-	if view.Span, err = readSpan(r); err != nil {
+	if view.Range, err = s.readRange(r); err != nil {
 		return err
 	}
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
-	if view.Points, err = s.Publishers.History(r.Context(), name, view.Span); err != nil {
+	if view.History, err = s.Publishers.History(r.Context(), name, view.Range); err != nil {
 		return err
 	}
 	if view.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.PublisherTarget(name), activityShownOf); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
-	p.Self, p.Twin = s.linksOf(r).PublisherOver(name, view.Span), s.linksOf(r).API().Publisher(name)
+	p.Self, p.Twin = templates.Over(s.linksOf(r).Publisher(name), view.Range), s.linksOf(r).API().Publisher(name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}

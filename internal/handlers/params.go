@@ -51,7 +51,7 @@ func newChecker() *validator.Validate {
 // aliases are validation rules shared by several requests, by their name in field tags.
 var aliases = map[string]string{
 	"action": oneOf(outbox.AuditedActions()),
-	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "role": oneOf(outbox.Roles),
+	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "range": oneOf(outbox.RangeNames), "role": oneOf(outbox.Roles),
 	"runkind": oneOf(outbox.RunKinds), "runstatus": oneOf(outbox.RunStatuses),
 	"operationstatus": oneOf(outbox.OperationStatuses), "rowresult": oneOf(outbox.RowResults),
 
@@ -89,7 +89,7 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		for _, embedded := range []string{"paging.", "ordering.", "actionBody.", "requeueBody."} { // embedded structs are not part of a field's name
+		for _, embedded := range []string{"paging.", "ordering.", "rangeQuery.", "actionBody.", "requeueBody."} { // embedded structs are not part of a field's name
 			name = strings.TrimPrefix(name, embedded)
 		}
 		fields[name] = name + " " + rule(f)

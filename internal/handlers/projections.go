@@ -159,8 +159,14 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if view.Range, err = s.readRange(r); err != nil {
+		return err
+	}
+	if view.History, err = s.Store.History(r.Context(), view.Range); err != nil {
+		return err
+	}
 	p := s.page(r, "Projection "+view.Name, "Projections")
-	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
+	p.Self, p.Twin = templates.Over(s.linksOf(r).ProjectionCursors(view.Filter), view.Range), s.linksOf(r).API().Projection(view.Name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package outbox_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -67,32 +66,5 @@ func TestErrorGroup_verdict(t *testing.T) {
 		if hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}}); hope != c.hope || !strings.Contains(says, c.says) {
 			t.Errorf("%s: %s, %q", name, hope, says)
 		}
-	}
-}
-
-func TestSeries_carriesOnWhatDidNotChange(t *testing.T) {
-	t.Parallel()
-	at := func(min int) time.Time { return noon.Add(time.Duration(min) * time.Minute) }
-	samples := []outbox.Sample{
-		{At: at(-90), Counts: outbox.Counts{Pending: 1}, Applied: 10},
-		{At: at(-10), Counts: outbox.Counts{Dead: 2}, Applied: 70, Failed: 60, OldestEnqueuedAt: at(-20)},
-		{At: at(-5), Applied: 40}, // a process's record was removed, and with it its applied events
-	}
-	h := outbox.Series(samples, outbox.SpanHour, noon.Add(20*time.Second))
-	if len(h.Points) != 60 || h.StepSeconds != 60 || !h.Points[59].At.Equal(noon) || !h.Points[0].At.Equal(at(-59)) {
-		t.Fatalf("%d points from %s to %s", len(h.Points), h.Points[0].At, h.Points[len(h.Points)-1].At)
-	}
-	before, then, after := h.Points[48], h.Points[49], h.Points[50]
-	if before.Counts.Pending != 1 || before.AppliedPerSecond != 0 {
-		t.Errorf("before: %+v", before)
-	}
-	if then.Counts.Dead != 2 || then.AppliedPerSecond != 1 || then.FailedPerSecond != 1 || then.OldestAgeSeconds != 600 {
-		t.Errorf("then: %+v", then)
-	}
-	if after.AppliedPerSecond != 0 || after.OldestAgeSeconds != 660 {
-		t.Errorf("after: %+v", after)
-	}
-	if forgotten := h.Points[54]; forgotten.AppliedPerSecond != 0 || forgotten.OldestAgeSeconds != 0 {
-		t.Errorf("when totals shrink: %+v", forgotten)
 	}
 }

@@ -13,92 +13,133 @@ type Sample struct {
 	Failed           int64     // total of failed attempts
 }
 
-// Span is a time range of charts.
-type Span string
-
-// The spans. SpanHour is the default.
-const (
-	SpanHour Span = "hour"
-	SpanDay  Span = "day"
-)
-
-// Spans lists every span, the default first.
-var Spans = []Span{SpanHour, SpanDay}
-
-// Step is the time between two points of the span.
-func (s Span) Step() time.Duration {
-	if s == SpanDay {
-		return 15 * time.Minute
+// age is the age of the oldest waiting event.
+func (s *Sample) age(at time.Time) float64 {
+	if s.OldestEnqueuedAt.IsZero() {
+		return 0
 	}
-	return time.Minute
+	return max(0, at.Sub(s.OldestEnqueuedAt).Seconds())
 }
 
-// Points is the number of points in the span.
-func (s Span) Points() int {
-	if s == SpanDay {
-		return 96
-	}
-	return 60
-}
-
-// Point is the state at the end of a step, and the rates during it.
+// Point is one step of a history: the state at its end and its peaks, and what was counted during
+// it.
 type Point struct {
-	At               time.Time `json:"at"`
+	From             time.Time `json:"from"`
+	At               time.Time `json:"at"`         // the end of the step, or now in the last one
+	Incomplete       bool      `json:"incomplete"` // the step is still running
 	Counts           Counts    `json:"counts"`
 	LagEvents        int64     `json:"lag_events"`
 	Blocked          int64     `json:"blocked"`
 	OldestAgeSeconds float64   `json:"oldest_age_seconds"` // 0 when none waits
 	AppliedPerSecond float64   `json:"applied_per_second"`
 	FailedPerSecond  float64   `json:"failed_per_second"`
+	Applied          int64     `json:"applied"`                 // events during the step
+	Failed           int64     `json:"failed"`                  // failed attempts during the step
+	AppliedPeak      int64     `json:"applied_peak_minute"`     // in the minute with the most
+	FailedPeak       int64     `json:"failed_peak_minute"`      // likewise
+	CountsPeak       Counts    `json:"counts_peak"`             // when the most rows waited
+	OldestAgePeak    float64   `json:"oldest_age_peak_seconds"` // the highest of the step's minutes
 }
 
-// History is the data of charts over a span.
+// Minutes is the length of the step in minutes, at least one.
+func (p Point) Minutes() float64 { return max(1, p.At.Sub(p.From).Minutes()) }
+
+// History is the data of charts over a range.
 type History struct {
-	Span        Span    `json:"span"`
-	StepSeconds float64 `json:"step_seconds"`
-	// Points are in order of time and end now. There are none for steps before the first sample.
+	Range       string    `json:"range"` // 1h, 6h, 24h, 7d or free
+	Span        Span      `json:"span" api:"empty"`
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"`
+	StepSeconds float64   `json:"step_seconds"`
+	// Points are in order of time. There is none for a step without a record: before the first
+	// sample, and while no instance ran.
 	Points []Point `json:"points"`
+	// Series have a value for each step between from and to.
+	Series  []Series `json:"series"`
+	Markers []Marker `json:"markers"` // oldest first
+	// MarkersCapped is true when the range has more audit entries than were searched for markers.
+	MarkersCapped bool   `json:"markers_capped"`
+	Window        Window `json:"-"`
 }
 
-// Series returns the points of a span that ends at end, from samples in order of time. A minute
-// without a sample means no change since the one before.
-func Series(samples []Sample, span Span, end time.Time) History {
-	points := series(samples, span, end, func(s Sample) time.Time { return s.At }, point)
-	return History{Span: span, StepSeconds: span.Step().Seconds(), Points: points}
-}
-
-// series makes a point of the last sample at the end of each step and of that at its start, which
-// is nil if there was none.
-func series[S, P any](samples []S, span Span, end time.Time, when func(S) time.Time, point func(s S, before *S, at time.Time, step time.Duration) P) []P {
-	step := span.Step()
-	points := []P{}
-	last := end.Truncate(step)
+// Points returns the steps of a window from samples in order of time, the first from before it. A
+// minute without a sample means no change since the one before; atWork are the times of which
+// that is known.
+func Points(samples []Sample, w Window, atWork []Interval) []Point {
+	points := []Point{}
+	covered := w.Covered(atWork)
+	var last, before *Sample
 	next := 0
-	var at, before *S
-	for i := range span.Points() + 1 {
-		moment := last.Add(-time.Duration(span.Points()-i) * step)
-		for next < len(samples) && !when(samples[next]).After(moment) {
-			at = &samples[next]
+	for i := range w.Buckets() {
+		start, end := w.Start(i), w.End(i)
+		for next < len(samples) && !samples[next].At.After(start) {
+			last, before = &samples[next], &samples[next]
 			next++
 		}
-		if at != nil && i > 0 {
-			points = append(points, point(*at, before, moment, step))
+		p := Point{From: start, At: end, Incomplete: w.Incomplete(i)}
+		if last != nil && covered[i] {
+			p.raise(last, start)
 		}
-		before = at
+		sampled := false
+		for ; next < len(samples) && !samples[next].At.After(end); next++ {
+			s := &samples[next]
+			if before != nil {
+				p.add(max(0, s.Applied-before.Applied), max(0, s.Failed-before.Failed))
+			}
+			p.raise(s, s.At)
+			last, before, sampled = s, s, true
+		}
+		if last == nil || !sampled && !covered[i] {
+			continue
+		}
+		p.end(last)
+		points = append(points, p)
 	}
 	return points
 }
 
-func point(s Sample, before *Sample, at time.Time, step time.Duration) Point {
-	p := Point{At: at, Counts: s.Counts, LagEvents: s.LagEvents, Blocked: s.Blocked}
-	if !s.OldestEnqueuedAt.IsZero() {
-		p.OldestAgeSeconds = max(0, at.Sub(s.OldestEnqueuedAt).Seconds())
+// raise raises the peaks to a sample's values at a time.
+func (p *Point) raise(s *Sample, at time.Time) {
+	if s.Counts.Total() >= p.CountsPeak.Total() {
+		p.CountsPeak = s.Counts
 	}
-	if before != nil {
-		p.AppliedPerSecond = max(0, float64(s.Applied-before.Applied)) / step.Seconds()
-		p.FailedPerSecond = max(0, float64(s.Failed-before.Failed)) / step.Seconds()
+	p.OldestAgePeak = max(p.OldestAgePeak, s.age(at))
+}
+
+// add counts one minute.
+func (p *Point) add(applied, failed int64) {
+	p.Applied += applied
+	p.Failed += failed
+	p.AppliedPeak, p.FailedPeak = max(p.AppliedPeak, applied), max(p.FailedPeak, failed)
+}
+
+// end sets the state at the end of the step.
+func (p *Point) end(s *Sample) {
+	p.Counts, p.LagEvents, p.Blocked = s.Counts, s.LagEvents, s.Blocked
+	p.OldestAgeSeconds = s.age(p.At)
+	p.OldestAgePeak = max(p.OldestAgePeak, p.OldestAgeSeconds)
+	seconds := max(1, p.At.Sub(p.From).Seconds())
+	p.AppliedPerSecond, p.FailedPerSecond = float64(p.Applied)/seconds, float64(p.Failed)/seconds
+}
+
+// steps calls visit for each step of a window with the last of the samples at its end, and at its
+// start, which is nil if there was none. Steps before the first sample are left out.
+func steps[S any](samples []S, w Window, when func(S) time.Time, visit func(i int, at, before *S)) {
+	next := 0
+	var at *S
+	upTo := func(moment time.Time) *S {
+		for next < len(samples) && !when(samples[next]).After(moment) {
+			at = &samples[next]
+			next++
+		}
+		return at
 	}
-	return p
+	for i := range w.Buckets() {
+		before := upTo(w.Start(i))
+		if now := upTo(w.End(i)); now != nil {
+			visit(i, now, before)
+		}
+	}
 }
 
 // CampaignPoint is a campaign's lag at a minute.

@@ -156,36 +156,60 @@ type PublisherSample struct {
 
 // PublisherPoint is the state of a subscription at the end of a step.
 type PublisherPoint struct {
-	At           time.Time `json:"at"`
-	Delivered    int64     `json:"delivered"`         // total
-	PerSecond    float64   `json:"events_per_second"` // delivered during the step
-	LagEvents    int64     `json:"lag_events"`
-	LagCapped    bool      `json:"lag_capped"` // a lower bound; with 0 it is unknown whether any wait
-	LagSeconds   float64   `json:"lag_seconds"`
-	ErrorsInARow int       `json:"error_count"` // in a row
+	From            time.Time `json:"from"`
+	At              time.Time `json:"at"`
+	Delivered       int64     `json:"delivered"` // total
+	DeliveredInStep int64     `json:"delivered_in_step"`
+	PerSecond       float64   `json:"events_per_second"` // delivered during the step
+	LagEvents       int64     `json:"lag_events"`
+	LagCapped       bool      `json:"lag_capped"` // a lower bound; with 0 it is unknown whether any wait
+	LagSeconds      float64   `json:"lag_seconds"`
+	ErrorsInARow    int       `json:"error_count"` // in a row
 }
 
-// PublisherHistory is the data of a subscription's charts over a span.
+// PublisherHistory is the data of a subscription's charts over a range.
 type PublisherHistory struct {
 	SubscriptionName
-	Span        Span             `json:"span"`
+	Range       string           `json:"range"` // as in a History
+	Span        Span             `json:"span" api:"empty"`
+	From        time.Time        `json:"from"`
+	To          time.Time        `json:"to"`
 	StepSeconds float64          `json:"step_seconds"`
 	Points      []PublisherPoint `json:"points"` // as in a History
+	Window      Window           `json:"-"`
 }
 
-// PublisherSeries returns the points of a span that ends at end, from samples in order of time, as
-// Series does.
-func PublisherSeries(samples []PublisherSample, span Span, end time.Time) []PublisherPoint {
-	return series(samples, span, end, func(s PublisherSample) time.Time { return s.At }, publisherPoint)
+// Lag is the lag at the end of each step.
+func (h PublisherHistory) Lag() Series {
+	s := Series{Kind: SeriesLag, Label: h.SubscriptionName.String(), Values: make([]*float64, h.Window.Buckets())}
+	for _, p := range h.Points {
+		if i, within := h.Window.Index(p.From); within {
+			lag := float64(p.LagEvents)
+			s.Values[i] = &lag
+		}
+	}
+	return s
 }
 
-func publisherPoint(s PublisherSample, before *PublisherSample, at time.Time, step time.Duration) PublisherPoint {
-	p := PublisherPoint{At: at, Delivered: s.Delivered, LagEvents: s.LagEvents, LagCapped: s.LagCapped, ErrorsInARow: s.Errors}
+// PublisherPoints returns the steps of a window from samples in order of time, as Points does.
+func PublisherPoints(samples []PublisherSample, w Window, atWork []Interval) []PublisherPoint {
+	points, covered := []PublisherPoint{}, w.Covered(atWork)
+	steps(samples, w, func(s PublisherSample) time.Time { return s.At }, func(i int, at, before *PublisherSample) {
+		if covered[i] || at.At.After(w.Start(i)) {
+			points = append(points, publisherPoint(*at, before, w.Start(i), w.End(i)))
+		}
+	})
+	return points
+}
+
+func publisherPoint(s PublisherSample, before *PublisherSample, from, at time.Time) PublisherPoint {
+	p := PublisherPoint{From: from, At: at, Delivered: s.Delivered, LagEvents: s.LagEvents, LagCapped: s.LagCapped, ErrorsInARow: s.Errors}
 	if !s.RecordedAt.IsZero() {
 		p.LagSeconds = max(0, at.Sub(s.RecordedAt).Seconds())
 	}
 	if before != nil {
-		p.PerSecond = max(0, float64(s.Delivered-before.Delivered)/step.Seconds())
+		p.DeliveredInStep = max(0, s.Delivered-before.Delivered)
+		p.PerSecond = float64(p.DeliveredInStep) / max(1, at.Sub(from).Seconds())
 	}
 	return p
 }

@@ -100,20 +100,21 @@ func TestSeek_isConfirmedByItsPhrase(t *testing.T) {
 	}
 }
 
-func TestPublisherSeries_keepsWhatStoodBetweenSamples(t *testing.T) {
+func TestPublisherPoints_keepWhatStoodBetweenSamples(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)
-	points := outbox.PublisherSeries([]outbox.PublisherSample{
+	w := outbox.Range{}.Window(end)
+	points := outbox.PublisherPoints([]outbox.PublisherSample{
 		{At: end.Add(-10 * time.Minute), Delivered: 10, LagEvents: 3, RecordedAt: end.Add(-11 * time.Minute)},
 		{At: end.Add(-2 * time.Minute), Delivered: 130, Errors: 2},
-	}, outbox.SpanHour, end)
-	if len(points) != 11 {
+	}, w, []outbox.Interval{{From: w.From, To: w.To}})
+	if len(points) != 12 {
 		t.Fatalf("%d points, want those since the first sample", len(points))
 	}
 	if p := points[5]; p.LagEvents != 3 || p.LagSeconds != 6*60 || p.PerSecond != 0 {
 		t.Errorf("in between: %+v", p)
 	}
-	if p := points[8]; p.PerSecond != 2 || p.ErrorsInARow != 2 || p.LagSeconds != 0 {
+	if p := points[8]; p.PerSecond != 2 || p.DeliveredInStep != 120 || p.ErrorsInARow != 2 || p.LagSeconds != 0 {
 		t.Errorf("at the second sample: %+v", p)
 	}
 }

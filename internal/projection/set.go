@@ -68,6 +68,17 @@ func (s *Set) Warnings() []string {
 // advances.
 func (s *Set) Handles(eventType string) bool { return len(s.plan(eventType)) > 0 }
 
+// Following are the names of the projections that handle an event type, in load order.
+func (s *Set) Following(eventType string) []string {
+	var names []string
+	for _, h := range s.plan(eventType) {
+		if name := h.projection.Name; len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // bounded reports whether every statement of the event type has a running time that data cannot
 // extend, so that it needs no deadline.
 func (s *Set) bounded(eventType string) bool {

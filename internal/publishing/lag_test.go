@@ -197,13 +197,13 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	}
 }
 
-func (f *fixture) publisherHistory(name outbox.SubscriptionName, span outbox.Span) []outbox.PublisherPoint {
+func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.RangeName) []outbox.PublisherPoint {
 	f.TB.Helper()
-	points, err := f.progress.History(f.Ctx, name, span)
+	h, err := f.progress.History(f.Ctx, name, outbox.Range{Name: over})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
-	return points
+	return h.Points
 }
 
 func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
@@ -214,6 +214,9 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.newSubscription(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
 	f.Drain()
+	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
 	f.sample()
 	f.sample()
 	if n := count(); n != 2 {
@@ -229,7 +232,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if n := count(); n != 3 {
 		t.Errorf("%d samples, want a third of the one that changed", n)
 	}
-	points := f.publisherHistory(archive, outbox.SpanHour)
+	points := f.publisherHistory(archive, outbox.RangeHour)
 	if len(points) != 3 {
 		t.Fatalf("%d points: %+v", len(points), points)
 	}
@@ -240,10 +243,10 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if last.LagEvents != 1 || last.Delivered != 120 || last.PerSecond != 2 || last.ErrorsInARow != 3 || last.LagSeconds != 119 {
 		t.Errorf("at the end: %+v", last)
 	}
-	if points := f.publisherHistory(other, outbox.SpanDay); len(points) != 0 && points[0].LagEvents != 0 {
+	if points := f.publisherHistory(other, outbox.RangeDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
-	_, err := f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.SpanHour)
+	_, err := f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.Range{})
 	refused(t, err, outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)
@@ -259,7 +262,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	f.journalOf(10_001, 20_000)
 	f.newSubscription(archive, scenes, 0)
 	f.sample()
-	points := f.publisherHistory(archive, outbox.SpanHour)
+	points := f.publisherHistory(archive, outbox.RangeHour)
 	if len(points) != 1 || !points[0].LagCapped || points[0].LagEvents != 0 {
 		t.Errorf("%+v", points)
 	}

@@ -1,12 +1,12 @@
 package publishing
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
@@ -63,6 +63,7 @@ from publisher_samples
 where topic = $1
   and publisher = $2
   and minute >= coalesce((select max(minute) from publisher_samples where topic = $1 and publisher = $2 and minute <= $3), 0)
+  and minute <= $4
 order by minute`
 )
 
@@ -115,13 +116,35 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 	return changed, err
 }
 
-// History returns a subscription's history over a span that ends now, as outbox.PublisherSeries
-// does. A missing subscription is outbox.ErrNotFound.
-func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, span outbox.Span) ([]outbox.PublisherPoint, error) {
-	end := sqldb.At(pr.core.Now())
-	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
+// LagSeries returns the lag over a range of the publishers that are the furthest behind now.
+func (pr *Progress) LagSeries(ctx context.Context, r outbox.Range) ([]outbox.Series, error) {
+	publishers, err := pr.Publishers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	worst := slices.SortedStableFunc(slices.Values(publishers), func(a, b outbox.Publisher) int { return cmp.Compare(b.LagEvents, a.LagEvents) })
+	var all []outbox.Series
+	for _, p := range worst[:min(len(worst), outbox.SeriesShown)] {
+		h, err := pr.History(ctx, p.SubscriptionName, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h.Lag())
+	}
+	return all, nil
+}
+
+// History returns a subscription's history over a range, as outbox.PublisherPoints does. A missing
+// subscription is outbox.ErrNotFound.
+func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r outbox.Range) (outbox.PublisherHistory, error) {
+	w := r.Window(sqldb.At(pr.core.Now()))
+	h := outbox.PublisherHistory{SubscriptionName: name, Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
+	instances, err := pr.core.Processes(ctx)
+	if err != nil {
+		return h, err
+	}
 	var samples []outbox.PublisherSample
-	err := pr.read(ctx, func(t *tx) error {
+	err = pr.read(ctx, func(t *tx) error {
 		if _, err := t.publisher(name); err != nil {
 			return err
 		}
@@ -131,10 +154,11 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, s
 			err := row.Scan(&minute, &x.delivered, &x.lag, &x.oldest, &x.errors)
 			samples = append(samples, x.view(minute))
 			return err
-		}, selectPublisherSamples, name.Topic, name.Publisher, from.UnixMicro())
+		}, selectPublisherSamples, name.Topic, name.Publisher, w.From.UnixMicro(), w.To.UnixMicro())
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the history of publisher %s: %w", name, err)
+		return h, fmt.Errorf("read the history of publisher %s: %w", name, err)
 	}
-	return outbox.PublisherSeries(samples, span, end), nil
+	h.Points = outbox.PublisherPoints(samples, w, outbox.AtWork(instances, w.Now))
+	return h, nil
 }

@@ -139,6 +139,14 @@ from instances
 order by last_seen desc, started_at desc, id
 limit 100`
 
+const selectRecentInstances = `
+select ` + instanceColumns + `
+from instances
+where last_seen >= $1
+  or stopped_at is null
+order by started_at desc
+limit 1000`
+
 // instances lists the processes that are or were recently at work, without their leases.
 func (t *Tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
 

@@ -40,6 +40,9 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 }
 
 var sqliteScans = []scan{
+	{"SCAN projection_apply_outbox", "select event_type, count(*)", "as many rows as a sample of the backlog counts"},
+	{"SCAN seen", "select event_type, count(*)", "those rows"},
+	{"SCAN projection_loads", "projection_loads", "a few rows for each projection"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "group by o.fingerprint", "failed or dead rows alone, up to a limit, once per shared snapshot"},
 	{"SCAN o", "group by o.fingerprint", "those rows"},
 	{"SCAN projection_apply_outbox USING INDEX outbox_", "and c.head_seq = o.seq", "likewise, for their campaigns"},

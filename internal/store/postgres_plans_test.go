@@ -21,6 +21,9 @@ var postgresScans = []scan{
 	{"seq scan of samples", "samples", "as long as there are few of them"},
 	{"scan by samples_pkey", "samples", "the last sample, or those of a day"},
 	{"seq scan of campaign_samples", "campaign_samples", "as long as there are few of them"},
+	{"scan by projection_apply_outbox_pkey", "select event_type, count(*)", "as many rows as a sample of the backlog counts"},
+	{"seq scan of projection_loads", "projection_loads", "a few rows for each projection"},
+	{"scan by projection_loads_pkey", "projection_loads", "likewise"},
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
 	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},
@@ -102,6 +105,9 @@ from generate_series(1, 100) i, generate_series(1, 500) n`, `
 insert into publisher_samples (topic, publisher, minute, delivered, lag_events, error_count)
 select 't-' || i, 'p', n, n, 0, 0
 from generate_series(1, 10) i, generate_series(1, 5000) n`, `
+insert into series_samples (kind, step, at, label, source, value)
+select k, s, n * s * 1000000::bigint, 'l-' || i, 'w', 1
+from unnest(array['applied', 'failures', 'delay', 'backlog', 'behind']) k, unnest(array[60, 900]) s, generate_series(1, 600) n, generate_series(1, 10) i`, `
 insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
 select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
 from generate_series(100, 2000) i`, `

@@ -3,7 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sort"
+	"sync"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -16,7 +19,7 @@ const (
 	// The campaigns that are the furthest behind are sampled too, if it is by more than lateAfter.
 	lateSampled         = 100
 	lateAfter           = time.Minute
-	campaignSamplesKept = 25 * time.Hour
+	campaignSamplesKept = outbox.MinutesKept
 	// SamplesAhead is the largest accepted difference between the clocks of several processes. A
 	// sample further in the future was taken before a clock was set back.
 	SamplesAhead = time.Hour
@@ -55,6 +58,9 @@ func (s *Store) Sample(ctx context.Context) error {
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
 	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
 		err = s.writeSample(ctx, now, now.fields != last.fields)
+	}
+	if err == nil {
+		err = s.flushCounts(ctx, now.minute)
 	}
 	for _, sample := range s.onSample {
 		if err == nil {
@@ -109,8 +115,15 @@ func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error 
 		var b sqldb.Batch
 		if f := x.fields; changed {
 			b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
+			if err := t.writeBacklog(&b, x.minute); err != nil {
+				return err
+			}
 		}
 		b.Exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
+		for _, series := range seriesSteps {
+			b.Exec(nil, insertBehind, seconds(series.step), floor(x.minute, series.step), x.minute-lateAfter.Microseconds(), lateSampled)
+		}
+		pruneSeries(&b, x.minute)
 		for table, kept := range map[string]time.Duration{"samples": SamplesKept, "campaign_samples": campaignSamplesKept} {
 			b.Exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
 			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+SamplesAhead.Microseconds())
@@ -123,55 +136,105 @@ const selectSamples = `
 select ` + sampleColumns + `
 from samples
 where minute >= coalesce((select max(minute) from samples where minute <= $1), 0)
+  and minute <= $2
 order by minute`
 
-// History is the series of samples over a span that ends now, at most a second old. Callers
-// share it and must not change it.
-func (s *Store) History(ctx context.Context, span outbox.Span) (outbox.History, error) {
-	cache := &s.histories[0]
-	if span == outbox.SpanDay {
-		cache = &s.histories[1]
-	}
-	return cache.Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), span) })
+// historiesKept is how many ranges have a cached history.
+const historiesKept = 16
+
+// historyCache has the recent history of each range that is read.
+type historyCache struct {
+	mu     sync.Mutex
+	ranges map[outbox.Range]*Snapshot[outbox.History]
 }
 
-// Pace is the highest recent rate in events per second, now or averaged over a minute of the
-// last day; 0 when nothing was applied. Samples are means, so a short burst may have been
-// faster.
+func (c *historyCache) of(r outbox.Range) *Snapshot[outbox.History] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ranges == nil || c.ranges[r] == nil && len(c.ranges) >= historiesKept {
+		c.ranges = make(map[outbox.Range]*Snapshot[outbox.History])
+	}
+	if c.ranges[r] == nil {
+		c.ranges[r] = new(Snapshot[outbox.History])
+	}
+	return c.ranges[r]
+}
+
+// History is the data of charts over a range, at most a second old. Callers share it and must
+// not change it.
+func (s *Store) History(ctx context.Context, r outbox.Range) (outbox.History, error) {
+	return s.histories.of(r).Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
+}
+
+// Pace is the highest recent rate in events per second, now or averaged over a minute of the last
+// six hours; 0 when nothing was applied. Samples are means, so a short burst may have been faster.
 func (s *Store) Pace(ctx context.Context) (float64, error) {
 	summary, err := s.Summary(ctx)
 	if err != nil {
 		return 0, err
 	}
 	pace := summary.Throughput.AppliedPerSecond
-	for _, span := range outbox.Spans {
-		history, err := s.History(ctx, span)
-		if err != nil {
-			return 0, err
-		}
-		for _, p := range history.Points {
-			pace = max(pace, p.AppliedPerSecond)
-		}
+	history, err := s.History(ctx, outbox.Range{Name: outbox.RangeDay})
+	for _, p := range history.Points {
+		pace = max(pace, float64(p.AppliedPeak)/sampleInterval.Seconds())
 	}
-	return pace, nil
+	return pace, err
 }
 
-func (s *Store) readHistory(ctx context.Context, span outbox.Span) (outbox.History, error) {
-	end := sqldb.At(s.Now())
-	from := end.Truncate(span.Step()).Add(-time.Duration(span.Points()) * span.Step())
-	var samples []outbox.Sample
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var x sampled
-			err := row.Scan(x.dest()...)
-			samples = append(samples, x.view())
+func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History, error) {
+	sum, err := s.Summary(ctx) // the running step
+	if err != nil {
+		return outbox.History{}, err
+	}
+	w := r.Window(sqldb.At(s.Now()))
+	h := outbox.History{Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		instances, err := t.readInstances(selectRecentInstances, w.From.UnixMicro())
+		if err != nil {
 			return err
-		}, selectSamples, from.UnixMicro())
+		}
+		samples, err := t.samples(w)
+		if err != nil {
+			return err
+		}
+		if w.To.After(w.Now) {
+			live := sampled{minute: w.Now.UnixMicro(), fields: fieldsOf(sum)}
+			samples = append(samples, live.view())
+		}
+		atWork := outbox.AtWork(instances, w.Now)
+		h.Points = outbox.Points(samples, w, atWork)
+		if h.Series, err = t.readSeries(w, recorded(h.Points, w)); err != nil {
+			return err
+		}
+		h.Markers, h.MarkersCapped, err = t.markers(w, instances)
+		return err
 	})
 	if err != nil {
 		return outbox.History{}, fmt.Errorf("read the history: %w", err)
 	}
-	return outbox.Series(samples, span, end), nil
+	return h, nil
+}
+
+// recorded says for each step whether it has a point.
+func recorded(points []outbox.Point, w outbox.Window) []bool {
+	known := make([]bool, w.Buckets())
+	for _, p := range points {
+		if i, within := w.Index(p.From); within {
+			known[i] = true
+		}
+	}
+	return known
+}
+
+// samples reads the samples of a window, and the one before it.
+func (t *Tx) samples(w outbox.Window) (samples []outbox.Sample, err error) {
+	err = t.Each(func(row sqldb.Row) error {
+		var x sampled
+		err := row.Scan(x.dest()...)
+		samples = append(samples, x.view())
+		return err
+	}, selectSamples, w.From.UnixMicro(), w.To.UnixMicro())
+	return samples, err
 }
 
 func (x sampled) view() outbox.Sample {
@@ -183,11 +246,37 @@ func (x sampled) view() outbox.Sample {
 	return v
 }
 
-// CampaignHistory lists how far behind a campaign was at each minute since a time, in order. A
-// minute without a point means less than a minute behind, or at least a hundred campaigns
-// further behind.
-func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time) ([]outbox.CampaignPoint, error) {
+const (
+	selectCampaignMinutes = `
+select minute, lag_events, oldest_enqueued_at
+from campaign_samples
+where campaign_id = $1
+  and minute >= $2
+  and minute < $3
+order by minute`
+
+	selectCampaignQuarters = `
+select at, value, at
+from series_samples
+where label = $1
+  and at >= $2
+  and at < $3
+  and kind = 'behind'
+  and step = $4
+order by at`
+)
+
+// CampaignHistory lists how far behind a campaign was over a range, in order: at each minute, or
+// at most in each quarter of an hour where that is the range's resolution, without the age of the
+// oldest event. Without a point it was less than a minute behind, or at least a hundred campaigns
+// were further behind.
+func (s *Store) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
 	points := []outbox.CampaignPoint{}
+	w := r.Window(sqldb.At(s.Now()))
+	query, args := selectCampaignMinutes, []any{id, w.From.UnixMicro(), w.To.UnixMicro()}
+	if storedStep(w) == outbox.CoarseStep {
+		query, args = selectCampaignQuarters, append(args, seconds(outbox.CoarseStep))
+	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var p outbox.CampaignPoint
@@ -196,10 +285,29 @@ func (s *Store) CampaignHistory(ctx context.Context, id string, since time.Time)
 			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)
 			points = append(points, p)
 			return err
-		}, `select minute, lag_events, oldest_enqueued_at from campaign_samples where campaign_id = $1 and minute >= $2 order by minute`, id, since.UnixMicro())
+		}, query, args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the history of campaign %q: %w", id, err)
 	}
 	return points, nil
+}
+
+// SeqBefore returns the seq of a campaign's last event that was recorded before a time, 0 if there
+// is none.
+func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) (int64, error) {
+	limit, before := at.UnixMicro(), 0
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		before = sort.Search(int(c.HighWaterSeq), func(i int) bool {
+			var when int64
+			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)
+			err = errors.Join(err, failed)
+			return found && when >= limit
+		})
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for the events of campaign %q at a time: %w", c.CampaignID, err)
+	}
+	return int64(before), nil
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,9 +9,9 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-func (f *fixture) history(span outbox.Span) []outbox.Point {
+func (f *fixture) history(over outbox.RangeName) []outbox.Point {
 	f.TB.Helper()
-	h, err := f.beside().History(f.Ctx, span)
+	h, err := f.beside().History(f.Ctx, outbox.Range{Name: over})
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -49,10 +50,10 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	if points := f.history(outbox.SpanHour); len(points) != 0 {
-		t.Fatalf("without a sample there are points: %v", points)
+	if points := f.history(outbox.RangeHour); len(points) != 1 || !points[0].Incomplete {
+		t.Fatalf("without a sample there are points other than of the running minute: %v", points)
 	}
-	beat := outbox.InstanceState{ID: "w", Applied: 0}
+	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	worked := func(applied, failed int64) {
 		beat.Applied, beat.Failed = applied, failed
 		if err := f.Heartbeat(f.Ctx, beat); err != nil {
@@ -68,19 +69,22 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f.AppendN("b", 1)
 	worked(120, 6)
 	f.MustSample()
-	points := f.history(outbox.SpanHour)
-	if len(points) != 6 {
-		t.Fatalf("%d points, want one for each minute since the first sample", len(points))
+	points := f.history(outbox.RangeHour)
+	if len(points) != 7 {
+		t.Fatalf("%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	}
-	first, still, last := points[0], points[4], points[5]
-	if first.Counts.Pending != 3 || still.Counts.Pending != 3 || still.AppliedPerSecond != 0 || still.OldestAgeSeconds != 4*60 {
-		t.Errorf("in between: %+v", still)
+	first, last, running := points[1], points[5], points[6]
+	if first.Counts.Pending != 3 || first.Applied != 0 || first.OldestAgeSeconds != 60 {
+		t.Errorf("at first: %+v", first)
 	}
-	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.FailedPerSecond != 0.1 || !last.At.Equal(f.Clock.Now()) {
+	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.Applied != 120 || last.Failed != 6 || !last.At.Equal(f.Clock.Now()) || last.Incomplete {
 		t.Errorf("at the end: %+v", last)
 	}
+	if !running.Incomplete || running.Applied != 0 || running.Counts.Pending != 4 {
+		t.Errorf("the running minute: %+v", running)
+	}
 	f.Clock.Advance(30 * time.Minute)
-	if day := f.history(outbox.SpanDay); len(day) != 3 || day[2].Counts.Pending != 4 {
+	if day := f.history(outbox.RangeDay); len(day) != 4 || day[3].Counts.Pending != 4 || day[1].Applied != 120 {
 		t.Errorf("the day: %+v", day)
 	}
 }
@@ -95,15 +99,21 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	f.MustSample()
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
-	points, err := f.CampaignHistory(f.Ctx, "slow", f.Clock.Now().Add(-time.Hour))
+	points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{})
 	if err != nil || len(points) != 2 || points[1].LagEvents != 3 || points[1].LagSeconds < 4*60 {
 		t.Errorf("%+v, %v", points, err)
 	}
-	if points, err := f.CampaignHistory(f.Ctx, "fast", f.Clock.Now().Add(-time.Hour)); err != nil || len(points) != 0 {
+	if points, err := f.CampaignHistory(f.Ctx, "fast", outbox.Range{}); err != nil || len(points) != 0 {
 		t.Errorf("a campaign a moment behind: %+v, %v", points, err)
 	}
-	if points, err := f.CampaignHistory(f.Ctx, "slow", f.Clock.Now()); err != nil || len(points) != 1 {
-		t.Errorf("since now: %+v, %v", points, err)
+	for _, name := range outbox.RangeNames {
+		h, err := f.Heatmap(f.Ctx, outbox.Range{Name: name})
+		if err != nil || len(h.Campaigns) != 1 || h.Campaigns[0].CampaignID != "slow" || h.Campaigns[0].Worst != 3 || slices.Max(h.Campaigns[0].LagEvents) != 3 {
+			t.Errorf("heatmap of %s: %+v, %v", name, h, err)
+		}
+	}
+	if points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek}); err != nil || len(points) == 0 || points[0].LagEvents != 3 {
+		t.Errorf("over a week: %+v, %v", points, err)
 	}
 }
 
@@ -225,8 +235,8 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	f.AppendN("a", 1)
 	f.MustSample()
-	if points := f.history(outbox.SpanHour); len(points) != 2 || points[1].Counts.Pending != 3 {
-		t.Errorf("after the clock was set back the history is %+v, want the two minutes since", points)
+	if points := f.history(outbox.RangeHour); len(points) != 3 || points[1].Counts.Pending != 3 {
+		t.Errorf("after the clock was set back the history is %+v, want the two minutes since and the running one", points)
 	}
 	if n := f.Number(`select count(*) from samples`); n != 2 {
 		t.Errorf("%d samples are kept, want none of a time that is yet to come", n)

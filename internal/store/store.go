@@ -74,8 +74,8 @@ type Store struct {
 	onReconcile []func(context.Context) error
 	onEndLeases []func(ctx context.Context, owner string) error
 
-	// histories are those of the last hour and the last day.
-	histories [2]Snapshot[outbox.History]
+	histories historyCache
+	tally     tally
 	drift     atomic.Int64
 	opened    int64                  // in microseconds
 	wrong     atomic.Bool            // the journal was found to be the wrong one, and not yet right again

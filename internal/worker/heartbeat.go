@@ -53,7 +53,18 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, now
-	return false, nil
+	return false, w.Store.Loaded(ctx, next, w.versions())
+}
+
+// versions are the versions of the loaded projections.
+func (w *Worker) versions() map[string]string {
+	versions := map[string]string{}
+	if w.Set != nil {
+		for _, p := range w.Set.Projections() {
+			versions[p.Name] = p.Version
+		}
+	}
+	return versions
 }
 
 func processAlive(pid int) bool {
@@ -121,5 +132,5 @@ func (w *Worker) stop(ctx context.Context) error {
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest
-	return w.Store.Heartbeat(ctx, last)
+	return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last))
 }

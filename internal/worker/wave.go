@@ -280,7 +280,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		settled.Fenced = 0 // by an earlier try whose answer was lost
 	}
 	w.count(settled)
-	w.observeDelays(parts)
+	w.observe(parts)
 	for _, p := range parts {
 		if !p.gap {
 			continue
@@ -304,20 +304,37 @@ func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) err
 	})
 }
 
-// observeDelays measures how long the applied events of a wave waited. Of a fenced campaign it
-// counts what this process has applied.
-func (w *Worker) observeDelays(parts []*part) {
-	if w.Metrics == nil {
-		return
-	}
+// observe counts the applied events of a wave and how long they waited, and its failures. Of a
+// fenced campaign it counts what this process has applied.
+func (w *Worker) observe(parts []*part) {
 	now := time.Now()
+	var c store.Counts
+	types := make(map[string]int64)
 	for _, p := range parts {
 		for i := range p.events {
-			if e := &p.events[i]; e.Seq >= p.claim.First && e.Seq <= p.result.Applied && e.Skipped == nil {
-				w.Metrics.AppliedAfter.Observe(max(0, now.Sub(e.RecordedAt).Seconds()))
+			e := &p.events[i]
+			if e.Seq < p.claim.First || e.Seq > p.result.Applied || e.Skipped != nil {
+				continue
+			}
+			delay := max(0, now.Sub(e.RecordedAt))
+			c.Delay(delay)
+			types[e.EventType]++
+			if w.Metrics != nil {
+				w.Metrics.AppliedAfter.Observe(delay.Seconds())
 			}
 		}
+		if f := p.result.Failure; f != nil {
+			c.Add(outbox.SeriesFailure, f.Fingerprint, 1)
+			c.Add(outbox.SeriesFailedIn, f.Projection, 1)
+		}
 	}
+	for name, n := range types {
+		c.Add(outbox.SeriesApplied, "", n)
+		for _, projection := range w.Set.Following(name) {
+			c.Add(outbox.SeriesFollowed, projection, n)
+		}
+	}
+	w.Store.Count(w.who.ID, &c)
 }
 
 func (w *Worker) count(s store.Settled) {

@@ -90,14 +90,6 @@ func (l Links) Asset(name string) URL {
 
 func (l Links) Overview() URL { return l.at(nil) }
 
-// OverviewOver is the overview with charts of a span.
-func (l Links) OverviewOver(s outbox.Span) URL {
-	if s == outbox.SpanHour {
-		return l.Overview()
-	}
-	return l.at(url.Values{"span": {string(s)}})
-}
-
 // Failures is the page of errors that rows have in common; FailureGroup shows one of them.
 func (l Links) Failures() URL { return l.at(nil, "failures") }
 
@@ -127,6 +119,7 @@ func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
 // RetryGroup makes the failed rows of an error due now.
 func (l Links) RetryGroup() URL { return l.at(nil, "failures", "groups", "retry") }
 
+func (l Links) History() URL     { return l.at(nil, "history") }
 func (l Links) Summary() URL     { return l.at(nil, "summary") }
 func (l Links) Projections() URL { return l.at(nil, "projections") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }

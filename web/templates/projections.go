@@ -15,6 +15,8 @@ type ProjectionView struct {
 	Cursors  outbox.Page[outbox.CampaignCursor]
 	Failures outbox.Page[outbox.ProjectionFailure]
 	Acts     []outbox.AuditEntry
+	Range    outbox.Range `redact:"-"`
+	History  outbox.History
 }
 
 // projectionState is the worst state of a projection in any campaign, or paused if it is paused for

@@ -14,10 +14,10 @@ import (
 // PublisherView is the view of a subscription's page.
 type PublisherView struct {
 	outbox.Publisher
-	Span   outbox.Span
-	Points []outbox.PublisherPoint
-	Acts   []outbox.AuditEntry // on the subscription, newest first
-	Tests  bool                // whether this server can send a test event
+	Range   outbox.Range
+	History outbox.PublisherHistory
+	Acts    []outbox.AuditEntry // on the subscription, newest first
+	Tests   bool                // whether this server can send a test event
 }
 
 // SeekView is the view of the page that moves a subscription's position.
@@ -40,14 +40,6 @@ func publisherPath(n outbox.SubscriptionName, more ...string) []string {
 }
 
 func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.at(nil, publisherPath(n)...) }
-
-// PublisherOver is a subscription's page with charts of a span.
-func (l Links) PublisherOver(n outbox.SubscriptionName, s outbox.Span) URL {
-	if s == outbox.SpanHour {
-		return l.Publisher(n)
-	}
-	return l.at(values("span", string(s)), publisherPath(n)...)
-}
 
 // publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
@@ -159,42 +151,6 @@ func resetMeaning(p outbox.Publisher) string {
 
 // publisherForms are the forms of a subscription's page.
 var publisherForms = []string{"pause-form", "resume-form", "reset-form", "skip-form", "test-form"}
-
-// publisherCharts are how fast a subscription delivered and how far it was behind.
-func publisherCharts(p Page, v PublisherView) []chart {
-	h := outbox.History{Span: v.Span}
-	known := map[time.Time]outbox.PublisherPoint{}
-	for _, x := range v.Points {
-		known[x.At] = x
-		h.Points = append(h.Points, outbox.Point{At: x.At, AppliedPerSecond: x.PerSecond, LagEvents: x.LagEvents})
-	}
-	rates, mostRate := draw(h, func(x outbox.Point) string { return rate(x.AppliedPerSecond) + " delivered/s" },
-		func(x outbox.Point) []portion { return []portion{{"current", x.AppliedPerSecond}} })
-	lags, mostLag := draw(h, func(x outbox.Point) string { return lagThen(known[x.At]) },
-		func(x outbox.Point) []portion { return []portion{{"lagging", float64(x.LagEvents)}} })
-	over := "last " + spanWords(v.Span)
-	charts := []chart{
-		{name: "Delivered, " + over, bars: rates, most: rate(mostRate) + "/s"},
-		{name: "Events behind, " + over, bars: lags, most: num(int64(mostLag))},
-	}
-	for i := range charts {
-		c := &charts[i]
-		c.width, c.from = v.Span.Points()*barStep, spanWords(v.Span)+" ago"
-		c.alt = fmt.Sprintf("%s: peak %s", c.name, c.most)
-	}
-	return charts
-}
-
-func lagThen(x outbox.PublisherPoint) string {
-	text := count(x.LagEvents, "event", "events") + " behind"
-	if x.LagCapped {
-		text = "at least " + text
-	}
-	if x.LagSeconds > 0 {
-		text += ", the first for " + seconds(x.LagSeconds)
-	}
-	return text
-}
 
 // seekSentence describes the new position of a seek.
 func seekSentence(s outbox.Seek) string {

@@ -1,0 +1,91 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// rangeQuery is the time range of charts.
+type rangeQuery struct {
+	Range string `json:"range" validate:"omitempty,range" api:"default=1h"` // a range that ends now
+	From  string `json:"from" validate:"text,maxbytes=40"`                  // instead of range: the start, in RFC 3339, at most 8 days before to
+	To    string `json:"to" validate:"text,maxbytes=40"`                    // the end; now if empty
+	Span  string `json:"span" validate:"omitempty,span"`                    // an older name of range: hour is 1h, and day is 24h
+}
+
+func (s *server) readRange(r *http.Request) (outbox.Range, error) {
+	var q rangeQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.Range{}, err
+	}
+	switch {
+	case q.From != "" || q.To != "":
+		from, err := outbox.ParseSince("from", q.From)
+		if err != nil {
+			return outbox.Range{}, err
+		}
+		to, err := outbox.ParseUntil("to", q.To)
+		if err != nil {
+			return outbox.Range{}, err
+		}
+		return outbox.FreeRange(from, to, s.Now())
+	case q.Range == "" && q.Span != "":
+		return outbox.OfSpan(outbox.Span(q.Span)), nil
+	case q.Range == "":
+		return outbox.Range{Name: outbox.RangeHour}, nil
+	}
+	return outbox.Range{Name: outbox.RangeName(q.Range)}, nil
+}
+
+// wholeHistory is a history with the lag of publishers and the heatmap of campaigns.
+type wholeHistory struct {
+	outbox.History
+	Heatmap outbox.Heatmap `json:"heatmap"`
+}
+
+func (s *server) history(ctx context.Context, over outbox.Range) (h wholeHistory, err error) {
+	if h.History, err = s.Store.History(ctx, over); err != nil {
+		return h, err
+	}
+	lags, err := s.Publishers.LagSeries(ctx, over)
+	if err != nil {
+		return h, err
+	}
+	h.Series = append(h.Series[:len(h.Series):len(h.Series)], lags...)
+	h.Heatmap, err = s.Store.Heatmap(ctx, over)
+	return h, err
+}
+
+type chartsQuery struct {
+	rangeQuery
+	Table string `json:"table" validate:"omitempty,oneof=true false"` // true shows the numbers
+}
+
+func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
+	var q chartsQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	over, err := s.readRange(r)
+	if err != nil {
+		return err
+	}
+	h, err := s.history(r.Context(), over)
+	if err != nil {
+		return err
+	}
+	view := templates.ChartsView{Range: over, Table: q.Table == "true", History: h.History, Heatmap: h.Heatmap}
+	if view.Summary, err = s.Store.Summary(r.Context()); err != nil {
+		return err
+	}
+	p := s.page(r, "Charts", "Overview")
+	p.Self = templates.Over(s.linksOf(r).Charts(), over)
+	if view.Table {
+		p.Self = templates.Over(s.linksOf(r).ChartTable(), over)
+	}
+	p.AsOf, p.Twin = view.Summary.AsOf, templates.Over(s.linksOf(r).API().History(), over)
+	return s.renderLive(w, r, p, pageOf(templates.ChartsPage, view), pageOf(templates.ChartsLive, view))
+}

@@ -1,0 +1,223 @@
+package outbox_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+var chartNoon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
+	t.Parallel()
+	at := func(min int) time.Time { return chartNoon.Add(time.Duration(min) * time.Minute) }
+	samples := []outbox.Sample{
+		{At: at(-90), Counts: outbox.Counts{Pending: 1}, Applied: 10},
+		{At: at(-30), Counts: outbox.Counts{Dead: 2}, Applied: 70, Failed: 60, OldestEnqueuedAt: at(-40)},
+		{At: at(-25), Applied: 40}, // a process's record was removed, and with it its applied events
+		{At: chartNoon.Add(20 * time.Second), Applied: 47},
+	}
+	w := outbox.Range{}.Window(chartNoon.Add(20 * time.Second))
+	points := outbox.Points(samples, w, []outbox.Interval{{From: at(-120), To: at(-20)}, {From: at(-10), To: at(1)}})
+	byStart := map[time.Time]outbox.Point{}
+	for _, p := range points {
+		byStart[p.From] = p
+	}
+	if len(points) != 50 {
+		t.Errorf("%d points, want sixty without the ten minutes at which nothing ran", len(points))
+	}
+	if _, found := byStart[at(-15)]; found {
+		t.Error("there is a point while nothing ran")
+	}
+	if p := byStart[at(-32)]; p.Counts.Pending != 1 || p.Applied != 0 {
+		t.Errorf("before: %+v", p)
+	}
+	if p := byStart[at(-31)]; p.Counts.Dead != 2 || p.Applied != 60 || p.Failed != 60 || p.AppliedPerSecond != 1 || p.OldestAgeSeconds != 600 || p.CountsPeak.Dead != 2 {
+		t.Errorf("then: %+v", p)
+	}
+	if p := byStart[at(-26)]; p.Applied != 0 || p.OldestAgeSeconds != 0 || p.OldestAgePeak != 14*60 {
+		t.Errorf("when totals shrink: %+v", p)
+	}
+	if p := byStart[at(0)]; !p.Incomplete || p.Applied != 7 || !p.At.Equal(chartNoon.Add(20*time.Second)) {
+		t.Errorf("the running minute: %+v", p)
+	}
+}
+
+// Every range counts each event once, and knows its peak minute.
+func TestPoints_countAsANaiveRecountDoes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		const minutes = 3 * 1440
+		start := chartNoon.Add(-minutes * time.Minute)
+		counts := make([]int64, minutes)
+		var samples []outbox.Sample
+		total := int64(r.IntN(1000))
+		samples = append(samples, outbox.Sample{At: start, Applied: total})
+		for i := range counts {
+			if r.IntN(3) == 0 {
+				counts[i] = int64(r.IntN(500))
+				total += counts[i]
+				samples = append(samples, outbox.Sample{At: start.Add(time.Duration(i+1) * time.Minute), Applied: total})
+			}
+		}
+		from := start.Add(time.Duration(r.IntN(minutes/2)) * time.Minute)
+		free, err := outbox.FreeRange(from, from.Add(time.Duration(5+r.IntN(minutes/2))*time.Minute), chartNoon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, over := range []outbox.Range{{}, {Name: outbox.RangeSix}, {Name: outbox.RangeDay}, {Name: outbox.RangeWeek}, free} {
+			w := over.Window(chartNoon)
+			first, _ := slices.BinarySearchFunc(samples, w.From, func(s outbox.Sample, at time.Time) int { return s.At.Compare(at) })
+			for _, p := range outbox.Points(samples[max(0, first-1):], w, []outbox.Interval{{From: start, To: w.To}}) {
+				var sum, most int64
+				for at := p.From; at.Before(p.From.Add(w.Step)); at = at.Add(time.Minute) {
+					if i := int(at.Sub(start) / time.Minute); i >= 0 && i < minutes && !at.Before(start) {
+						sum, most = sum+counts[i], max(most, counts[i])
+					}
+				}
+				if p.Applied != sum || p.AppliedPeak != most {
+					t.Fatalf("seed %d, %s at %s: %d applied and %d in the peak minute, want %d and %d", seed, over.Label(), p.From, p.Applied, p.AppliedPeak, sum, most)
+				}
+			}
+		}
+	}
+}
+
+func TestRange_windows(t *testing.T) {
+	t.Parallel()
+	now := chartNoon.Add(7*time.Minute + 33*time.Second)
+	free := func(from, to time.Duration) outbox.Range {
+		r, err := outbox.FreeRange(now.Add(-from), now.Add(-to), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		over    outbox.Range
+		step    time.Duration
+		buckets int
+		running bool
+	}{
+		"1h":                      {outbox.Range{}, time.Minute, 60, true},
+		"6h":                      {outbox.Range{Name: outbox.RangeSix}, 5 * time.Minute, 72, true},
+		"24h":                     {outbox.Range{Name: outbox.RangeDay}, 15 * time.Minute, 96, true},
+		"7d":                      {outbox.Range{Name: outbox.RangeWeek}, 2 * time.Hour, 84, true},
+		"five minutes":            {free(20*time.Minute, 15*time.Minute), time.Minute, 6, false},
+		"90 minutes, to now":      {free(90*time.Minute, 0), time.Minute, 91, true},
+		"six hours, two days ago": {free(54*time.Hour, 48*time.Hour), 15 * time.Minute, 25, false},
+		"eight days":              {free(8*24*time.Hour, 0), 2 * time.Hour, 97, true},
+	} {
+		w := c.over.Window(now)
+		if w.Step != c.step || w.Buckets() != c.buckets || w.Incomplete(w.Buckets()-1) != c.running {
+			t.Errorf("%s: %d steps of %s, running %v", name, w.Buckets(), w.Step, w.Incomplete(w.Buckets()-1))
+		}
+		if heat := w.HeatmapWindow(); heat.Buckets() > outbox.HeatmapColumns || heat.From.After(w.From) || heat.To.Before(w.To) {
+			t.Errorf("%s: the heatmap has %d columns from %s", name, heat.Buckets(), heat.From)
+		}
+	}
+	for name, c := range map[string][2]time.Time{
+		"too short": {now.Add(-4 * time.Minute), now}, "too long": {now.Add(-9 * 24 * time.Hour), now}, "no start": {{}, now},
+		"backwards": {now, now.Add(-time.Hour)}, "in the future": {now.Add(time.Hour), now.Add(2 * time.Hour)},
+	} {
+		if _, err := outbox.FreeRange(c[0], c[1], now); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestDelayQuantile_isNearTheExactOne(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 7))
+	var counts [outbox.DelayBuckets]int64
+	if _, found := outbox.DelayQuantile(&counts, .5); found {
+		t.Error("there is a quantile of nothing")
+	}
+	var all []float64
+	for range 5000 {
+		seconds := math.Exp(r.NormFloat64()*2 - 3)
+		all = append(all, seconds)
+		counts[outbox.DelayBucket(time.Duration(seconds*float64(time.Second)))]++
+	}
+	slices.Sort(all)
+	for _, q := range []float64{.5, .9, .99} {
+		got, found := outbox.DelayQuantile(&counts, q)
+		exact := all[int(q*float64(len(all)))-1]
+		if !found || got > exact*1.42+.001 || got < exact/1.42-.001 {
+			t.Errorf("p%g is %g, want about %g", q*100, got, exact)
+		}
+	}
+	for d, bucket := range map[time.Duration]int{0: 0, -time.Hour: 0, time.Millisecond: 1, 2 * time.Millisecond: 3, 1000 * time.Hour: outbox.DelayBuckets - 1} {
+		if got := outbox.DelayBucket(d); got != bucket {
+			t.Errorf("%s is in bucket %d, want %d", d, got, bucket)
+		}
+	}
+}
+
+func TestDeploys_areStartsWithAnotherBuild(t *testing.T) {
+	t.Parallel()
+	start := func(min int, id, host, version string) outbox.InstanceState {
+		return outbox.InstanceState{ID: id, Host: host, Version: version, StartedAt: chartNoon.Add(time.Duration(min) * time.Minute)}
+	}
+	var got []string
+	for _, m := range outbox.Deploys([]outbox.InstanceState{
+		start(9, "f", "pod-3", "v3"), start(0, "a", "one", "v1"), start(1, "b", "one", "v1"), start(2, "c", "one", "v2"),
+		start(3, "d", "two", "v2"), start(4, "e", "one", "v1"), start(8, "g", "pod-2", "v1"),
+	}) {
+		got = append(got, m.Subject+" "+m.Version)
+	}
+	if diff := cmp.Diff([]string{"c v2", "e v1", "f v3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCluster_putsNearMarkersTogether(t *testing.T) {
+	t.Parallel()
+	var markers []outbox.Marker
+	for _, second := range []int{0, 10, 59, 60, 200, 259, 261} {
+		markers = append(markers, outbox.Marker{At: chartNoon.Add(time.Duration(second) * time.Second)})
+	}
+	var sizes []int
+	for _, g := range outbox.Cluster(markers, time.Minute) {
+		sizes = append(sizes, len(g.Markers))
+	}
+	if diff := cmp.Diff([]int{3, 1, 2, 1}, sizes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCounted_tellsTheMostApart(t *testing.T) {
+	t.Parallel()
+	c := outbox.Counted{}
+	for i, label := range []string{"a", "b", "c", "d", "e", "f", "g", "h", outbox.Other} {
+		c.Add(label, 1, float64(i+1))
+	}
+	all := c.Top(outbox.SeriesFailure, []bool{true, true, false})
+	if len(all) != outbox.SeriesShown+1 || all[0].Label != "h" || all[6].Label != outbox.Other || all[6].Total() != 1+2+9 {
+		t.Errorf("%+v", all)
+	}
+	if v := all[0].Values; *v[0] != 0 || *v[1] != 8 || v[2] != nil {
+		t.Errorf("the values are %v", v)
+	}
+}
+
+func TestShade_hasFiveLevels(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]int{0: 0, 1: 1, 1000: 5} {
+		if got := outbox.Shade(n, 1000); got != want {
+			t.Errorf("%d of 1000 has level %d, want %d", n, got, want)
+		}
+	}
+	for n := int64(1); n < 1000; n++ {
+		if outbox.Shade(n, 1000) > outbox.Shade(n+1, 1000) {
+			t.Fatalf("%d is darker than %d", n, n+1)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+const selectCounted = `
+select kind, label, source, (at - cast($1 as bigint)) / cast($2 as bigint) as bucket, sum(value)
+from series_samples
+where kind = $3
+  and step = $4
+  and at >= $1
+  and at < $5
+group by kind, label, source, bucket`
+
+// storedStep is the step in which the series of a window are read.
+func storedStep(w outbox.Window) time.Duration {
+	if w.Step%outbox.CoarseStep == 0 {
+		return outbox.CoarseStep
+	}
+	return sampleInterval
+}
+
+// readSeries reads the series of a window. recorded says which steps have a record at all.
+func (t *Tx) readSeries(w outbox.Window, recorded []bool) ([]outbox.Series, error) {
+	counted := map[outbox.SeriesKind]outbox.Counted{}
+	delays := make([][outbox.DelayBuckets]int64, w.Buckets())
+	for _, kind := range outbox.CountedSeries {
+		counted[kind] = outbox.Counted{}
+		err := t.Each(func(row sqldb.Row) error {
+			var label, source, name string
+			var bucket int
+			var n int64
+			if err := row.Scan(&name, &label, &source, &bucket, &n); err != nil {
+				return err
+			}
+			switch kind {
+			case outbox.SeriesDelay:
+				if b, err := strconv.Atoi(label); err == nil && b >= 0 && b < outbox.DelayBuckets {
+					delays[bucket][b] += n
+				}
+			case outbox.SeriesApplied:
+				counted[kind].Add(source, bucket, float64(n))
+			default:
+				counted[kind].Add(label, bucket, float64(n))
+			}
+			return nil
+		}, selectCounted, w.From.UnixMicro(), w.Step.Microseconds(), string(kind), seconds(storedStep(w)), w.To.UnixMicro())
+		if err != nil {
+			return nil, err
+		}
+	}
+	all := outbox.Latency(delays)
+	for _, kind := range outbox.CountedSeries {
+		if kind != outbox.SeriesDelay {
+			all = append(all, counted[kind].Top(kind, recorded)...)
+		}
+	}
+	backlog, err := t.readBacklog(w, recorded)
+	return append(all, backlog...), err
+}
+
+const selectBacklogs = `
+select at, label, value
+from series_samples
+where kind = 'backlog'
+  and step = $1
+  and at >= coalesce((select max(at) from series_samples where kind = 'backlog' and step = $1 and at <= $2), 0)
+  and at < $3
+order by at`
+
+// readBacklog reads the backlog by event type at the end of each step. Without a sample it is as
+// at the sample before.
+func (t *Tx) readBacklog(w outbox.Window, recorded []bool) ([]outbox.Series, error) {
+	sets := map[int64]map[string]float64{}
+	var order []int64
+	err := t.Each(func(row sqldb.Row) error {
+		var at int64
+		var label string
+		var n float64
+		err := row.Scan(&at, &label, &n)
+		if sets[at] == nil {
+			sets[at] = map[string]float64{}
+			order = append(order, at)
+		}
+		if label != "" {
+			sets[at][label] = n
+		}
+		return err
+	}, selectBacklogs, seconds(storedStep(w)), w.From.UnixMicro(), w.To.UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	stored := storedStep(w)
+	lag := stored - sampleInterval // a quarter's sample is of its last minute
+	counted, next := outbox.Counted{}, 0
+	var current map[string]float64
+	for i := range w.Buckets() {
+		for ; next < len(order) && order[next] <= w.Start(i+1).Add(-lag).UnixMicro(); next++ {
+			current = sets[order[next]]
+		}
+		for label, n := range current {
+			if recorded[i] {
+				counted.Add(label, i, n)
+			}
+		}
+	}
+	return counted.Top(outbox.SeriesBacklog, recorded), nil
+}
+
+const (
+	selectWorst = `
+select label, max(value)
+from series_samples
+where kind = 'behind'
+  and step = $1
+  and at >= $2
+  and at < $3
+group by label
+order by max(value) desc, label
+limit $4`
+
+	selectCells = `
+select (at - cast($2 as bigint)) / cast($4 as bigint) as bucket, max(value)
+from series_samples
+where kind = 'behind'
+  and step = $1
+  and at >= $2
+  and at < $3
+  and label = $5
+group by bucket`
+)
+
+// Heatmap returns how far the campaigns were behind that were the furthest behind in a range. Only
+// campaigns that were behind for a minute are sampled, at most a hundred at a time.
+func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
+	w := r.Window(sqldb.At(s.Now())).HeatmapWindow()
+	h := outbox.Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []outbox.HeatmapRow{}, Window: w}
+	step := seconds(storedStep(w))
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		err := t.Each(func(row sqldb.Row) error {
+			x := outbox.HeatmapRow{LagEvents: make([]int64, w.Buckets())}
+			err := row.Scan(&x.CampaignID, &x.Worst)
+			h.Campaigns = append(h.Campaigns, x)
+			return err
+		}, selectWorst, step, w.From.UnixMicro(), w.To.UnixMicro(), outbox.HeatmapRows)
+		for i := range h.Campaigns {
+			if err != nil {
+				return err
+			}
+			x := &h.Campaigns[i]
+			err = t.Each(func(row sqldb.Row) error {
+				var bucket int
+				var n int64
+				err := row.Scan(&bucket, &n)
+				x.LagEvents[bucket] = n
+				return err
+			}, selectCells, step, w.From.UnixMicro(), w.To.UnixMicro(), w.Step.Microseconds(), x.CampaignID)
+		}
+		return err
+	})
+	if err != nil {
+		return h, fmt.Errorf("read the heatmap: %w", err)
+	}
+	return h, nil
+}
+
+// markersSearched is the maximum number of audit entries searched for markers, the latest first.
+const markersSearched = 200
+
+const selectVersions = `
+select projection, at, version, host
+from projection_loads
+where at >= $1
+  and at < $2
+  and previous <> ''
+order by at desc
+limit 100`
+
+// markers are the markers of a window, oldest first.
+func (t *Tx) markers(w outbox.Window, instances []outbox.InstanceState) (all []outbox.Marker, capped bool, err error) {
+	all = []outbox.Marker{}
+	acts, err := auditList(outbox.AuditFilter{Outcome: outbox.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, a := range acts.Items {
+		if m, marked := outbox.MarkerOf(a); marked {
+			all = append(all, m)
+		}
+	}
+	for _, m := range outbox.Deploys(instances) {
+		if _, within := w.Index(m.At); within {
+			all = append(all, m)
+		}
+	}
+	err = t.Each(func(row sqldb.Row) error {
+		m := outbox.Marker{Kind: outbox.MarkerVersion}
+		var at int64
+		err := row.Scan(&m.Subject, &at, &m.Version, &m.Host)
+		m.At = sqldb.At(at)
+		all = append(all, m)
+		return err
+	}, selectVersions, w.From.UnixMicro(), w.To.UnixMicro())
+	slices.SortStableFunc(all, func(a, b outbox.Marker) int { return a.At.Compare(b.At) })
+	return all, acts.Ending != sqldb.AtEnd, err
+}
+
+const (
+	selectVersion = `
+select version
+from projection_loads
+where projection = $1
+order by at desc
+limit 1`
+
+	insertVersion = `
+insert into projection_loads (projection, at, version, previous, instance, host)
+values ($1, $2, $3, $4, $5, $6)
+on conflict (projection, at) do nothing`
+
+	// The latest version of a projection stays.
+	deleteVersions = `
+delete from projection_loads
+where at < $1
+  and exists (
+    select 1
+    from projection_loads as later
+    where later.projection = projection_loads.projection
+      and later.at > projection_loads.at)`
+)
+
+// Loaded records the versions of the projections that an instance loaded, where they differ from
+// those loaded before.
+func (s *Store) Loaded(ctx context.Context, instance outbox.InstanceState, versions map[string]string) error {
+	if s.options.ReadOnly {
+		return nil
+	}
+	changed := map[string]string{}
+	read := func(t *Tx) error {
+		clear(changed)
+		for name, version := range versions {
+			before := ""
+			if _, err := t.One([]any{&before}, selectVersion, name); err != nil {
+				return err
+			}
+			if before != version {
+				changed[name] = before
+			}
+		}
+		return nil
+	}
+	err := s.journal.Read(ctx, read)
+	if err == nil && len(changed) > 0 {
+		err = s.journal.Write(ctx, func(t *Tx) error {
+			if err := read(t); err != nil {
+				return err
+			}
+			var b sqldb.Batch
+			now := s.Now()
+			for name, before := range changed {
+				b.Exec(nil, insertVersion, name, now, versions[name], before, instance.ID, instance.Host)
+			}
+			b.Exec(nil, deleteVersions, now-SamplesKept.Microseconds())
+			return t.Finish(&b)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("record the versions of projections: %w", err)
+	}
+	return nil
+}

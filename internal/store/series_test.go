@@ -1,0 +1,174 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// Two instances count at random, and the series of every range are what a naive recount says.
+func TestSeries_sumUpInstancesOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	r := rand.New(rand.NewPCG(3, 3))
+	type counted struct {
+		at     time.Time
+		source string
+		label  string
+		n      int64
+	}
+	var all []counted
+	for range 70 {
+		for i, st := range []*fixture{f, other} {
+			var c store.Counts
+			for _, label := range []string{"a", "b"}[:1+r.IntN(2)] {
+				x := counted{f.Clock.Now(), fmt.Sprintf("w-%d", i), label, int64(1 + r.IntN(50))}
+				c.Add(outbox.SeriesFailure, label, x.n)
+				c.Add(outbox.SeriesApplied, "", x.n)
+				all = append(all, x)
+			}
+			st.Count(fmt.Sprintf("w-%d", i), &c)
+		}
+		f.Clock.Advance(time.Duration(20+r.IntN(200)) * time.Second)
+		f.AppendN("a", 1) // so that there is a record
+		for _, st := range []*fixture{f, other} {
+			if err := st.Sample(f.Ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range outbox.RangeNames {
+		h, err := f.beside().History(f.Ctx, outbox.Range{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running := f.Clock.Now().Truncate(time.Minute)
+		for _, s := range h.Series {
+			want := map[int]float64{}
+			for _, x := range all {
+				if i, within := h.Window.Index(x.at); within && x.at.Before(running) && (s.Kind == outbox.SeriesFailure && x.label == s.Label || s.Kind == outbox.SeriesApplied && x.source == s.Label) {
+					want[i] += float64(x.n)
+				}
+			}
+			if s.Kind != outbox.SeriesFailure && s.Kind != outbox.SeriesApplied {
+				continue
+			}
+			for i, v := range s.Values {
+				got := -1.0
+				if v != nil {
+					got = *v
+				}
+				if got != want[i] && (v != nil || want[i] != 0) {
+					t.Errorf("%s, %s %s, step %d: %g, want %g", name, s.Kind, s.Label, i, got, want[i])
+				}
+			}
+		}
+		if len(h.Series) < 6 {
+			t.Errorf("%s: only %d series", name, len(h.Series))
+		}
+	}
+	if n := f.Number(`select count(*) from series_samples where at > $1`, f.Clock.Now().UnixMicro()); n != 0 {
+		t.Errorf("%d values are of the future", n)
+	}
+	f.Clock.Advance(9 * 24 * time.Hour)
+	f.AppendN("a", 1)
+	f.MustSample()
+	if n := f.Number(`select count(*) from series_samples where at < $1`, f.Clock.Now().Add(-time.Hour).UnixMicro()); n != 0 {
+		t.Errorf("%d values are kept for longer than eight days", n)
+	}
+}
+
+func TestSeries_keepTheBacklogByType(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	f.AppendN("a", 3)
+	f.MustSample()
+	f.Clock.Advance(10 * time.Minute)
+	f.Drain()
+	f.MustSample()
+	f.Clock.Advance(5 * time.Minute)
+	h, err := f.beside().History(f.Ctx, outbox.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range h.Series {
+		if s.Kind != outbox.SeriesBacklog {
+			continue
+		}
+		var got []float64
+		for _, v := range s.Values {
+			if v != nil {
+				got = append(got, *v)
+			}
+		}
+		if got[0] != 3 || got[len(got)-1] != 0 {
+			t.Errorf("the backlog is %v, want 3 at first and 0 at last", got)
+		}
+		return
+	}
+	t.Error("there is no backlog by type")
+}
+
+func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	beat := func(id, version string) {
+		err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a second time nothing is new
+			if err := f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, map[string]string{"orders": version}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	beat("one", "v1")
+	f.Clock.Advance(5 * time.Minute)
+	beat("two", "v2")
+	f.Clock.Advance(5 * time.Minute)
+	f.MustPause("a")
+	h, err := f.beside().History(f.Ctx, outbox.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range h.Markers {
+		got = append(got, fmt.Sprintf("%s %s %s", m.Kind, m.Subject, m.Version))
+	}
+	want := fmt.Sprint([]string{"deploy two v2", "version orders v2", "pause a "})
+	if fmt.Sprint(got) != want || h.MarkersCapped {
+		t.Errorf("marked are %v, want %v", got, want)
+	}
+}
+
+func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var times []time.Time
+	for range 9 {
+		f.AppendN("a", 1)
+		times = append(times, f.Clock.Now())
+		f.Clock.Advance(time.Minute)
+	}
+	c := f.MustCampaign("a")
+	for i, at := range times {
+		for _, x := range []struct {
+			at   time.Time
+			want int
+		}{{at, i}, {at.Add(time.Second), i + 1}} {
+			if got, err := f.SeqBefore(f.Ctx, c, x.at); err != nil || got != int64(x.want) {
+				t.Errorf("before %s: seq %d, %v; want %d", x.at, got, err, x.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package templates
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+func TestTicks_areFewAndRound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		most float64
+		unit unit
+		want string
+	}{
+		{0, unitCount, "0 1"}, {1, unitCount, "0 1"}, {3, unitCount, "0 1 2 3"}, {4, unitCount, "0 2 4"}, {7, unitCount, "0 5 10"}, {410, unitCount, "0 200 400 600"},
+		{8998, unitCount, "0 5,000 10 k"}, {2.4e6, unitCount, "0 1 M 2 M 3 M"},
+		{0, unitSeconds, "0 1 ms"}, {.0312, unitSeconds, "0 20 ms 40 ms"}, {1.4, unitSeconds, "0 500 ms 1 s 1.5 s"}, {80, unitSeconds, "0 30 s 60 s 90 s"},
+		{7000, unitSeconds, "0 1 h 2 h"}, {9 * 86400, unitSeconds, "0 3 d 6 d 9 d"},
+	} {
+		var words []string
+		all := ticks(c.most, c.unit)
+		for _, v := range all {
+			words = append(words, tickText(v, c.unit))
+		}
+		if got := strings.Join(words, " "); got != c.want {
+			t.Errorf("ticks up to %g %s: %q, want %q", c.most, c.unit, got, c.want)
+		}
+	}
+	for most := 1.0; most < 1e12; most *= 1.07 {
+		for _, u := range []unit{unitCount, unitSeconds} {
+			if all := ticks(most, u); len(all) < 2 || len(all) > 4 || all[len(all)-1] < most {
+				t.Fatalf("ticks up to %g %s: %v", most, u, all)
+			}
+		}
+	}
+}
+
+func TestTimeTicks_areRound(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
+	for name, want := range map[outbox.RangeName]string{
+		outbox.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", outbox.RangeSix: "07:00 08:00 09:00 10:00 11:00",
+		outbox.RangeDay: "15:00 18:00 21:00 00:00 03:00 06:00 09:00", outbox.RangeWeek: "Nov 15 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
+	} {
+		var words []string
+		for _, tick := range timeTicks(outbox.Range{Name: name}.Window(now)) {
+			words = append(words, tick.text)
+		}
+		if got := strings.Join(words, " "); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	c := chart{unit: unitCount, recorded: []bool{true, false, true}, layers: []layer{{class: "f-current", values: []*float64{new(2.0), nil, new(4.0)}}},
+		window: outbox.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
+	d := draw(c)
+	want := []path{{"f-current", "M1 500h8v500h-8z"}, {"f-current running", "M21 0h8v1000h-8z"}}
+	if diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{})); diff != "" || d.gaps != "M10 0h10v1000h-10z" {
+		t.Errorf("gaps %q, %s", d.gaps, diff)
+	}
+	c.lines = true
+	if got := draw(c).paths[0].d; got != "M5 500h1M25 0h1" {
+		t.Errorf("the line is %q, want two dots", got)
+	}
+}
+
+func TestOver_keepsTheRange(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for want, got := range map[string]URL{
+		"/": Over("/", outbox.Range{}), "/?range=6h": Over("/", outbox.Range{Name: outbox.RangeSix}),
+		"/charts?table=true&range=7d#x":                                     Over("/charts?table=true#x", outbox.Range{Name: outbox.RangeWeek}),
+		"/charts?from=2026-11-21T12%3A00%3A00Z&to=2026-11-21T13%3A00%3A00Z": Over("/charts", outbox.Range{From: at, To: at.Add(time.Hour)}),
+	} {
+		if string(got) != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
