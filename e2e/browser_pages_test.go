@@ -76,7 +76,7 @@ type campaignName struct {
 func troubledPages(campaign string, seq int64) map[string]string {
 	pages := maps.Clone(publisherPages)
 	maps.Copy(pages, map[string]string{
-		"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "event-payload": fmt.Sprintf("/campaigns/%s/events/%d?tab=payload", campaign, seq),
+		"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "event-payload": fmt.Sprintf("/campaigns/%s/events/%d?tab=payload", campaign, seq),
 		"event-neighbours": fmt.Sprintf("/campaigns/%s/events/%d?tab=neighbours", campaign, seq), "event-details": fmt.Sprintf("/campaigns/%s/events/%d?tab=details", campaign, seq),
 		"event-behind": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq+1), "event-applied": fmt.Sprintf("/campaigns/%s/events/1", campaign),
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": fmt.Sprintf("/rows/%s/%d/requeue", campaign, seq),
@@ -92,7 +92,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 
 // emptyPages are the pages that have a text for an empty state.
 var emptyPages = map[string]string{
-	"overview": "/", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
+	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
 	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
 }
 

@@ -62,7 +62,13 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s.get("/api/v1/history").want(t, 200, `"span":"hour"`, `"pending":2`, `"step_seconds":60`)
 	s.get("/api/v1/history?span=day").want(t, 200, `"span":"day"`)
 	s.get("/api/v1/history?span=year").want(t, 422, "use hour or day")
-	s.get("/").want(t, 200, "Rows waiting over the last 60 min: now 2, peak 2", "07:00 UTC · 2 pending", `href="/?span=day"`)
+	s.get("/api/v1/history?range=7d").want(t, 200, `"range":"7d"`, `"step_seconds":7200`, `"heatmap":{`, `"markers":[`)
+	s.get("/api/v1/history?range=8d").want(t, 422, "use 1h, 6h, 24h or 7d")
+	s.get("/api/v1/history?from=2026-11-01").want(t, 422, "at most 8 d")
+	s.get("/").want(t, 200, "Waiting rows, the most within 1 min: now 2, peak 2 at ", `href="/?range=24h"`, `href="/charts"`)
+	s.get("/?span=day").want(t, 200, `href="/charts?range=24h"`)
+	s.get("/charts?range=6h").want(t, 200, `href="/?range=6h"`, "Waiting by event type", "Campaigns behind")
+	s.get("/charts?table=true").want(t, 200, "Waiting rows: pending", "<td>2</td>")
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"items":[]`)
 	s.get("/api/v1/campaigns/none/history").want(t, 404)
 }
@@ -73,8 +79,9 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/campaigns/c-1").want(t, 200, "Events behind over the last hour: peak 3", "3 events behind, the oldest for 10 min")
-	s.get("/campaigns/c-2").want(t, 200).lacks(t, "over the last hour")
+	s.get("/campaigns/c-1").want(t, 200, "Events behind, the most within 1 min", "peak 3 at ")
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, "peak ")
+	s.get("/charts").want(t, 200, "c-1: at worst 3 events behind")
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"lag_events":3`)
 }
 

@@ -10,13 +10,17 @@ type RangeName string
 
 // The ranges. RangeHour is the default.
 const (
-	RangeHour  RangeName = "1h"
-	RangeSix   RangeName = "6h"
-	RangeDay   RangeName = "24h"
-	RangeWeek  RangeName = "7d"
-	MaxRange             = 8 * 24 * time.Hour // as long as samples are kept
-	minRange             = 5 * time.Minute
-	maxBuckets           = 100
+	RangeHour RangeName = "1h"
+	RangeSix  RangeName = "6h"
+	RangeDay  RangeName = "24h"
+	RangeWeek RangeName = "7d"
+)
+
+const (
+	// MaxRange is the longest free range: as long as samples are kept.
+	MaxRange   = 8 * 24 * time.Hour
+	minRange   = 5 * time.Minute
+	maxBuckets = 100
 	// MinutesKept is how long series are kept by the minute; older ones are kept by CoarseStep.
 	MinutesKept = 25 * time.Hour
 	// CoarseStep is the step of series that are older than MinutesKept.
@@ -29,8 +33,14 @@ var RangeNames = []RangeName{RangeHour, RangeSix, RangeDay, RangeWeek}
 // Span is the older name of a range.
 type Span string
 
-// Spans lists the older names: of 1h, and of 24h.
-var Spans = []Span{"hour", "day"}
+// The older names, of 1h and of 24h.
+const (
+	SpanHour Span = "hour"
+	SpanDay  Span = "day"
+)
+
+// Spans lists the older names.
+var Spans = []Span{SpanHour, SpanDay}
 
 // Range is a time range of charts: a named one, or from From to To. The zero value is the last
 // hour.
@@ -76,16 +86,16 @@ func (r Range) Label() string {
 func (r Range) Span() Span {
 	switch r.Label() {
 	case string(RangeHour):
-		return "hour"
+		return SpanHour
 	case string(RangeDay):
-		return "day"
+		return SpanDay
 	}
 	return ""
 }
 
 // OfSpan is the range with an older name.
 func OfSpan(s Span) Range {
-	if s == "day" {
+	if s == SpanDay {
 		return Range{Name: RangeDay}
 	}
 	return Range{Name: RangeHour}
