@@ -153,6 +153,7 @@ type CampaignSort string
 
 // The orders. SortID is the default.
 const (
+	SortTrouble CampaignSort = "trouble" // those that need attention first; see Campaign.Rank
 	SortID  CampaignSort = "id"  // by campaign id
 	SortLag CampaignSort = "lag" // most events behind first
 	SortAge CampaignSort = "age" // oldest unapplied event first
@@ -160,11 +161,39 @@ const (
 
 // ParseCampaignSort parses an order's name; the empty name is SortID.
 func ParseCampaignSort(name string) (CampaignSort, error) {
-	s, err := parseName("sort", name, []CampaignSort{SortID, SortLag, SortAge})
+	s, err := parseName("sort", name, []CampaignSort{SortTrouble, SortID, SortLag, SortAge})
 	if err != nil {
 		return "", err
 	}
 	return cmp.Or(s, SortID), nil
+}
+
+// The ranks of campaigns in SortTrouble.
+const (
+	RankBlocked  = 0 // its head is dead
+	RankFailing  = 1 // its head failed and is retried
+	RankDiverged = 2
+	RankFound    = 3 // verifying found drift, or failed
+	RankLagging  = 4 // rows are waiting
+	RankCurrent  = 5
+)
+
+// Rank is the campaign's place in SortTrouble, before its id.
+func (c Campaign) Rank() int64 {
+	switch {
+	case c.HeadStatus == Dead:
+		return RankBlocked
+	case c.HeadStatus == Failed:
+		return RankFailing
+	case c.Diverged != "":
+		return RankDiverged
+	case c.Drifted+c.Unverifiable > 0:
+		return RankFound
+	case !c.OldestEnqueuedAt.IsZero():
+		return RankLagging
+	default:
+		return RankCurrent
+	}
 }
 
 // Gap is a campaign with events that are neither applied nor have a row.

@@ -128,9 +128,31 @@ type RowFilter struct {
 	Fingerprint string
 	Q           string // part of the campaign id or of the last error
 	Shown       Wording
+	Sort        RowSort
 	Reverse     bool   // last rows first
 	Cursor      string // from another page, with the same filter and order
 	Limit       int    // 0 means 50; at most 200
+}
+
+// RowSort is an order of rows without a status or campaign; with one, the status decides.
+type RowSort string
+
+// The orders. SortSeq is the default.
+const (
+	SortSeq       RowSort = "seq"       // by campaign and seq
+	SortAttention RowSort = "attention" // dead heads, then failed heads, then the others; each by campaign and seq
+)
+
+// Rank is the row's place in SortAttention, before its campaign and seq.
+func (r Row) Rank() int64 {
+	switch {
+	case r.IsHead && r.Status == Dead:
+		return 0
+	case r.IsHead && r.Status == Failed:
+		return 1
+	default:
+		return 2
+	}
 }
 
 // Wording converts stored texts to what readers are shown, in which RowFilter.Q is searched: a

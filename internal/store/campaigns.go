@@ -72,6 +72,9 @@ func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) i
 const (
 	lagKey = `applied_seq - high_water_seq`
 	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
+	// troubleKey is outbox.Campaign.Rank without what verifying found, which is not in the campaign's
+	// row.
+	troubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
 )
 
 // foundColumn is the number of drifted projections of a campaign plus unverifiableUnit times
@@ -110,6 +113,40 @@ const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 var (
 	CampaignsByLag = byKey(lagKey)
 	campaignsByAge = byKey(ageKey)
+	campaignsByTrouble = sqldb.BothWays(`
+select ` + CampaignColumns + foundColumn + `
+from (
+  select id, sort_key
+  from (
+    select id, sort_key
+    from (
+      select campaign_id as id, ` + troubleKey + ` as sort_key
+      from campaigns
+      where ` + troubleKey + ` {>=} $1
+        and (` + troubleKey + `, campaign_id) {>} ($1, $2)
+        and (` + troubleKey + ` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))
+        and ` + idHasPart + `
+      order by ` + troubleKey + `{desc}, campaign_id{desc}
+      limit $4
+    ) as ranked
+    union all
+    select id, sort_key
+    from (
+      select distinct campaign_id as id, 3 as sort_key
+      from verifications v
+      where v.verdict in ('drift', 'failed')
+        and (cast(3 as bigint), v.campaign_id) {>} ($1, $2)
+        and ($3 = '' or replace(v.campaign_id, $3, '') <> v.campaign_id)
+        and exists (select 1 from campaigns c where c.campaign_id = v.campaign_id and ` + troubleKey + ` >= 4)
+      order by campaign_id{desc}
+      limit $4
+    ) as found
+  ) as either
+  order by sort_key{desc}, id{desc}
+  limit $4
+) as page
+join campaigns on campaign_id = id
+order by sort_key{desc}, id{desc}`)
 	campaignsByID  = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from campaigns
@@ -147,6 +184,9 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 	case outbox.SortAge:
 		l.Query = campaignsByAge
 		number = ageOf
+	case outbox.SortTrouble:
+		l.Query = campaignsByTrouble
+		number = outbox.Campaign.Rank
 	default:
 		l.Name = string(outbox.SortID)
 	}

@@ -57,9 +57,10 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 		t.Fatalf("campaigns are %v, want all ten", ids(everything))
 	}
 	sorts := map[outbox.CampaignSort]func(a, b outbox.Campaign) int{
-		outbox.SortID:  func(a, b outbox.Campaign) int { return 0 },
-		outbox.SortLag: func(a, b outbox.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
-		outbox.SortAge: func(a, b outbox.Campaign) int { return int(b.Lag(f.Clock.Now()) - a.Lag(f.Clock.Now())) },
+		outbox.SortTrouble: func(a, b outbox.Campaign) int { return int(a.Rank() - b.Rank()) },
+		outbox.SortID:      func(a, b outbox.Campaign) int { return 0 },
+		outbox.SortLag:     func(a, b outbox.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
+		outbox.SortAge:     func(a, b outbox.Campaign) int { return int(b.Lag(f.Clock.Now()) - a.Lag(f.Clock.Now())) },
 	}
 	for sort, compare := range sorts {
 		for _, state := range append([]outbox.State{""}, outbox.States...) {

@@ -524,7 +524,9 @@ func (f *fixture) useLists(must func(...error)) {
 		}
 		_, err := f.Rows(f.Ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse})
 		must(err)
-		for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+		_, err = f.Rows(f.Ctx, outbox.RowFilter{Sort: outbox.SortAttention, Reverse: reverse, Limit: 1})
+		must(err)
+		for _, sort := range []outbox.CampaignSort{outbox.SortTrouble, outbox.SortID, outbox.SortLag, outbox.SortAge} {
 			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
 			must(err)
 		}

@@ -127,7 +127,7 @@ func reversed(t *testing.T, name string, list, reverse []string) {
 func TestPages_ofRowsLeadBackAsTheyLedThere(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
-	filters := []outbox.RowFilter{{}, {EventType: "weighed"}, {EventType: "none"}, {Q: "full"}, {Q: "no such"}, {CampaignID: "unknown"}, {CampaignID: "it's"}, {CampaignID: "it's", Status: outbox.Pending}}
+	filters := []outbox.RowFilter{{}, {Sort: outbox.SortAttention}, {Sort: outbox.SortAttention, EventType: "counted"}, {EventType: "weighed"}, {EventType: "none"}, {Q: "full"}, {Q: "no such"}, {CampaignID: "unknown"}, {CampaignID: "it's"}, {CampaignID: "it's", Status: outbox.Pending}}
 	for _, status := range outbox.Statuses {
 		filters = append(filters, outbox.RowFilter{Status: status}, outbox.RowFilter{Status: status, EventType: "counted"})
 	}
@@ -145,7 +145,7 @@ func TestPages_ofRowsLeadBackAsTheyLedThere(t *testing.T) {
 func TestPages_ofCampaignsLeadBackAsTheyLedThere(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortLag, outbox.SortAge} {
+	for _, sort := range []outbox.CampaignSort{outbox.SortTrouble, outbox.SortID, outbox.SortLag, outbox.SortAge} {
 		for _, state := range append([]outbox.State{""}, outbox.States...) {
 			for _, q := range []string{"", "lag", "none"} {
 				for _, limit := range []int{1, 3, 200} {
@@ -452,7 +452,7 @@ func TestTotals_ofCampaignsAgreeWithTheirStates(t *testing.T) {
 func (f *fixture) totalIsWhatIsListed(t *testing.T, filter outbox.CampaignFilter) {
 	t.Helper()
 	listed := len(f.AllCampaigns(filter))
-	for _, sort := range []outbox.CampaignSort{outbox.SortID, outbox.SortAge} {
+	for _, sort := range []outbox.CampaignSort{outbox.SortTrouble, outbox.SortID, outbox.SortAge} {
 		filter.Limit, filter.Sort = 1, sort
 		if got := total(f.campaignPager(filter)("")); got != fmt.Sprint(listed) {
 			t.Errorf("%+v: total %s, want %d", filter, got, listed)

@@ -39,6 +39,7 @@ var postgresScans = []scan{
 	{"scan by runs_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
+	{"scan by verifications_found", "3 as sort_key", "what is not as it should be alone, up to the limit"},
 	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"scan by audit_log_pkey", "order by id desc", "newest first, up to the limit"},
@@ -280,13 +281,18 @@ func (n node) scans(leading map[string]string) (steps []string) {
 	switch {
 	case n.Type == "Seq Scan":
 		steps = append(steps, "seq scan of "+n.Relation)
-	case n.Index != "" && (n.Condition == "" || !strings.Contains(n.Condition, leading[n.Index])):
+	case n.Index != "" && (n.Condition == "" || !strings.Contains(bare(n.Condition), bare(leading[n.Index]))):
 		steps = append(steps, "scan by "+n.Index)
 	}
 	for _, below := range n.Plans {
 		steps = append(steps, below.scans(leading)...)
 	}
 	return steps
+}
+
+// bare is an expression without what two ways of printing it differ in.
+func bare(expression string) string {
+	return strings.NewReplacer(" ", "", "\n", "", "(", "", ")", "").Replace(expression)
 }
 
 // leading reads the first column, or expression, of every index.

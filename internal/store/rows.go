@@ -138,7 +138,7 @@ func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 }
 
 // Rows pages through rows, in either direction. Failed and dead rows are in order of next
-// attempt, all others by campaign and seq. A page scans a bounded number of rows: when few
+// attempt, all others by campaign and seq, or by f.Sort. A page scans a bounded number of rows: when few
 // match it may end early, with Partial set and a cursor to continue.
 func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
 	var page outbox.Page[outbox.Row]
@@ -214,6 +214,38 @@ limit $4`)
 join campaigns c on c.campaign_id = o.campaign_id
 order by o.campaign_id{desc}, o.seq{desc}`)
 
+	// Heads that need attention are those of campaigns of the ranks 0 and 1; see troubleKey.
+	rowsByAttention = sqldb.BothWays(SelectListed + `(
+  select rank, ` + RowColumns + `
+  from (
+    select h.rank as rank, ` + RowColumns + `
+    from (
+      select campaign_id as id, head_seq as head, ` + troubleKey + ` as rank
+      from campaigns
+      where ` + troubleKey + ` < 2
+        and (` + troubleKey + `, campaign_id) {>=} ($1, $2)
+      order by ` + troubleKey + `{desc}, campaign_id{desc}
+      limit cast($4 as bigint) + 1
+    ) as h
+    join projection_apply_outbox o on o.campaign_id = h.id and o.seq = h.head
+    where (h.rank, o.campaign_id, o.seq) {>} ($1, $2, $3)
+    union all
+    select rank, ` + RowColumns + `
+    from (
+      select cast(2 as bigint) as rank, ` + RowColumns + `
+      from projection_apply_outbox o
+      where (o.campaign_id, o.seq) {>} (case when $1 < 2 then '' else $2 end, $3)
+        and (select case when c.head_seq = o.seq and c.head_status in ('dead', 'failed') then 1 else 0 end from campaigns c where c.campaign_id = o.campaign_id) = 0
+      order by o.campaign_id{desc}, o.seq{desc}
+      limit $4
+    ) as o
+  ) as o
+  order by rank{desc}, campaign_id{desc}, seq{desc}
+  limit $4
+) as o
+join campaigns c on c.campaign_id = o.campaign_id
+order by o.rank{desc}, o.campaign_id{desc}, o.seq{desc}`)
+
 	// Processing rows exist only in campaigns that count them, at their head.
 	rowsProcessing = sqldb.BothWays(SelectListed + `campaigns c cross join projection_apply_outbox o
 where c.processing > 0
@@ -241,6 +273,10 @@ func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 		byDue(l, rowsFailed)
 	case f.Status == outbox.Processing:
 		l.Query = rowsProcessing
+	case f.Status == "" && f.Sort == outbox.SortAttention:
+		l.Name, l.Query = "attention", rowsByAttention
+		l.Low, l.High = []any{int64(sqldb.FarPast), "", int64(sqldb.FarPast)}, []any{int64(sqldb.FarFuture), sqldb.BeyondTexts, int64(sqldb.FarFuture)}
+		l.Key = func(r outbox.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
 	}
 	l.Name += sqldb.Towards(l.Down)
 	if f.Filtered() {
