@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -40,6 +41,10 @@ type List[T any] struct {
 	Key   func(T) []any
 	Match func(T) bool // nil when the query selects exactly the wanted items
 	Down  bool         // the list begins at the high end
+	// Windows is how many steps a page takes before it returns what it has, and Time how long; 0 means
+	// the default, and no limit.
+	Windows int
+	Time    time.Duration
 }
 
 // Ways is a query in both directions. Its parameters are the key to start after, further
@@ -90,7 +95,8 @@ type Stretch[T any] struct {
 func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	s := Stretch[T]{Items: []T{}}
 	query, key := l.direction(from)
-	for range scanWindows {
+	began := time.Now()
+	for range cmp.Or(l.Windows, scanWindows) {
 		window := scanWindow
 		if l.Match == nil {
 			window = limit + 1
@@ -103,6 +109,9 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 			return s, nil
 		}
 		key = s.Looked
+		if l.Time > 0 && time.Since(began) > l.Time {
+			break
+		}
 	}
 	s.Ending = Enough
 	return s, nil
@@ -153,6 +162,11 @@ func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], erro
 	if err != nil {
 		return outbox.Page[T]{}, err
 	}
+	return l.PageOf(from, s), nil
+}
+
+// PageOf is the page with the items that were read from a place.
+func (l *List[T]) PageOf(from Place, s Stretch[T]) outbox.Page[T] {
 	page := outbox.Page[T]{Items: s.Items, Partial: s.Ending == Enough}
 	var ahead, behind *string
 	if s.Ending != AtEnd {
@@ -172,7 +186,7 @@ func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], erro
 		page.NextCursor, page.PrevCursor = behind, ahead
 		slices.Reverse(page.Items)
 	}
-	return page, nil
+	return page
 }
 
 // cursor encodes a place as an opaque text.

@@ -526,6 +526,14 @@ func (f *fixture) useLists(must func(...error)) {
 		must(err)
 		_, err = f.Rows(f.Ctx, outbox.RowFilter{Sort: outbox.SortAttention, Reverse: reverse, Limit: 1})
 		must(err)
+		for _, events := range []outbox.EventFilter{{}, {EventID: "e"}, {EntityID: "e"}, {RequestID: "r"}, {Tag: "seat=1"}, {CampaignID: "dead"}, {EventType: "counted"}} {
+			events.Reverse = reverse
+			_, err = f.SearchEvents(f.Ctx, events)
+			must(err)
+			events.Q, events.Since, events.Until = "x", f.Clock.Now().Add(-time.Hour), f.Clock.Now()
+			_, err = f.SearchEvents(f.Ctx, events)
+			must(err)
+		}
 		for _, sort := range []outbox.CampaignSort{outbox.SortTrouble, outbox.SortID, outbox.SortLag, outbox.SortAge} {
 			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1})
 			must(err)

@@ -46,7 +46,8 @@ var (
 type fixture struct {
 	*enginetest.Rooms
 	*tokens.Tokens
-	swaps []store.Statement // prepared on a Scratch's connection
+	swaps    []store.Statement // prepared on a Scratch's connection
+	appended []int64
 }
 
 // open creates an empty store. change adjusts its options.

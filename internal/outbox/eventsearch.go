@@ -1,0 +1,261 @@
+package outbox
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// EventFilter selects events of the whole journal for a page. Zero fields select all.
+type EventFilter struct {
+	CampaignID string
+	EventID    string
+	EventType  string
+	EntityType string
+	EntityID   string
+	ActorType  string
+	ActorID    string
+	RequestID  string
+	SessionID  string
+	Tag        string        // name=value
+	Q          string        // part of the payload, the metadata, the tags or an id, as shown to readers
+	Since      time.Time     // events recorded at or after it
+	Until      time.Time     // events recorded before it
+	Shown      EventRedactor // nil shows events as they are stored
+	Reverse    bool          // oldest first
+	Cursor     string        // from another page, with the same filter
+	Limit      int           // 0 means 50; at most 200
+}
+
+// EventRedactor converts stored events to what readers are shown. Filters match that form only: a
+// reader must not be able to guess a hidden value, whole or piece by piece. It is safe for
+// concurrent use.
+type EventRedactor interface {
+	Wording
+	JSON(stored json.RawMessage) (shown json.RawMessage, hidden []string)
+	HidesPayloads() bool
+}
+
+// ClockTolerance is how far the clocks of appending processes may differ without an event being
+// missed by a search in a range of time.
+const ClockTolerance = 10 * time.Minute
+
+// EventHit is an event that a search found, without its documents.
+type EventHit struct {
+	Position      int64           `json:"position"`
+	CampaignID    string          `json:"campaign_id" redact:"-"`
+	Seq           int64           `json:"seq"`
+	EventID       string          `json:"event_id"`
+	EventType     string          `json:"event_type" redact:"-"`
+	OccurredAt    time.Time       `json:"occurred_at"`
+	RecordedAt    time.Time       `json:"recorded_at"`
+	ActorType     string          `json:"actor_type"`
+	ActorID       string          `json:"actor_id"`
+	EntityType    string          `json:"entity_type"`
+	EntityID      string          `json:"entity_id"`
+	SessionID     string          `json:"session_id"`
+	RequestID     string          `json:"request_id"`
+	CorrelationID string          `json:"correlation_id"`
+	CausationID   string          `json:"causation_id"`
+	Tags          json.RawMessage `json:"tags" api:"object,nullable"` // nil where the server hides payloads (--hide-payloads)
+	Excerpt       string          `json:"excerpt" redact:"-"`         // the beginning of the payload, or the part around the text that was searched for; redacted
+}
+
+// EventsLooked says which part of the journal a page of a search covers.
+type EventsLooked struct {
+	Exact bool      `json:"exact"`                     // an index finds the events; otherwise all events are looked through, up to a limit for each page
+	By    string    `json:"by"`                        // position, or seq when one campaign is searched
+	First int64     `json:"first"`                     // where this page began to look
+	Last  int64     `json:"last"`                      // where it ended
+	Back  time.Time `json:"last_recorded_at,omitzero"` // the time of the last event looked at; absent when there was none
+}
+
+// EventPage is one page of a search of events.
+type EventPage struct {
+	Page[EventHit]
+	Looked EventsLooked `json:"looked"`
+}
+
+// TagParts are the name and value of the filter's tag.
+func (f EventFilter) TagParts() (name, value string) {
+	name, value, _ = strings.Cut(f.Tag, "=")
+	return name, value
+}
+
+// Validate returns ErrInvalid for a filter that cannot match.
+func (f EventFilter) Validate() error {
+	if name, _, found := strings.Cut(f.Tag, "="); f.Tag != "" && (!found || name == "") {
+		return Invalid("tag", "tag cannot be %q; write name=value", f.Tag)
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return Invalid("since", "since must be before until")
+	}
+	return nil
+}
+
+// Empty reports whether the filter selects all events.
+func (f EventFilter) Empty() bool {
+	f.Shown, f.Reverse, f.Cursor, f.Limit = nil, false, "", 0
+	return f == EventFilter{}
+}
+
+// Ranged reports whether the filter selects a range of time.
+func (f EventFilter) Ranged() bool { return !f.Since.IsZero() || !f.Until.IsZero() }
+
+// Beyond reports whether events must be compared one by one after the range of time, the type and
+// the campaign, which the journal's order and indexes select.
+func (f EventFilter) Beyond() bool {
+	f.CampaignID, f.EventType, f.Since, f.Until = "", "", time.Time{}, time.Time{}
+	return !f.Empty()
+}
+
+// NeedsDocuments reports whether the filter looks into documents.
+func (f EventFilter) NeedsDocuments() bool { return f.Q != "" || f.Tag != "" }
+
+// Impossible reports whether no event can match as it is shown: a value that is asked for would be
+// hidden, or is in a document that is.
+func (f EventFilter) Impossible() bool {
+	if f.Shown == nil {
+		return false
+	}
+	for _, text := range []string{f.EventID, f.EntityType, f.EntityID, f.ActorType, f.ActorID, f.RequestID, f.SessionID} {
+		if f.Shown.Text(text) != text {
+			return true
+		}
+	}
+	if f.Tag == "" {
+		return false
+	}
+	name, value := f.TagParts()
+	alone, err := json.Marshal(map[string]string{name: value})
+	return err != nil || !f.hasTag(alone)
+}
+
+// Matches reports whether the filter selects e, as readers are shown it. Without NeedsDocuments the
+// documents of e need not be read.
+func (f EventFilter) Matches(e Event) bool {
+	return f.matchesTime(e.RecordedAt) && f.matchesEnvelope(&e) && (f.Tag == "" || f.hasTag(e.Tags)) && (f.Q == "" || f.finds(&e))
+}
+
+func (f EventFilter) matchesTime(at time.Time) bool {
+	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+}
+
+func (f EventFilter) matchesEnvelope(e *Event) bool {
+	if f.CampaignID != "" && e.CampaignID != f.CampaignID || f.EventType != "" && e.EventType != f.EventType {
+		return false
+	}
+	for _, one := range [...]struct{ want, stored string }{
+		{f.EventID, e.EventID}, {f.EntityType, e.EntityType}, {f.EntityID, e.EntityID}, {f.ActorType, e.ActorType},
+		{f.ActorID, e.ActorID}, {f.RequestID, e.RequestID}, {f.SessionID, e.SessionID},
+	} {
+		if one.want != "" && (one.stored != one.want || f.text(one.stored) != one.want) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f EventFilter) text(stored string) string {
+	if f.Shown == nil {
+		return stored
+	}
+	return f.Shown.Text(stored)
+}
+
+// document is a document as readers are shown it; empty if it is hidden.
+func (f EventFilter) document(stored json.RawMessage) json.RawMessage {
+	if f.Shown == nil {
+		return stored
+	}
+	if f.Shown.HidesPayloads() {
+		return nil
+	}
+	shown, _ := f.Shown.JSON(stored)
+	return shown
+}
+
+func (f EventFilter) hasTag(stored json.RawMessage) bool {
+	name, value := f.TagParts()
+	var tags map[string]string
+	if err := json.Unmarshal(f.document(stored), &tags); err != nil {
+		return false
+	}
+	given, found := tags[name]
+	return found && given == value
+}
+
+// finds looks for Q in what is shown alone, so that neither the result nor the time it takes
+// depends on what is hidden.
+func (f EventFilter) finds(e *Event) bool {
+	for _, text := range e.Envelope() {
+		shown := *text.Value
+		if text.Name != "campaign_id" && text.Name != "event_type" {
+			shown = f.text(shown)
+		}
+		if strings.Contains(shown, f.Q) {
+			return true
+		}
+	}
+	for _, stored := range []json.RawMessage{e.Payload, e.Metadata, e.Tags} {
+		if strings.Contains(readable(f.document(stored)), f.Q) {
+			return true
+		}
+	}
+	return false
+}
+
+// readable is a document with its escaped characters written out, as far as it stays readable.
+func readable(doc json.RawMessage) string {
+	text := string(doc)
+	if !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) {
+		return text
+	}
+	var value any
+	if err := json.Unmarshal(doc, &value); err != nil {
+		return text
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return text
+	}
+	return text + "\n" + strings.TrimSuffix(b.String(), "\n")
+}
+
+// excerptBytes is how much of a payload a hit shows.
+const excerptBytes = 160
+
+// Hit is e as a search shows it: its ids as they are stored, which are hidden where they leave, and
+// an excerpt of the payload as readers are shown it.
+func (f EventFilter) Hit(e Event) EventHit {
+	return EventHit{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventID: e.EventID, EventType: e.EventType,
+		OccurredAt: e.OccurredAt, RecordedAt: e.RecordedAt, ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID,
+		SessionID: e.SessionID, RequestID: e.RequestID, CorrelationID: e.CorrelationID, CausationID: e.CausationID, Tags: f.document(e.Tags),
+		Excerpt: excerpt(string(f.document(e.Payload)), f.Q)}
+}
+
+// excerpt is the part of text around the first q, or its beginning.
+func excerpt(text, q string) string {
+	from := 0
+	if at := strings.Index(text, q); q != "" && at > excerptBytes/3 {
+		from = at - excerptBytes/3
+	}
+	to := min(len(text), from+excerptBytes)
+	for from > 0 && !utf8.RuneStart(text[from]) {
+		from--
+	}
+	for to < len(text) && !utf8.RuneStart(text[to]) {
+		to--
+	}
+	part := text[from:to]
+	if from > 0 {
+		part = "…" + part
+	}
+	if to < len(text) {
+		part += "…"
+	}
+	return part
+}

@@ -1,0 +1,218 @@
+package outbox
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// moment is a point in time as a person writes it. span is how much of it the text names: a day, a
+// minute, a second; 0 for an exact time.
+type moment struct {
+	at   time.Time
+	span time.Duration
+}
+
+// clockForms are the forms of a time of day.
+var clockForms = []struct {
+	layout string
+	span   time.Duration
+}{{"15:04", time.Minute}, {"15:04:05", time.Second}}
+
+// ParseWhenSince parses the start of a time range in UTC: RFC 3339, a date, "2026-11-21 14:00",
+// "14:00", "yesterday", "yesterday 14:00", "now", "-2h", "2h ago". The empty text is the zero time.
+func ParseWhenSince(field, text string, now time.Time) (time.Time, error) {
+	m, err := parseWhen(field, text, now)
+	return m.at, err
+}
+
+// ParseWhenUntil parses the exclusive end of a time range, in the same forms. A date, "today" and
+// "yesterday" are included as a whole.
+func ParseWhenUntil(field, text string, now time.Time) (time.Time, error) {
+	m, err := parseWhen(field, text, now)
+	if m.span == 24*time.Hour {
+		m.at = m.at.Add(m.span)
+	}
+	return m.at, err
+}
+
+// Absolute reports whether a text means the same time whenever it is read.
+func Absolute(text string) bool {
+	_, _, err := parseMoment("", text)
+	return err == nil
+}
+
+func parseWhen(field, text string, now time.Time) (moment, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return moment{}, nil
+	}
+	m, ok := readMoment(text, now.UTC())
+	if !ok {
+		return m, Invalid(field, `%s cannot be %q; write a time (UTC) like 2026-11-21T07:30:00Z, 2026-11-21 07:30, a date, "yesterday 14:00", "14:00" or "-2h"`, field, text)
+	}
+	if y := m.at.Year(); y < 1970 || y > 9998 {
+		return moment{}, Invalid(field, "%s must be between the years 1970 and 9998", field)
+	}
+	return m, nil
+}
+
+func readMoment(text string, now time.Time) (moment, bool) {
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return moment{at: t.UTC()}, true
+	}
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) == 1 {
+		if before, after, found := strings.Cut(words[0], "t"); found {
+			if m, ok := readDayTime(before, after, now); ok {
+				return m, true
+			}
+		}
+	}
+	switch {
+	case len(words) == 2 && words[1] == "ago":
+		return readAgo("-"+words[0], now)
+	case len(words) == 2:
+		return readDayTime(words[0], words[1], now)
+	case len(words) != 1:
+		return moment{}, false
+	case words[0] == "now":
+		return moment{at: now}, true
+	}
+	if day, ok := readDay(words[0], now); ok {
+		return moment{day, 24 * time.Hour}, true
+	}
+	if m, ok := readAgo(words[0], now); ok {
+		return m, true
+	}
+	return readDayTime("today", words[0], now)
+}
+
+// readDay reads today, yesterday or a date as its first moment.
+func readDay(word string, now time.Time) (time.Time, bool) {
+	today := now.Truncate(24 * time.Hour)
+	switch word {
+	case "today":
+		return today, true
+	case "yesterday":
+		return today.AddDate(0, 0, -1), true
+	}
+	day, err := time.Parse(time.DateOnly, word)
+	return day, err == nil
+}
+
+func readDayTime(day, clock string, now time.Time) (moment, bool) {
+	date, ok := readDay(day, now)
+	if !ok {
+		return moment{}, false
+	}
+	for _, form := range clockForms {
+		if t, err := time.Parse(form.layout, clock); err == nil {
+			return moment{date.Add(t.Sub(t.Truncate(24 * time.Hour))), form.span}, true
+		}
+	}
+	return moment{}, false
+}
+
+// readAgo reads a time before now, such as -2h, -1h30m, -3d or -1w.
+func readAgo(word string, now time.Time) (moment, bool) {
+	amount, found := strings.CutPrefix(word, "-")
+	if !found || amount == "" {
+		return moment{}, false
+	}
+	if unit := map[byte]int{'d': 1, 'w': 7}[amount[len(amount)-1]]; unit > 0 {
+		n, err := strconv.Atoi(amount[:len(amount)-1])
+		return moment{at: now.AddDate(0, 0, -n*unit)}, err == nil && n >= 0 && n <= 100_000
+	}
+	d, err := time.ParseDuration(amount)
+	return moment{at: now.Add(-d)}, err == nil && d >= 0
+}
+
+// Asked is what a reader typed into the search box: words to look for, and a time range if the text
+// names one.
+type Asked struct {
+	Words        []string
+	Since, Until time.Time
+}
+
+// ParseAsked takes the time range out of a search: "order 17 yesterday 14:00-14:10", "c-7 today",
+// "order 17 -2h", "between 14:00 and 14:10". Times are UTC. A time without an end is one minute; a
+// time of today without a day is today's.
+func ParseAsked(text string, now time.Time) Asked {
+	now = now.UTC()
+	var a Asked
+	day, span := "", ""
+	words := strings.Fields(text)
+	for i := 0; i < len(words); i++ {
+		word := strings.ToLower(words[i])
+		if _, ok := readDay(word, now); ok && day == "" {
+			day = word
+			continue
+		}
+		if joined, used := clockRange(words[i:]); used > 0 && span == "" {
+			span = joined
+			i += used - 1
+			continue
+		}
+		if m, ok := readAgo(word, now); ok && a.Since.IsZero() {
+			a.Since, a.Until = m.at, now
+			continue
+		}
+		a.Words = append(a.Words, words[i])
+	}
+	if day == "" && span == "" {
+		return a
+	}
+	if day == "" {
+		day = "today"
+	}
+	a.Since, a.Until = rangeOfDay(day, span, now)
+	return a
+}
+
+// clockRange reads the times of day that words begin with, as "14:00-14:10" or "14:00", and how many
+// words they take.
+func clockRange(words []string) (span string, used int) {
+	word := func(i int) string {
+		if i < len(words) {
+			return strings.ToLower(words[i])
+		}
+		return ""
+	}
+	first, last, joined := strings.Cut(strings.ReplaceAll(word(0), "–", "-"), "-")
+	switch {
+	case isClock(first) && joined && isClock(last):
+		return first + "-" + last, 1
+	case isClock(word(0)) && (word(1) == "-" || word(1) == "–" || word(1) == "to" || word(1) == "and") && isClock(word(2)):
+		return word(0) + "-" + word(2), 3
+	case word(0) == "between" && isClock(word(1)) && word(2) == "and" && isClock(word(3)):
+		return word(1) + "-" + word(3), 4
+	case (word(0) == "at" || word(0) == "around") && isClock(word(1)):
+		return word(1), 2
+	case isClock(word(0)):
+		return word(0), 1
+	}
+	return "", 0
+}
+
+func isClock(text string) bool {
+	_, ok := readDayTime("today", text, time.Time{})
+	return ok
+}
+
+func rangeOfDay(day, span string, now time.Time) (since, until time.Time) {
+	if span == "" {
+		start, _ := readDay(day, now)
+		return start, start.AddDate(0, 0, 1)
+	}
+	first, last, ranged := strings.Cut(span, "-")
+	from, _ := readDayTime(day, first, now)
+	if !ranged {
+		return from.at, from.at.Add(from.span)
+	}
+	to, _ := readDayTime(day, last, now)
+	if to.at.Before(from.at) { // past midnight
+		to.at = to.at.AddDate(0, 0, 1)
+	}
+	return from.at, to.at
+}

@@ -1,0 +1,103 @@
+package outbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var whenNow = time.Date(2026, 11, 23, 20, 15, 30, 0, time.UTC)
+
+func TestParseWhen_understandsWhatPeopleWrite(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{ // as since, as until
+		"2026-11-21T07:30:00Z":      {"2026-11-21T07:30:00Z", "2026-11-21T07:30:00Z"},
+		"2026-11-21T07:30:00+02:00": {"2026-11-21T05:30:00Z", "2026-11-21T05:30:00Z"},
+		"2026-11-21T07:30":          {"2026-11-21T07:30:00Z", "2026-11-21T07:30:00Z"},
+		"2026-11-21 07:30:15":       {"2026-11-21T07:30:15Z", "2026-11-21T07:30:15Z"},
+		"2026-11-21":                {"2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"},
+		"today":                     {"2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z"},
+		"Yesterday":                 {"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
+		"yesterday 14:00":           {"2026-11-22T14:00:00Z", "2026-11-22T14:00:00Z"},
+		"14:00":                     {"2026-11-23T14:00:00Z", "2026-11-23T14:00:00Z"},
+		"now":                       {"2026-11-23T20:15:30Z", "2026-11-23T20:15:30Z"},
+		"-2h":                       {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
+		"2h ago":                    {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
+		"-1h30m":                    {"2026-11-23T18:45:30Z", "2026-11-23T18:45:30Z"},
+		"-3d":                       {"2026-11-20T20:15:30Z", "2026-11-20T20:15:30Z"},
+		"-1w":                       {"2026-11-16T20:15:30Z", "2026-11-16T20:15:30Z"},
+	} {
+		since, err := ParseWhenSince("since", text, whenNow)
+		until, untilErr := ParseWhenUntil("until", text, whenNow)
+		if err != nil || untilErr != nil {
+			t.Errorf("%q: %v, %v", text, err, untilErr)
+			continue
+		}
+		got := [2]string{since.Format(time.RFC3339), until.Format(time.RFC3339)}
+		if got != want {
+			t.Errorf("%q is %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestParseWhen_refusesTheRest(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"soon", "-", "-x", "--2h", "25:00", "yesterday 25:00", "2026-13-01", "1969-12-31", "9999-01-01", "-2h ago ago", "-99999999d", "tT", "2026-11-21T"} {
+		if at, err := ParseWhenSince("since", text, whenNow); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q is %v, %v; want a refusal", text, at, err)
+		}
+	}
+}
+
+func TestParseAsked_takesTheTimeOutOfASearch(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct{ words, since, until string }{
+		"order 17 yesterday 14:00-14:10":             {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
+		"order 17 yesterday between 14:00 and 14:10": {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
+		"order 17 yesterday 14:00 – 14:10":           {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
+		"yesterday order 17":                         {"order 17", "2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
+		"order 17 at 14:00":                          {"order 17", "2026-11-23T14:00:00Z", "2026-11-23T14:01:00Z"},
+		"order 17 23:50-00:10 2026-11-20":            {"order 17", "2026-11-20T23:50:00Z", "2026-11-21T00:10:00Z"},
+		"order 17 -2h":                               {"order 17", "2026-11-23T18:15:30Z", "2026-11-23T20:15:30Z"},
+		"c-7":                                        {"c-7", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"c-7/12":                                     {"c-7/12", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"at home":                                    {"at home", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"":                                           {"", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+	} {
+		a := ParseAsked(text, whenNow)
+		got := struct{ words, since, until string }{strings.Join(a.Words, " "), a.Since.Format(time.RFC3339), a.Until.Format(time.RFC3339)}
+		if got != want {
+			t.Errorf("%q is %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func FuzzParseAsked(f *testing.F) {
+	f.Add("order 17 yesterday 14:00-14:10")
+	f.Add("between 14:00 and")
+	f.Add("-9223372036854775808ns")
+	f.Fuzz(func(t *testing.T, text string) {
+		a := ParseAsked(text, whenNow)
+		if a.Since.After(a.Until) {
+			t.Errorf("%q is from %s to %s", text, a.Since, a.Until)
+		}
+	})
+}
+
+func TestExcerpt_showsTheTextThatWasSearchedFor(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 300) + "needle" + strings.Repeat("ö", 300)
+	for _, one := range []struct{ text, q, want string }{
+		{`{"a":1}`, "", `{"a":1}`},
+		{`{"a":1}`, "a", `{"a":1}`},
+		{long, "needle", "…" + long[600-54:600-54+160] + "…"},
+		{long, "", long[:160] + "…"},
+	} {
+		if diff := cmp.Diff(one.want, excerpt(one.text, one.q)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", one.q, diff)
+		}
+	}
+}

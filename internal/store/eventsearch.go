@@ -1,0 +1,305 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Limits of one page of a search that looks through events.
+const (
+	searchWindows = 100 // steps of a thousand events
+	searchTime    = 400 * time.Millisecond
+)
+
+// eventWalk is an order in which a search reads events: by a key, position or seq, that grows with
+// the time of recording.
+type eventWalk struct {
+	name        string // part of a cursor
+	bare, whole sqldb.Ways
+	args        []any
+	probe       string // the first event from a key: key, recorded_at
+	probeArgs   []any
+	exact       bool // an index finds the events
+	bySeq       bool
+}
+
+const (
+	hitColumns = `
+select e.position, e.campaign_id, e.seq, e.event_id, e.event_type, e.occurred_at, e.recorded_at,
+  e.actor_type, e.actor_id, e.entity_type, e.entity_id, e.session_id, e.request_id, e.correlation_id, e.causation_id,
+  `
+	withoutDocuments = `e.tags, '', '', '', ''`
+	withDocuments    = `e.tags, e.metadata, e.payload, '', ''`
+)
+
+// positionWalk is a walk in the order of positions, of the entries that a condition selects; its
+// parameters begin at $4.
+func positionWalk(name, from, condition string, args ...any) eventWalk {
+	query := `
+from ` + from + `
+where ` + condition + `e.position {>} $1
+  and e.position > $2
+  and e.position <= $3
+order by e.position{desc}
+limit $` + fmt.Sprint(4+len(args))
+	return eventWalk{name: name, bare: sqldb.BothWays(hitColumns + withoutDocuments + query), whole: sqldb.BothWays(hitColumns + withDocuments + query),
+		args: args, probe: probePosition, exact: condition != ""}
+}
+
+const (
+	probePosition = `
+select position, recorded_at
+from events
+where position >= $1
+order by position
+limit 1`
+
+	probeSeq = `
+select seq, recorded_at
+from events
+where campaign_id = $2
+  and seq >= $1
+order by seq
+limit 1`
+
+	ofCampaign = `
+from events e
+where e.campaign_id = $4
+  and e.seq {>} $1
+  and e.seq > $2
+  and e.seq <= $3
+order by e.seq{desc}
+limit $5`
+)
+
+// walkFor chooses the index that leaves the fewest events to look at.
+func walkFor(f outbox.EventFilter) eventWalk {
+	switch {
+	case f.EventID != "":
+		return positionWalk("id", "events e", "e.event_id = $4\n  and ", f.EventID)
+	case f.EntityID != "": // a partial index serves only queries that repeat its condition
+		return positionWalk("entity", "events e", "e.entity_id = $4\n  and e.entity_id <> ''\n  and ", f.EntityID)
+	case f.RequestID != "":
+		return positionWalk("request", "events e", "e.request_id = $4\n  and e.request_id <> ''\n  and ", f.RequestID)
+	case f.Tag != "":
+		name, value := TagEntry(f.TagParts())
+		return taggedWalk(name, value)
+	case f.CampaignID != "":
+		return eventWalk{name: "campaign", bare: sqldb.BothWays(hitColumns + withoutDocuments + ofCampaign), whole: sqldb.BothWays(hitColumns + withDocuments + ofCampaign),
+			args: []any{f.CampaignID}, probe: probeSeq, probeArgs: []any{f.CampaignID}, exact: true, bySeq: true}
+	case f.EventType != "":
+		return positionWalk("type", "events e", "e.event_type = $4\n  and ", f.EventType)
+	}
+	return positionWalk("all", "events e", "")
+}
+
+// taggedWalk walks the index of tags; the positions there are those of the events.
+func taggedWalk(name, value string) eventWalk {
+	query := `
+from event_tags t
+join events e on e.position = t.position
+where t.name = $4
+  and t.value = $5
+  and t.position {>} $1
+  and t.position > $2
+  and t.position <= $3
+order by t.position{desc}
+limit $6`
+	return eventWalk{name: "tag", bare: sqldb.BothWays(hitColumns + withoutDocuments + query), whole: sqldb.BothWays(hitColumns + withDocuments + query),
+		args: []any{name, value}, probe: probePosition, exact: true}
+}
+
+// SearchEvents pages through the events of all campaigns that f selects, newest first unless
+// reversed. Ids, entities, requests, tags, campaigns and types are found by an index. Everything
+// else is looked for in the events one by one: a page ends after some 100,000 of them or 0.4
+// seconds, with Partial set and a cursor to go on from.
+//
+// In a range of time, events are found as long as the clocks of the processes that appended them
+// differ by at most outbox.ClockTolerance.
+func (s *Store) SearchEvents(ctx context.Context, f outbox.EventFilter) (outbox.EventPage, error) {
+	page := outbox.EventPage{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
+	if err := f.Validate(); err != nil {
+		return page, err
+	}
+	if f.Impossible() {
+		return page, nil
+	}
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		page, err = t.searchEvents(f)
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("search events: %w", err)
+	}
+	return page, nil
+}
+
+// eventSearch is a search in progress.
+type eventSearch struct {
+	list  *sqldb.List[outbox.Event]
+	times [2]keyTime // of the last two events looked at
+}
+
+type keyTime struct {
+	key int64
+	at  time.Time
+}
+
+func (t *Tx) searchEvents(f outbox.EventFilter) (page outbox.EventPage, err error) {
+	w := walkFor(f)
+	low, high, err := t.searchBounds(w, f)
+	if err != nil {
+		return page, err
+	}
+	s := newEventSearch(w, f, low, high)
+	from, err := s.list.At(f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	read, err := s.list.Read(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
+	if err != nil {
+		return page, err
+	}
+	if err := t.readPayloads(read.Items, f); err != nil {
+		return page, err
+	}
+	events := s.list.PageOf(from, read)
+	page.Page = outbox.Page[outbox.EventHit]{Items: make([]outbox.EventHit, len(events.Items)), NextCursor: events.NextCursor, PrevCursor: events.PrevCursor, Partial: events.Partial}
+	for i, e := range events.Items {
+		page.Items[i] = f.Hit(e)
+	}
+	page.Looked = s.looked(w, from, read, low, high)
+	return page, nil
+}
+
+func newEventSearch(w eventWalk, f outbox.EventFilter, low, high int64) *eventSearch {
+	s := &eventSearch{}
+	key := func(e outbox.Event) int64 {
+		if w.bySeq {
+			return e.Seq
+		}
+		return e.Position
+	}
+	s.list = &sqldb.List[outbox.Event]{
+		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse,
+		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: searchTime,
+		Scan: func(row sqldb.Row) (outbox.Event, error) {
+			e, err := ScanEvent(row)
+			s.times[0], s.times[1] = s.times[1], keyTime{key(e), e.RecordedAt}
+			return e, err
+		},
+		Key: func(e outbox.Event) []any { return []any{key(e)} },
+	}
+	s.list.Name += sqldb.Towards(s.list.Down)
+	if f.NeedsDocuments() {
+		s.list.Query = w.whole
+	}
+	if f.Beyond() || f.Ranged() || f.CampaignID != "" && f.EventType != "" {
+		s.list.Match = f.Matches
+	}
+	return s
+}
+
+// looked says which keys a page covers.
+func (s *eventSearch) looked(w eventWalk, from sqldb.Place, read sqldb.Stretch[outbox.Event], low, high int64) outbox.EventsLooked {
+	l := outbox.EventsLooked{Exact: w.exact, By: "position", First: high, Last: min(low+1, high)}
+	if w.bySeq {
+		l.By = "seq"
+	}
+	step := int64(-1)
+	if from.Back == s.list.Down { // upwards
+		l.First, l.Last, step = l.Last, l.First, 1
+	}
+	if from.Key != nil {
+		l.First = from.Key[0].(int64) + step
+	}
+	if read.Looked == nil {
+		return l
+	}
+	last := read.Looked[0].(int64)
+	if read.Ending != sqldb.AtEnd {
+		l.Last = last
+	}
+	for _, seen := range s.times {
+		if seen.key == last {
+			l.Back = seen.at
+		}
+	}
+	return l
+}
+
+// searchBounds are the keys of the walk between which a search has to look: after low, up to high.
+func (t *Tx) searchBounds(w eventWalk, f outbox.EventFilter) (low, high int64, err error) {
+	if w.bySeq {
+		c, found, err := t.campaign(f.CampaignID)
+		if err != nil || !found {
+			return 0, 0, err
+		}
+		high = c.HighWater
+	} else if high, err = t.HeadPosition(); err != nil {
+		return 0, 0, err
+	}
+	head := high
+	if !f.Until.IsZero() {
+		if high, err = t.recordedBefore(w, f.Until.Add(outbox.ClockTolerance), head); err != nil {
+			return 0, 0, err
+		}
+	}
+	if !f.Since.IsZero() {
+		low, err = t.recordedBefore(w, f.Since.Add(-outbox.ClockTolerance), head)
+	}
+	return low, high, err
+}
+
+// recordedBefore returns the key of an event recorded before a time whose successor was not, by a
+// binary search: 0 if the first event was not, high if no event follows. As long as clocks differ by
+// less than a tolerance, every event up to that key was recorded before when plus the tolerance, and
+// every later one not before when minus the tolerance.
+func (t *Tx) recordedBefore(w eventWalk, when time.Time, high int64) (int64, error) {
+	low, before := int64(0), when.UnixMicro()
+	for low < high {
+		middle := low + (high-low)/2
+		var key, recorded int64
+		found, err := t.One([]any{&key, &recorded}, w.probe, append([]any{middle + 1}, w.probeArgs...)...)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("find the events of a time: %w", err)
+		case !found || recorded >= before:
+			high = middle
+		default:
+			low = key
+		}
+	}
+	return low, nil
+}
+
+const selectPayload = `
+select payload
+from events
+where position = $1`
+
+// readPayloads reads the payloads of found events, for their excerpts, unless the search has read
+// them or they are hidden.
+func (t *Tx) readPayloads(events []outbox.Event, f outbox.EventFilter) error {
+	if f.NeedsDocuments() || f.Shown != nil && f.Shown.HidesPayloads() {
+		return nil
+	}
+	var b sqldb.Batch
+	for i := range events {
+		e := &events[i]
+		b.Each(func(row sqldb.Row) error {
+			var payload string
+			err := row.Scan(&payload)
+			e.Payload = RawObject(payload)
+			return err
+		}, selectPayload, e.Position)
+	}
+	if err := t.RunAll(&b); err != nil {
+		return fmt.Errorf("read payloads: %w", err)
+	}
+	return nil
+}

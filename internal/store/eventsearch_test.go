@@ -1,0 +1,276 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/storetest"
+)
+
+// eventPager reads one page of a search at a cursor, as positions.
+func (f *fixture) eventPager(filter outbox.EventFilter) pager {
+	return func(cursor string) outbox.Page[string] {
+		f.TB.Helper()
+		filter.Cursor = cursor
+		page, err := f.SearchEvents(f.Ctx, filter)
+		if err != nil {
+			f.TB.Fatalf("%+v: %v", filter, err)
+		}
+		return keyed(page.Page, func(e outbox.EventHit) string { return fmt.Sprint(e.Position) })
+	}
+}
+
+// journal reads all events in order of position.
+func (f *fixture) journal() []outbox.Event {
+	f.TB.Helper()
+	all, err := f.EventsFrom(f.Ctx, 0, 100_000)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return all
+}
+
+// randomEvent is an event with few different values, so that filters match several.
+func randomEvent(r *rand.Rand) outbox.Event {
+	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
+	e := outbox.Event{CampaignID: pick("a", "b", "c"), EventType: pick("order.placed", "order.paid", "seat.taken"),
+		EntityType: pick("order", "seat", ""), EntityID: pick("17", "18", ""), ActorType: pick("user", "system"), ActorID: pick("ana", "ben", ""),
+		RequestID: pick("r-1", "r-2", "", ""), SessionID: pick("s-1", ""), Tags: []byte(pick(`{}`, `{"seat":"1"}`, `{"seat":"1","show":"x"}`)),
+		Payload: []byte(pick(`{"amount":1}`, `{"note":"caf\u00e9"}`, `{"note":"rain"}`))}
+	return e
+}
+
+func randomFilter(r *rand.Rand, began, ended time.Time) outbox.EventFilter {
+	maybe := func(texts ...string) string {
+		if r.IntN(3) > 0 {
+			return ""
+		}
+		return texts[r.IntN(len(texts))]
+	}
+	f := outbox.EventFilter{CampaignID: maybe("a", "b", "none"), EventType: maybe("order.placed", "seat.taken"), EntityType: maybe("order", "seat"),
+		EntityID: maybe("17", "18"), ActorID: maybe("ana"), ActorType: maybe("user"), RequestID: maybe("r-1"), SessionID: maybe("s-1"),
+		Tag: maybe("seat=1", "show=x", "seat=2"), Q: maybe("rain", "café", "17", "nowhere"), Reverse: r.IntN(2) == 0, Limit: 1 + r.IntN(7)}
+	span := ended.Sub(began)
+	if r.IntN(2) == 0 {
+		f.Since = began.Add(time.Duration(r.Int64N(int64(span))))
+	}
+	if r.IntN(2) == 0 {
+		f.Until = began.Add(time.Duration(r.Int64N(int64(span))))
+	}
+	if f.Validate() != nil {
+		f.Until = time.Time{}
+	}
+	return f
+}
+
+// The clock steps back and forth while the journal is written, by less than the tolerance in all.
+func TestSearchEvents_findsWhatAFilterSelects(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	r := rand.New(rand.NewPCG(7, 7))
+	began := f.Clock.Now()
+	for ahead := false; len(f.Journaled(r)) < 400; {
+		switch step := r.IntN(20); {
+		case step == 0 && ahead:
+			f.Clock.Advance(-9 * time.Minute)
+			ahead = false
+		case step == 0:
+			f.Clock.Advance(9 * time.Minute)
+			ahead = true
+		default:
+			f.Clock.Advance(time.Duration(r.IntN(120)) * time.Second)
+		}
+	}
+	all := f.journal()
+	ended := f.Clock.Now()
+	filters := []outbox.EventFilter{{Limit: 7}, {EventID: all[17].EventID}, {EventID: "nobody"}}
+	for range 150 {
+		filters = append(filters, randomFilter(r, began, ended))
+	}
+	for _, filter := range filters {
+		want := []string{}
+		for _, e := range all {
+			if filter.Matches(e) {
+				want = append(want, fmt.Sprint(e.Position))
+			}
+		}
+		if !filter.Reverse {
+			slices.Reverse(want)
+		}
+		if diff := cmp.Diff(want, f.eventPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", filter, diff)
+		}
+	}
+}
+
+// Journaled appends an event with random values and returns all positions so far.
+func (f *fixture) Journaled(r *rand.Rand) []int64 {
+	f.appended = append(f.appended, f.MustAppend(randomEvent(r))[0].Seq)
+	return f.appended
+}
+
+func TestSearchEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 120)
+	for _, filter := range []outbox.EventFilter{{Limit: 7}, {CampaignID: "a", Limit: 7}, {Q: "amount", Limit: 7}, {EventType: "counted", Limit: 7}} {
+		before := f.journal()
+		read := f.eventPager(filter)
+		got := items(read.follow(t, read(""), forward, func() { f.AppendN("a", 3) }))
+		want := []string{}
+		for _, e := range slices.Backward(before) {
+			if filter.Matches(e) {
+				want = append(want, fmt.Sprint(e.Position))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", filter, diff)
+		}
+	}
+}
+
+func TestSearchEvents_saysHowFarItLooked(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 20)
+	all := f.journal()
+	head := all[len(all)-1].Position
+	look := func(filter outbox.EventFilter) outbox.EventPage {
+		t.Helper()
+		page, err := f.SearchEvents(f.Ctx, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	none := look(outbox.EventFilter{Q: "nowhere"})
+	if want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt}); none.Looked != want || none.NextCursor != nil {
+		t.Errorf("a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
+	}
+	first := look(outbox.EventFilter{Q: "amount", Limit: 5})
+	if first.Looked.First != head || first.Looked.Last != all[15].Position || first.NextCursor == nil {
+		t.Errorf("the first page: %+v", first.Looked)
+	}
+	second := look(outbox.EventFilter{Q: "amount", Limit: 5, Cursor: *first.NextCursor})
+	if second.Looked.First != first.Looked.Last-1 || second.Looked.Last != all[10].Position {
+		t.Errorf("the page after it: %+v", second.Looked)
+	}
+	if page := look(outbox.EventFilter{CampaignID: "a", Limit: 5}); !page.Looked.Exact || page.Looked.By != "seq" || page.Looked.First != 20 || page.Looked.Last != 16 {
+		t.Errorf("one campaign: %+v", page.Looked)
+	}
+	if page := look(outbox.EventFilter{CampaignID: "nobody"}); len(page.Items) != 0 || page.NextCursor != nil {
+		t.Errorf("a campaign that does not exist: %+v", page)
+	}
+}
+
+// Whoever may not read a secret must not find out about it piece by piece, nor whole.
+func TestSearchEvents_redactedValuesAreNotFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const secret = "hunter2hunter2"
+	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "user.made", EntityType: "user", EntityID: token, RequestID: token, ActorID: token, EventID: token,
+		Tags: []byte(`{"password":"` + secret + `","seat":"1"}`), Metadata: []byte(`{"api_key":"` + secret + `"}`),
+		Payload: []byte(`{"name":"ben","password":"` + secret + `","esc":"\u0070assword=` + secret + `"}`)})
+	shown := redact.Builtin()
+	if shown.Text(token) == token {
+		t.Fatal("the test's token is not redacted")
+	}
+	found := func(filter outbox.EventFilter) outbox.EventPage {
+		t.Helper()
+		page, err := f.SearchEvents(f.Ctx, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	guesses := []outbox.EventFilter{{EntityID: token}, {RequestID: token}, {ActorID: token}, {EventID: token}, {Tag: "password=" + secret}}
+	for n := 1; n <= len(secret); n++ {
+		guesses = append(guesses, outbox.EventFilter{Q: secret[:n]}, outbox.EventFilter{Q: `password":"` + secret[:n]}, outbox.EventFilter{Q: secret[len(secret)-n:]})
+	}
+	for n := 4; n <= len(token); n++ {
+		guesses = append(guesses, outbox.EventFilter{Q: token[:n]})
+	}
+	for _, guess := range guesses {
+		visible := guess.Q != "" && strings.Contains("user.made user ben name password api_key seat esc 1 a", guess.Q)
+		if page := found(guess); len(page.Items) == 0 && !visible {
+			guess.Shown = shown
+			if hidden := found(guess); len(hidden.Items) > 0 {
+				t.Errorf("found by %+v, and not without redaction", guess)
+			}
+			t.Errorf("%+v finds nothing without redaction: the guess is wrong", guess)
+			continue
+		}
+		guess.Shown = shown
+		if page := found(guess); len(page.Items) > 0 && !visible {
+			t.Errorf("found by what is hidden: %+v", guess)
+		}
+	}
+	for _, open := range []outbox.EventFilter{{Q: "ben"}, {Q: "[redacted]"}, {Tag: "seat=1"}, {EntityType: "user"}, {EventType: "user.made"}} {
+		open.Shown = shown
+		page := found(open)
+		if len(page.Items) != 1 {
+			t.Errorf("%+v finds %d events, want the one", open, len(page.Items))
+			continue
+		}
+		if text := page.Items[0].Excerpt + string(page.Items[0].Tags); strings.Contains(text, secret) {
+			t.Errorf("shown: %s", text)
+		}
+	}
+	hiding, err := redact.New(redact.Config{HidePayloads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guess := range []outbox.EventFilter{{Q: "ben"}, {Tag: "seat=1"}} {
+		guess.Shown = hiding
+		if page := found(guess); len(page.Items) > 0 {
+			t.Errorf("found in a hidden document: %+v", guess)
+		}
+	}
+	if page := found(outbox.EventFilter{EntityType: "user", Shown: hiding}); len(page.Items) != 1 || page.Items[0].Excerpt != "" || page.Items[0].Tags != nil {
+		t.Errorf("with payloads hidden: %+v", page.Items)
+	}
+}
+
+// A clock that steps back more than the tolerance is the limit that the documentation names; less
+// than it, the edges of a range are exact.
+func TestSearchEvents_edgesOfARangeAreExact(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	start := f.Clock.Now()
+	for _, minute := range []time.Duration{0, 5, 14, 4, 13, 5, 6} { // a clock that is nine minutes ahead now and then
+		f.Clock.Advance(start.Add(minute * time.Minute).Sub(f.Clock.Now()))
+		f.MustAppend(storetest.Event("a", "counted"))
+	}
+	count := func(since, until time.Duration) int {
+		page, err := f.SearchEvents(f.Ctx, outbox.EventFilter{Since: start.Add(since), Until: start.Add(until)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Items)
+	}
+	for _, one := range []struct {
+		since, until time.Duration
+		want         int
+	}{
+		{5 * time.Minute, 5*time.Minute + time.Microsecond, 2},
+		{4 * time.Minute, 6 * time.Minute, 3},
+		{5*time.Minute + time.Microsecond, 13 * time.Minute, 1},
+		{13 * time.Minute, 15 * time.Minute, 2},
+		{15 * time.Minute, time.Hour, 0},
+		{-time.Hour, time.Hour, 7},
+		{-time.Hour, 0, 0},
+	} {
+		if got := count(one.since, one.until); got != one.want {
+			t.Errorf("from %s to %s: %d events, want %d", one.since, one.until, got, one.want)
+		}
+	}
+}
