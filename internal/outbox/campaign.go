@@ -154,9 +154,9 @@ type CampaignSort string
 // The orders. SortID is the default.
 const (
 	SortTrouble CampaignSort = "trouble" // those that need attention first; see Campaign.Rank
-	SortID  CampaignSort = "id"  // by campaign id
-	SortLag CampaignSort = "lag" // most events behind first
-	SortAge CampaignSort = "age" // oldest unapplied event first
+	SortID      CampaignSort = "id"      // by campaign id
+	SortLag     CampaignSort = "lag"     // most events behind first
+	SortAge     CampaignSort = "age"     // oldest unapplied event first
 )
 
 // ParseCampaignSort parses an order's name; the empty name is SortID.

@@ -26,6 +26,7 @@ type EventFilter struct {
 	Reverse    bool          // oldest first
 	Cursor     string        // from another page, with the same filter
 	Limit      int           // 0 means 50; at most 200
+	Within     time.Duration // how long a page may look; 0 means 0.4 seconds
 }
 
 // EventRedactor converts stored events to what readers are shown. Filters match that form only: a
@@ -71,8 +72,8 @@ type EventsLooked struct {
 	Back  time.Time `json:"last_recorded_at,omitzero"` // the time of the last event looked at; absent when there was none
 }
 
-// EventPage is one page of a search of events.
-type EventPage struct {
+// FoundEvents is one page of a search of events.
+type FoundEvents struct {
 	Page[EventHit]
 	Looked EventsLooked `json:"looked"`
 }
@@ -96,7 +97,7 @@ func (f EventFilter) Validate() error {
 
 // Empty reports whether the filter selects all events.
 func (f EventFilter) Empty() bool {
-	f.Shown, f.Reverse, f.Cursor, f.Limit = nil, false, "", 0
+	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within = nil, false, "", 0, 0
 	return f == EventFilter{}
 }
 
@@ -226,7 +227,7 @@ func readable(doc json.RawMessage) string {
 }
 
 // excerptBytes is how much of a payload a hit shows.
-const excerptBytes = 160
+const excerptBytes = 120
 
 // Hit is e as a search shows it: its ids as they are stored, which are hidden where they leave, and
 // an excerpt of the payload as readers are shown it.
@@ -258,4 +259,10 @@ func excerpt(text, q string) string {
 		part += "…"
 	}
 	return part
+}
+
+// EventValues are values that occur in events, for filters to offer.
+type EventValues struct {
+	EventTypes  []string `redact:"-"` // at most 200
+	EntityTypes []string // of the newest events, at most 200
 }

@@ -20,7 +20,8 @@ var clockForms = []struct {
 }{{"15:04", time.Minute}, {"15:04:05", time.Second}}
 
 // ParseWhenSince parses the start of a time range in UTC: RFC 3339, a date, "2026-11-21 14:00",
-// "14:00", "yesterday", "yesterday 14:00", "now", "-2h", "2h ago". The empty text is the zero time.
+// "14:00", "yesterday", "yesterday 14:00", "now", "-2h", "2h ago". Relative times are of whole seconds.
+// The empty text is the zero time.
 func ParseWhenSince(field, text string, now time.Time) (time.Time, error) {
 	m, err := parseWhen(field, text, now)
 	return m.at, err
@@ -47,7 +48,7 @@ func parseWhen(field, text string, now time.Time) (moment, error) {
 	if text == "" {
 		return moment{}, nil
 	}
-	m, ok := readMoment(text, now.UTC())
+	m, ok := readMoment(text, now.UTC().Truncate(time.Second))
 	if !ok {
 		return m, Invalid(field, `%s cannot be %q; write a time (UTC) like 2026-11-21T07:30:00Z, 2026-11-21 07:30, a date, "yesterday 14:00", "14:00" or "-2h"`, field, text)
 	}
@@ -139,7 +140,7 @@ type Asked struct {
 // "order 17 -2h", "between 14:00 and 14:10". Times are UTC. A time without an end is one minute; a
 // time of today without a day is today's.
 func ParseAsked(text string, now time.Time) Asked {
-	now = now.UTC()
+	now = now.UTC().Truncate(time.Second)
 	var a Asked
 	day, span := "", ""
 	words := strings.Fields(text)

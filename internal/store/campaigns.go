@@ -111,8 +111,8 @@ order by sort_key{desc}, id{desc}`)
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
-	CampaignsByLag = byKey(lagKey)
-	campaignsByAge = byKey(ageKey)
+	CampaignsByLag     = byKey(lagKey)
+	campaignsByAge     = byKey(ageKey)
 	campaignsByTrouble = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (
@@ -147,7 +147,7 @@ from (
 ) as page
 join campaigns on campaign_id = id
 order by sort_key{desc}, id{desc}`)
-	campaignsByID  = sqldb.BothWays(`
+	campaignsByID = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from campaigns
 where campaign_id {>} $2

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -120,8 +121,8 @@ limit $6`
 //
 // In a range of time, events are found as long as the clocks of the processes that appended them
 // differ by at most outbox.ClockTolerance.
-func (s *Store) SearchEvents(ctx context.Context, f outbox.EventFilter) (outbox.EventPage, error) {
-	page := outbox.EventPage{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
+func (s *Store) SearchEvents(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
+	page := outbox.FoundEvents{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
 	if err := f.Validate(); err != nil {
 		return page, err
 	}
@@ -149,7 +150,7 @@ type keyTime struct {
 	at  time.Time
 }
 
-func (t *Tx) searchEvents(f outbox.EventFilter) (page outbox.EventPage, err error) {
+func (t *Tx) searchEvents(f outbox.EventFilter) (page outbox.FoundEvents, err error) {
 	w := walkFor(f)
 	low, high, err := t.searchBounds(w, f)
 	if err != nil {
@@ -186,7 +187,7 @@ func newEventSearch(w eventWalk, f outbox.EventFilter, low, high int64) *eventSe
 	}
 	s.list = &sqldb.List[outbox.Event]{
 		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse,
-		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: searchTime,
+		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: cmp.Or(f.Within, searchTime),
 		Scan: func(row sqldb.Row) (outbox.Event, error) {
 			e, err := ScanEvent(row)
 			s.times[0], s.times[1] = s.times[1], keyTime{key(e), e.RecordedAt}

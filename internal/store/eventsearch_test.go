@@ -143,7 +143,7 @@ func TestSearchEvents_saysHowFarItLooked(t *testing.T) {
 	f.AppendN("a", 20)
 	all := f.journal()
 	head := all[len(all)-1].Position
-	look := func(filter outbox.EventFilter) outbox.EventPage {
+	look := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
 		page, err := f.SearchEvents(f.Ctx, filter)
 		if err != nil {
@@ -184,7 +184,7 @@ func TestSearchEvents_redactedValuesAreNotFound(t *testing.T) {
 	if shown.Text(token) == token {
 		t.Fatal("the test's token is not redacted")
 	}
-	found := func(filter outbox.EventFilter) outbox.EventPage {
+	found := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
 		page, err := f.SearchEvents(f.Ctx, filter)
 		if err != nil {

@@ -388,6 +388,13 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.EventHistory(f.Ctx, "dead", 1)
 	must(err)
+	for _, text := range []string{"dead/1", "order 17 today", "e-1"} {
+		_, err = f.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), nil)
+		must(err)
+	}
+	_, err = f.EventValues(f.Ctx)
+	must(err)
+	f.useViews(must)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
 	_, err = f.Runs.HeldCursors(f.Ctx, "dead", p)
 	must(err)
@@ -559,4 +566,11 @@ func (f *fixture) useLists(must func(...error)) {
 func lastPage(status outbox.Status, reverse bool) string {
 	name := map[bool]string{false: "seq", true: "due"}[status == outbox.Dead || status == outbox.Failed]
 	return base64.RawURLEncoding.EncodeToString([]byte("<" + name + map[bool]string{false: "+", true: "-"}[reverse]))
+}
+
+// useViews calls all methods of views.
+func (f *fixture) useViews(must func(...error)) {
+	must(f.SaveView(f.Ctx, "local", outbox.View{List: "rows", Name: "mine", Query: "status=dead"}))
+	views, err := f.Views(f.Ctx, "local", "rows")
+	must(err, f.RenameView(f.Ctx, "local", views[0].ID, "ours"), f.RemoveView(f.Ctx, "local", views[0].ID))
 }

@@ -39,6 +39,8 @@ var postgresScans = []scan{
 	{"scan by runs_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
+	{"scan by events_pkey", "as newest", "the newest, up to a limit"},
+	{"seq scan of views", "views", "at most 50 for each owner"},
 	{"scan by verifications_found", "3 as sort_key", "what is not as it should be alone, up to the limit"},
 	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},

@@ -1,0 +1,130 @@
+package outbox
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FindingKind is what a search has found.
+type FindingKind string
+
+// The kinds of findings, in the order in which they are shown.
+const (
+	FoundRange      FindingKind = "range" // the events of an entity, or with a text, in a range of time
+	FoundCampaign   FindingKind = "campaign"
+	FoundEvent      FindingKind = "event"
+	FoundEntity     FindingKind = "entity"
+	FoundRequest    FindingKind = "request"
+	FoundRun        FindingKind = "run"
+	FoundOperation  FindingKind = "operation"
+	FoundCause      FindingKind = "cause"
+	FoundProjection FindingKind = "projection"
+)
+
+// FindingKinds lists every kind in the order of pages.
+var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection}
+
+// Finding is one thing that a search has found.
+type Finding struct {
+	Kind FindingKind
+	// Certain: the text names this and nothing else of its kind.
+	Certain bool
+
+	CampaignID  string      `redact:"-"` // of a campaign or an event
+	Seq         int64       // of an event
+	ID          int64       // of a run or an operation
+	Fingerprint string      `redact:"-"` // of a cause
+	Name        string      `redact:"-"` // of a projection
+	Events      EventFilter `redact:"-"` // of a range, an entity or a request
+	Note        string      // what it is, in a few words
+}
+
+// Findings is the answer to a search.
+type Findings struct {
+	Text  string `redact:"-"` // as it was typed
+	Asked Asked  `redact:"-"`
+	Found []Finding
+}
+
+// Only returns the finding that the search is about: the certain one, if there is just one and the
+// text names no time.
+func (f Findings) Only() (Finding, bool) {
+	var only Finding
+	n := 0
+	for _, one := range f.Found {
+		if one.Certain {
+			only = one
+			n++
+		}
+	}
+	return only, n == 1 && f.Asked.Since.IsZero()
+}
+
+// Named returns the words of the search as one text.
+func (a Asked) Named() string { return strings.Join(a.Words, " ") }
+
+// Entity reads the words as an entity: "order 17", "order:17", "order/17", or an id alone. The type
+// may be empty.
+func (a Asked) Entity() (kind, id string) {
+	switch len(a.Words) {
+	case 2:
+		return strings.ToLower(a.Words[0]), strings.TrimPrefix(a.Words[1], "#")
+	case 1:
+		for _, mark := range []string{":", "/", "#"} {
+			if kind, id, found := strings.Cut(a.Words[0], mark); found && kind != "" && id != "" {
+				return kind, id
+			}
+		}
+		return "", a.Words[0]
+	}
+	return "", ""
+}
+
+// Row reads the words as CAMPAIGN/SEQ.
+func (a Asked) Row() (RowKey, bool) {
+	text := a.Named()
+	slash := strings.LastIndexByte(text, '/')
+	if slash < 1 {
+		return RowKey{}, false
+	}
+	seq, err := strconv.ParseInt(text[slash+1:], 10, 64)
+	return RowKey{CampaignID: text[:slash], Seq: seq}, err == nil && seq > 0
+}
+
+// Number reads the words as the number of a run or an operation: "7", "run 7", "operation 7".
+func (a Asked) Number(kind FindingKind) (int64, bool) {
+	text := a.Named()
+	if len(a.Words) == 2 && strings.EqualFold(a.Words[0], string(kind)) {
+		text = a.Words[1]
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64)
+	return n, err == nil && n > 0
+}
+
+// Within is the filter f in the range of time that was asked for.
+func (a Asked) Within(f EventFilter) EventFilter {
+	f.Since, f.Until = a.Since, a.Until
+	return f
+}
+
+// SortFindings returns findings in the order of pages: a range of time first, then what is certain,
+// then by kind.
+func SortFindings(all []Finding) []Finding {
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(slices.Index(FindingKinds, a.Kind), slices.Index(FindingKinds, b.Kind)))
+	})
+	return all
+}
+
+func (f Finding) place() int {
+	switch {
+	case f.Kind == FoundRange:
+		return 0
+	case f.Certain:
+		return 1
+	default:
+		return 2
+	}
+}

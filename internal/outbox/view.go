@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of views.
+const (
+	MaxViews     = 50   // views of one owner
+	MaxViewName  = 100  // bytes of a name
+	MaxViewQuery = 2000 // bytes of a query
+)
+
+// ViewedLists are the lists that views may be of, by the path of their page.
+var ViewedLists = []string{"events", "rows", "campaigns", "runs", "operations", "audit"}
+
+// View is a filtered list that somebody named. Keeping one is no action on the system: it is not
+// audited, and every reader may.
+type View struct {
+	ID        int64
+	List      string `redact:"-"` // one of ViewedLists
+	Name      string `redact:"-"`
+	Query     string `redact:"-"` // of the page's address, without the place in the list
+	CreatedAt time.Time
+}
+
+// ViewOwner is whose views an identity keeps: its own, or those that everybody shares on a server
+// without authentication.
+func (i Identity) ViewOwner() string {
+	if i.Auth == AuthLocal {
+		return string(AuthLocal)
+	}
+	return string(i.Auth) + " " + i.Name
+}
+
+// CheckView returns ErrInvalid for a view that cannot be kept, and the view as it is kept.
+func CheckView(v View) (View, error) {
+	v.Name = strings.TrimSpace(v.Name)
+	known := false
+	for _, list := range ViewedLists {
+		known = known || v.List == list
+	}
+	query, err := url.ParseQuery(v.Query)
+	switch {
+	case !known:
+		return v, Invalid("list", "list cannot be %q; use %s", v.List, OrList(ViewedLists))
+	case v.Name == "":
+		return v, Invalid("name", "a view needs a name")
+	case len(v.Name) > MaxViewName || !utf8.ValidString(v.Name) || strings.ContainsFunc(v.Name, func(r rune) bool { return r < ' ' }):
+		return v, Invalid("name", "a view's name is a line of at most %d bytes", MaxViewName)
+	case err != nil || !utf8.ValidString(v.Query) || strings.Contains(v.Query, "\x00") || strings.Contains(v.Query, "%00"):
+		return v, Invalid("query", "the view's query is malformed")
+	}
+	for _, place := range []string{"cursor", "limit", "act"} {
+		query.Del(place)
+	}
+	if v.Query = query.Encode(); len(v.Query) > MaxViewQuery {
+		return v, Invalid("query", "the filters are %d bytes long; the limit for a view is %d", len(v.Query), MaxViewQuery)
+	}
+	return v, nil
+}

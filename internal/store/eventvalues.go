@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Limits of the values that filters offer.
+const (
+	valuesShown  = 200
+	valuesLooked = 2000 // the newest events
+)
+
+const (
+	// A step from each type to the next in the index, so that it costs the types, not the events.
+	selectTypesUsed = `
+with recursive types (event_type) as (
+  select min(event_type)
+  from events
+  union all
+  select (select min(e.event_type) from events e where e.event_type > types.event_type)
+  from types
+  where types.event_type is not null
+)
+select event_type
+from types
+where event_type is not null
+limit $1`
+
+	selectEntityTypesUsed = `
+select distinct entity_type
+from (
+  select entity_type
+  from events
+  order by position desc
+  limit $1
+) as newest
+where entity_type <> ''`
+)
+
+// EventValues reads the values that filters of events offer: event types, and the entity types of
+// the newest events. The result is shared by all callers, up to a second old or older; they must not
+// change it.
+func (s *Store) EventValues(ctx context.Context) (outbox.EventValues, error) {
+	return s.values.Get(ctx, func() (outbox.EventValues, error) { return s.readEventValues(context.WithoutCancel(ctx)) })
+}
+
+func (s *Store) readEventValues(ctx context.Context) (v outbox.EventValues, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		if v.EventTypes, err = sqldb.All(t, sqldb.Column[string], selectTypesUsed, valuesShown); err != nil {
+			return err
+		}
+		v.EntityTypes, err = sqldb.All(t, sqldb.Column[string], selectEntityTypesUsed, valuesLooked)
+		return err
+	})
+	if err != nil {
+		return v, fmt.Errorf("read the values of filters: %w", err)
+	}
+	slices.Sort(v.EntityTypes)
+	v.EntityTypes = v.EntityTypes[:min(len(v.EntityTypes), valuesShown)]
+	return v, nil
+}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+// Limits of a search for anything.
+const (
+	foundOfKind = 5                     // of one kind
+	foundWithin = 15 * time.Millisecond // how long events of an entity or request are looked at
+)
+
+const campaignsWithPrefix = `
+select campaign_id, cast(coalesce(head_status, '') as text), high_water_seq
+from campaigns
+where campaign_id >= $1
+  and campaign_id < $2
+order by campaign_id
+limit $3`
+
+// Find looks for what a reader may mean: a campaign by the beginning of its id, an event by its id
+// or CAMPAIGN/SEQ, an entity, a request, an error by its fingerprint or a part of it. Every lookup
+// uses an index and is bounded. Hidden values are not found; see outbox.EventFilter.
+func (s *Store) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	var found []outbox.Finding
+	text := a.Named()
+	if text == "" || len(text) > outbox.MaxIDLength {
+		return found, nil
+	}
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		for _, look := range []func(outbox.Asked, outbox.EventRedactor) ([]outbox.Finding, error){t.findCampaigns, t.findEvents, t.findEntity, t.findRequest} {
+			some, err := look(a, shown)
+			if err != nil {
+				return err
+			}
+			found = append(found, some...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find %q: %w", text, err)
+	}
+	causes, err := s.findCauses(ctx, text, shown)
+	return append(found, causes...), err
+}
+
+func (t *Tx) findCampaigns(a outbox.Asked, _ outbox.EventRedactor) ([]outbox.Finding, error) {
+	text := a.Named()
+	return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
+		f := outbox.Finding{Kind: outbox.FoundCampaign}
+		var head string
+		var events int64
+		err := row.Scan(&f.CampaignID, &head, &events)
+		f.Certain = f.CampaignID == text
+		f.Note = outbox.Count(events, "event", "events")
+		if outbox.Status(head).Stuck() {
+			f.Note += ", head " + head
+		}
+		return f, err
+	}, campaignsWithPrefix, text, text+"\U0010FFFF", foundOfKind)
+}
+
+// findEvents finds an event by CAMPAIGN/SEQ, and those with an id.
+func (t *Tx) findEvents(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	var found []outbox.Finding
+	if row, ok := a.Row(); ok {
+		e, exists, err := t.event(SelectEvent+` where campaign_id = $1 and seq = $2`, row.CampaignID, row.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			found = append(found, foundEvent(e.CampaignID, e.Seq, e.EventType))
+		}
+	}
+	page, err := t.lookUp(outbox.EventFilter{EventID: a.Named(), Shown: shown, Limit: foundOfKind})
+	for _, e := range page.Items {
+		one := foundEvent(e.CampaignID, e.Seq, e.EventType)
+		one.Certain = len(page.Items) == 1
+		found = append(found, one)
+	}
+	return found, err
+}
+
+func foundEvent(campaign string, seq int64, eventType string) outbox.Finding {
+	return outbox.Finding{Kind: outbox.FoundEvent, Certain: true, CampaignID: campaign, Seq: seq, Note: eventType}
+}
+
+// lookUp is a short search for what an index finds.
+func (t *Tx) lookUp(f outbox.EventFilter) (outbox.FoundEvents, error) {
+	if f.Impossible() {
+		return outbox.FoundEvents{}, nil
+	}
+	f.Within = foundWithin
+	return t.searchEvents(f)
+}
+
+// findEntity finds the events of an entity. With a range of time it also offers the events with the
+// text, in case it is no entity.
+func (t *Tx) findEntity(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	var found []outbox.Finding
+	kind, id := a.Entity()
+	ranged := !a.Since.IsZero()
+	for _, f := range []outbox.EventFilter{{EntityType: kind, EntityID: id}, {EntityID: id}, {EntityID: a.Named()}} {
+		if f.EntityID == "" {
+			continue
+		}
+		f.Shown, f.Limit = shown, 1
+		page, err := t.lookUp(f)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Items) == 0 {
+			continue
+		}
+		if used := page.Items[0].EntityType; kind == "" && (shown == nil || shown.Text(used) == used) {
+			f.EntityType = used
+		}
+		found = append(found, foundEvents(outbox.FoundEntity, a.Within(f), "events of "+strings.TrimSpace(f.EntityType+" "+f.EntityID)))
+		if ranged {
+			found[0].Kind, found[0].Certain = outbox.FoundRange, false
+		}
+		break
+	}
+	if ranged {
+		text := id
+		if text == "" {
+			text = a.Named()
+		}
+		found = append(found, foundEvents(outbox.FoundRange, a.Within(outbox.EventFilter{Q: text}), "events with the text "+text))
+	}
+	return found, nil
+}
+
+// foundEvents is the list of events that f selects, as a finding.
+func foundEvents(kind outbox.FindingKind, f outbox.EventFilter, note string) outbox.Finding {
+	f.Shown, f.Limit, f.Within = nil, 0, 0
+	return outbox.Finding{Kind: kind, Certain: kind != outbox.FoundRange, Events: f, Note: note}
+}
+
+func (t *Tx) findRequest(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	f := outbox.EventFilter{RequestID: a.Named(), Shown: shown, Limit: 1}
+	page, err := t.lookUp(f)
+	if err != nil || len(page.Items) == 0 {
+		return nil, err
+	}
+	return []outbox.Finding{foundEvents(outbox.FoundRequest, a.Within(f), "events of request "+f.RequestID)}, nil
+}
+
+// findCauses finds errors of failed and dead rows in the shared groups, by what is shown of them.
+func (s *Store) findCauses(ctx context.Context, text string, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	all, err := s.ErrorGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []outbox.Finding
+	for _, g := range all.Groups {
+		example := g.Example
+		if shown != nil {
+			example = shown.Text(example)
+		}
+		exact := g.Fingerprint == text
+		if len(found) < foundOfKind && (exact || strings.Contains(strings.ToLower(example), strings.ToLower(text))) {
+			line, _, _ := strings.Cut(example, "\n")
+			found = append(found, outbox.Finding{Kind: outbox.FoundCause, Certain: exact, Fingerprint: g.Fingerprint, Note: line})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,158 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/storetest"
+)
+
+// described are findings in short: their kind, object and whether they are certain.
+func described(found []outbox.Finding) []string {
+	all := []string{}
+	for _, f := range found {
+		text := string(f.Kind)
+		switch f.Kind {
+		case outbox.FoundCampaign:
+			text += " " + f.CampaignID
+		case outbox.FoundEvent:
+			text += fmt.Sprintf(" %s/%d", f.CampaignID, f.Seq)
+		case outbox.FoundCause:
+			text += " " + f.Fingerprint
+		default:
+			text += fmt.Sprintf(" %s %s %s %s", f.Events.EntityType, f.Events.EntityID, f.Events.RequestID, f.Events.Q)
+		}
+		if f.Certain {
+			text += " !"
+		}
+		all = append(all, strings.Join(strings.Fields(text), " "))
+	}
+	return all
+}
+
+func TestFind_findsAnythingByItsName(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("c-10", 1)
+	f.Kill("c-10")
+	f.AppendN("c-1", 3)
+	f.MustAppend(outbox.Event{CampaignID: "orders", EventType: "order.placed", EventID: "ev-1", EntityType: "order", EntityID: "17", RequestID: "req-1", Payload: []byte(`{}`)})
+	for text, want := range map[string][]string{
+		"c-1":            {"campaign c-1 !", "campaign c-10"},
+		"c-10":           {"campaign c-10 !"},
+		"c-1/2":          {"event c-1/2 !"},
+		"c-1/9":          {},
+		"ev-1":           {"event orders/1 !"},
+		"order 17":       {"entity order 17 !"},
+		"order:17":       {"entity order 17 !"},
+		"17":             {"entity order 17 !"},
+		"req-1":          {"request req-1 !"},
+		"no such thing":  {"cause no such thing !"},
+		"NO SUCH":        {"cause no such thing"},
+		"nothing at all": {},
+		"order 17 today": {"range order 17", "range 17"},
+		"rain today":     {"range rain"},
+		"'; drop table":  {},
+		"%":              {},
+	} {
+		found, err := f.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), redact.Builtin())
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(want, described(outbox.SortFindings(found))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestFind_redactedIDsAreNotFound(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
+	if open, _ := f.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil); len(open) != 3 {
+		t.Fatalf("without redaction %v is found, want event, entity and request", described(open))
+	}
+	found, err := f.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
+	if err != nil || len(found) != 0 {
+		t.Errorf("found %v, %v", described(found), err)
+	}
+}
+
+func TestEventValues_areThoseInUse(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
+		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
+		outbox.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
+	got, err := f.EventValues(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(outbox.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestViews_belongToTheirOwner(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	save := func(owner, name, query string) error {
+		return f.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})
+	}
+	names := func(owner string) (all []string) {
+		views, err := f.Views(f.Ctx, owner, "rows")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range views {
+			all = append(all, v.Name+" "+v.Query)
+		}
+		return all
+	}
+	if err := save("ana", " mine ", "status=dead&cursor=x&limit=3"); err != nil {
+		t.Fatal(err)
+	}
+	if got := names("ana"); len(got) != 1 || got[0] != "mine status=dead" {
+		t.Errorf("kept as %q", got)
+	}
+	if got := names("ben"); len(got) != 0 {
+		t.Errorf("ben sees %q", got)
+	}
+	views, _ := f.Views(f.Ctx, "ana", "rows")
+	refused(t, f.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
+	refused(t, f.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
+	if err := save("ana", "mine", "status=failed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := save("ana", "other", ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, f.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
+	if err := f.RenameView(f.Ctx, "ana", views[0].ID, "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RemoveView(f.Ctx, "ana", views[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"other "}, names("ana")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, wrong := range []outbox.View{{List: "nothing", Name: "x"}, {List: "rows"}, {List: "rows", Name: "a\nb"}, {List: "rows", Name: strings.Repeat("x", 101)}, {List: "rows", Name: "x", Query: "q=" + strings.Repeat("x", 2000)}, {List: "rows", Name: "x", Query: "q=%00"}} {
+		refused(t, f.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
+	}
+	for i := range outbox.MaxViews - 1 {
+		if err := save("ana", fmt.Sprint("v", i), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, save("ana", "one too many", ""), outbox.ErrConflict)
+	if got := names("ana"); len(got) != outbox.MaxViews {
+		t.Errorf("%d views are kept", len(got))
+	}
+}

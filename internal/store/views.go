@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+)
+
+const selectViews = `
+select id, list, name, query, created_at
+from views
+where owner = $1
+  and list = $2
+order by name
+limit $3`
+
+// Views lists an owner's views of a list, by name.
+func (s *Store) Views(ctx context.Context, owner, list string) (views []outbox.View, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		views, err = sqldb.All(t, scanView, selectViews, owner, list, outbox.MaxViews)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list views: %w", err)
+	}
+	return views, nil
+}
+
+func scanView(row sqldb.Row) (v outbox.View, err error) {
+	var created int64
+	err = row.Scan(&v.ID, &v.List, &v.Name, &v.Query, &created)
+	v.CreatedAt = sqldb.At(created)
+	return v, err
+}
+
+const (
+	countViews = `
+select count(*)
+from views
+where owner = $1`
+
+	upsertView = `
+insert into views (owner, list, name, query, created_at)
+values ($1, $2, $3, $4, $5)
+on conflict (owner, list, name) do update set query = excluded.query`
+
+	renameView = `
+update views
+set name = $3
+where id = $2
+  and owner = $1`
+
+	viewNamed = `
+select id
+from views
+where owner = $1
+  and list = (select list from views where id = $2)
+  and name = $3`
+
+	deleteView = `
+delete from views
+where id = $2
+  and owner = $1`
+)
+
+// SaveView keeps a view for its owner, in place of one with the same name. It returns
+// outbox.ErrInvalid for one that cannot be kept, and outbox.ErrConflict for one too many.
+func (s *Store) SaveView(ctx context.Context, owner string, v outbox.View) error {
+	v, err := outbox.CheckView(v)
+	if err != nil {
+		return err
+	}
+	return s.journal.Write(ctx, func(t *Tx) error {
+		if _, err := t.Exec(upsertView, owner, v.List, v.Name, v.Query, s.Now()); err != nil {
+			return fmt.Errorf("save view %q: %w", v.Name, err)
+		}
+		var kept int64
+		if _, err := t.One([]any{&kept}, countViews, owner); err != nil {
+			return fmt.Errorf("count views: %w", err)
+		}
+		if kept > outbox.MaxViews {
+			return outbox.Conflict("there are %d views already, which is the limit; remove one first", outbox.MaxViews)
+		}
+		return nil
+	})
+}
+
+// RenameView names a view of the owner anew. It returns outbox.ErrNotFound when the owner has none
+// with the id, and outbox.ErrConflict when the name is taken.
+func (s *Store) RenameView(ctx context.Context, owner string, id int64, name string) error {
+	checked, err := outbox.CheckView(outbox.View{List: outbox.ViewedLists[0], Name: name})
+	if err != nil {
+		return err
+	}
+	return s.journal.Write(ctx, func(t *Tx) error {
+		var other int64
+		taken, err := t.One([]any{&other}, viewNamed, owner, id, checked.Name)
+		if err != nil {
+			return fmt.Errorf("rename view %d: %w", id, err)
+		}
+		if taken && other != id {
+			return outbox.Conflict("there is a view named %q already", checked.Name)
+		}
+		return t.changeView(renameView, owner, id, checked.Name)
+	})
+}
+
+// RemoveView removes a view of the owner. It returns outbox.ErrNotFound when the owner has none with
+// the id.
+func (s *Store) RemoveView(ctx context.Context, owner string, id int64) error {
+	return s.journal.Write(ctx, func(t *Tx) error { return t.changeView(deleteView, owner, id) })
+}
+
+func (t *Tx) changeView(query, owner string, id int64, more ...any) error {
+	n, err := t.Exec(query, append([]any{owner, id}, more...)...)
+	if err == nil && n == 0 {
+		return outbox.NotFound("you have no view %d", id)
+	}
+	return err
+}
