@@ -26,7 +26,7 @@ func TestBrowser_keys(t *testing.T) {
 	b := openTab(t, s)
 	b.open("/")
 	for _, place := range []struct{ keys, path string }{
-		{"ge", "/rows"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/operations"},
+		{"ge", "/events"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/operations"},
 		{"gr", "/projections"}, {"gu", "/publishers"}, {"gs", "/instances"}, {"go", "/"},
 	} {
 		b.press(place.keys)
@@ -38,8 +38,9 @@ func TestBrowser_keys(t *testing.T) {
 	b.await("the field has what was typed", `document.querySelector("#find").value.endsWith("gr?t") && !document.querySelector("dialog[open]") && location.pathname === "/"`)
 	value[bool](b, `(() => { document.querySelector("#find").value = "poi"; return true })()`)
 	b.do("send the form", chromedp.KeyEvent("\r"))
-	b.at("/campaigns")
-	b.await("the campaign is found", `location.search === "?q=poi" && !!document.querySelector('[data-testid="campaign-poisoned"]')`)
+	b.at("/search")
+	b.await("the campaign is found", `location.search === "?q=poi" && !!document.querySelector('[data-testid="found-campaign"] a[href="/campaigns/poisoned"]')`)
+	b.open("/campaigns")
 
 	b.press("?")
 	b.await("the help is shown", `document.querySelector("#keys").open`)

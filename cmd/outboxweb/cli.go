@@ -32,6 +32,7 @@ type cli struct {
 	Unskip      unskipCmd      `cmd:"" help:"Undo a skip, as long as no later event has been applied."`
 	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge operations (bulk requeues)."`
 	Campaigns   campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
+	Events      eventsCmd      `cmd:"" help:"Search the events of all campaigns."`
 	Failures    failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`

@@ -151,7 +151,7 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.TreeView{Document: templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}, Tree: tree}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
 	if fragment {
 		h.Del("HX-Retarget")
 		h.Del("HX-Reswap")

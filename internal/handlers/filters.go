@@ -34,6 +34,9 @@ type rowsQuery struct {
 	EventType   string `json:"event_type" validate:"id"`
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
 	Q           string `json:"q" validate:"id"` // part of the campaign id or of the last error
+	// without a status or campaign: seq is by campaign and seq; attention has dead heads first, then
+	// failed heads, then the others
+	Sort string `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq"`
 	ordering
 	paging
 }
@@ -45,13 +48,13 @@ func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 		return outbox.RowFilter{}, err
 	}
 	return outbox.RowFilter{Status: outbox.Status(q.Status), CampaignID: q.Campaign, EventType: q.EventType,
-		Fingerprint: q.Fingerprint, Q: q.Q, Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
+		Fingerprint: q.Fingerprint, Q: q.Q, Shown: s.Redact, Sort: outbox.RowSort(q.Sort), Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 type campaignsQuery struct {
 	State string `json:"state" validate:"omitempty,state"`
-	Sort  string `json:"sort" validate:"omitempty,oneof=id lag age" api:"default=id"`
-	Q     string `json:"q" validate:"id"` // part of the id
+	Sort  string `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id"` // trouble has those that need attention first
+	Q     string `json:"q" validate:"id"`                                                     // part of the id
 	ordering
 	paging
 }

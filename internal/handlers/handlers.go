@@ -4,6 +4,9 @@
 //	/rows                               rows, filtered
 //	/rows/{campaign}/{seq}              leads to the row's event; POST …/requeue, …/retry, …/dead-letter, …/skip
 //	/campaigns, /campaigns/{id}         campaigns; POST …/pause, …/resume, …/replay
+//	/events                             events of all campaigns, filtered
+//	/search                             anything by its id; …/suggestions the options of the search box
+//	/views                              POST keeps a filtered list by name; POST …/{view}/rename, …/remove
 //	/operations, /operations/{operation} requeues of many rows; GET …/new previews, POST starts; POST …/cancel, …/acknowledge
 //	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new previews, POST starts; POST …/cancel, …/resume
 //	/runs/{run}/results/{campaign}      the result of one campaign
@@ -235,6 +238,10 @@ func (s *server) routePages() {
 	s.get("/projections", s.projectionsPage)
 	s.get("/projections/{name}", s.projectionPage)
 	s.routePublishers()
+	s.get("/events", s.eventsPage)
+	s.get("/search", s.searchPage)
+	s.get("/search/suggestions", s.suggestions)
+	s.routeViews()
 	s.get("/instances", s.instancesPage)
 	s.get("/audit", s.auditPage)
 	s.get("/about", s.aboutPage)

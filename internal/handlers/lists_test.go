@@ -79,12 +79,14 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 	s.seed("c-0", poison)
 	s.work()
 	for page, texts := range map[string][]string{
-		"/rows":                               {`aria-sort="ascending"><a href="/rows?reverse=true">Row`, `<th scope="col">Status</th>`},
-		"/rows?reverse=true&q=c":              {`aria-sort="descending"><a href="/rows?q=c">Row`, `name="reverse" value="true"`},
+		"/rows":                               {`<a href="/rows?sort=seq">Row`, `<th scope="col">Status</th>`},
+		"/rows?sort=seq":                      {`aria-sort="ascending"><a href="/rows?reverse=true&amp;sort=seq">Row`, `name="sort" value="seq"`},
+		"/rows?reverse=true&sort=seq&q=c":     {`aria-sort="descending"><a href="/rows?q=c&amp;sort=seq">Row`, `name="reverse" value="true"`},
 		"/rows?status=dead":                   {`aria-sort="ascending"><a href="/rows?reverse=true&amp;status=dead">Status, next attempt`, `<th scope="col">Row</th>`},
 		"/rows?status=dead&campaign=c-1":      {`aria-sort="ascending"><a href="/rows?campaign=c-1&amp;reverse=true&amp;status=dead">Row`},
-		"/campaigns":                          {`aria-sort="ascending"><a href="/campaigns?reverse=true">Campaign`, `<a href="/campaigns?sort=lag">Behind`, `<a href="/campaigns?sort=age">For`, `<th scope="col">State</th>`},
-		"/campaigns?sort=lag&state=blocked":   {`class="n ctl" aria-sort="descending"><a href="/campaigns?reverse=true&amp;sort=lag&amp;state=blocked">Behind`, `<a href="/campaigns?state=blocked">Campaign`},
+		"/campaigns":                          {`<a href="/campaigns?sort=id">Campaign`, `<a href="/campaigns?sort=lag">Behind`, `<a href="/campaigns?sort=age">For`, `<th scope="col">State</th>`},
+		"/campaigns?sort=id":                  {`aria-sort="ascending"><a href="/campaigns?reverse=true&amp;sort=id">Campaign`},
+		"/campaigns?sort=lag&state=blocked":   {`class="n ctl" aria-sort="descending"><a href="/campaigns?reverse=true&amp;sort=lag&amp;state=blocked">Behind`, `<a href="/campaigns?sort=id&amp;state=blocked">Campaign`},
 		"/campaigns?sort=age&reverse=true":    {`aria-sort="ascending"><a href="/campaigns?sort=age">For`, `name="reverse" value="true"`},
 		"/audit?action=pause&reverse=true":    {`No actions match`},
 		"/export/rows?format=csv&reverse=tru": {},

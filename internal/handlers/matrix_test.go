@@ -60,7 +60,7 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 			t.Errorf("%s is for %q", r.entry.key(), r.entry.role)
 		case r.method == http.MethodGet && r.entry.action != "":
 			t.Errorf("%s acts on GET", r.entry.key())
-		case r.method == http.MethodPost && r.entry.action == "" && r.entry.key() != "POST "+apiPrefix+"/operations/preview":
+		case r.method == http.MethodPost && r.entry.action == "" && r.entry.key() != "POST "+apiPrefix+"/operations/preview" && !strings.HasPrefix(r.entry.key(), "POST /views"):
 			t.Errorf("%s does nothing that the table knows", r.entry.key())
 		case r.entry.action != "" && !r.entry.action.Known():
 			t.Errorf("%s does %q, which nobody knows", r.entry.key(), r.entry.action)

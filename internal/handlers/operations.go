@@ -257,6 +257,9 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Operations", "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
 	view := templates.OperationsView{Filter: filter, Page: page}
+	if view.Offered, err = s.offered(r, "operations"); err != nil {
+		return err
+	}
 	return s.renderLive(w, r, p, pageOf(templates.OperationsPage, view), pageOf(templates.OperationsLive, view))
 }
 

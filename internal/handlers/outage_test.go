@@ -120,14 +120,16 @@ func (s *site) wantAway(r request, a answer) {
 	s.t.Helper()
 	want := 503
 	switch r.target {
-	case "/healthz", "/metrics", "/docs", "/runs/new", apiPrefix + "/openapi.json":
+	case "/healthz", "/metrics", "/docs", "/runs/new", "/search/suggestions", apiPrefix + "/openapi.json":
 		want = 200
 	case "/static/none", "/docs/{document}":
 		want = 404
 	case "/operating":
 		want = 308
-	case "/rows/requeue":
+	case "/rows/requeue", "/search":
 		want = 303
+	case "/views", "/views/{view}/rename", "/views/{view}/remove": // nothing was given
+		want = 422
 	case apiPrefix + "/summary", "/watch":
 		if a.StatusCode < 300 { // of a cached one
 			return

@@ -15,6 +15,9 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.URL.Query().Get("sort") == "" {
+		filter.Sort = outbox.SortTrouble
+	}
 	list, err := s.Store.Campaigns(r.Context(), filter)
 	if err != nil {
 		return err
@@ -23,6 +26,9 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
 	view := templates.CampaignsView{Filter: filter, Page: list}
+	if view.Offered, err = s.offered(r, "campaigns"); err != nil {
+		return err
+	}
 	return s.renderLive(w, r, p, pageOf(templates.CampaignsPage, view), pageOf(templates.CampaignsLive, view))
 }
 

@@ -12,6 +12,9 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if filter.Sort == "" && filter.Status == "" && filter.CampaignID == "" {
+		filter.Sort = outbox.SortAttention
+	}
 	list, err := s.Store.Rows(r.Context(), filter)
 	if err != nil {
 		return err
@@ -22,6 +25,9 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.RowsView{Filter: filter, Page: list}
+	if view.Offered, err = s.offered(r, "rows"); err != nil {
+		return err
+	}
 	return s.renderLive(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
 }
 
@@ -34,7 +40,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
 	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(campaign, seq)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
 }

@@ -52,6 +52,9 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
 	view := templates.RunsView{Filter: filter, Page: page}
+	if view.Offered, err = s.offered(r, "runs"); err != nil {
+		return err
+	}
 	return s.renderLive(w, r, p, pageOf(templates.RunsPage, view), pageOf(templates.RunsLive, view))
 }
 

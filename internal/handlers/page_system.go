@@ -31,7 +31,11 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Audit log", "Audit")
 	p.Twin = s.linksOf(r).API().Audit(filter)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}))
+	view := templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}
+	if view.Offered, err = s.offered(r, "audit"); err != nil {
+		return err
+	}
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, view))
 }
 
 // cost is the cost of requests since the process started.

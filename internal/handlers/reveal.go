@@ -27,7 +27,7 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("HX-Push-Url", "false")
-	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RevealedPage, templates.RevealedView{EventView: view, Revealed: revealed}))
 }
 

@@ -14,6 +14,7 @@ type AuditView struct {
 	Filter        outbox.AuditFilter `redact:"-"`
 	Page          outbox.Page[outbox.AuditEntry]
 	RemovedBefore time.Time // older records were removed; zero if none were
+	Offered
 }
 
 // option is one choice of a list.

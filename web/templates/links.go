@@ -19,6 +19,7 @@ type URL = templ.SafeURL
 // zero value serves from the root.
 type Links struct {
 	base string // empty, or starts with / and does not end with one
+	api  bool   // the links are those of the JSON API
 }
 
 // NewLinks returns links below a base path; "/", "/ops" and "/ops/" are base paths.
@@ -35,7 +36,7 @@ func (l Links) Base() string { return l.base }
 
 // API returns the links of the JSON equivalents: l.API().Row(c, 3) is the API's path for l.Row(c,
 // 3).
-func (l Links) API() Links { return Links{base: l.base + "/api/v1"} }
+func (l Links) API() Links { return Links{base: l.base + "/api/v1", api: true} }
 
 func (l Links) at(query url.Values, parts ...string) URL {
 	var b strings.Builder
@@ -142,7 +143,12 @@ func (l Links) Instance(id string) URL {
 }
 
 // Rows is the list of rows that match f, from its cursor.
-func (l Links) Rows(f outbox.RowFilter) URL { return l.at(rowValues(f), "rows") }
+func (l Links) Rows(f outbox.RowFilter) URL {
+	if !l.api && f.Sort == outbox.SortAttention { // the order of the page
+		f.Sort = ""
+	}
+	return l.at(rowValues(f), "rows")
+}
 
 func rowPath(campaign string, seq int64, more ...string) []string {
 	return append([]string{"rows", campaign, strconv.FormatInt(seq, 10)}, more...)
@@ -183,7 +189,12 @@ func (l Links) NewOperation(s outbox.Selection) URL {
 func rowName(r outbox.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
 
 // Campaigns is the list of campaigns that match f, from its cursor.
-func (l Links) Campaigns(f outbox.CampaignFilter) URL { return l.at(campaignValues(f), "campaigns") }
+func (l Links) Campaigns(f outbox.CampaignFilter) URL {
+	if !l.api && f.Sort == outbox.SortTrouble { // the order of the page
+		f.Sort = ""
+	}
+	return l.at(campaignValues(f), "campaigns")
+}
 
 func (l Links) Campaign(id string) URL { return l.at(nil, "campaigns", id) }
 

@@ -9,15 +9,11 @@ import (
 
 func rowValues(f outbox.RowFilter) url.Values {
 	return values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,
-		"fingerprint", f.Fingerprint, "q", f.Q, "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
+		"fingerprint", f.Fingerprint, "q", f.Q, "sort", string(f.Sort), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
 }
 
 func campaignValues(f outbox.CampaignFilter) url.Values {
-	sort := f.Sort
-	if sort == outbox.SortID {
-		sort = ""
-	}
-	return values("state", string(f.State), "q", f.Q, "sort", string(sort), "reverse", yes(f.Reverse), "cursor", f.Cursor,
+	return values("state", string(f.State), "q", f.Q, "sort", string(f.Sort), "reverse", yes(f.Reverse), "cursor", f.Cursor,
 		"limit", positive(int64(f.Limit)))
 }
 
@@ -158,7 +154,7 @@ func (h heading) glyph() string {
 // sortable makes a heading sort by one of the orders of campaigns: its own direction first, then
 // the other.
 func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort, own, other string) heading {
-	chosen := f.Sort == by || f.Sort == "" && by == outbox.SortID
+	chosen := f.Sort == by
 	if chosen {
 		h.Sorted = own
 		if f.Reverse {

@@ -35,7 +35,10 @@ func sections(p Page) []section {
 	return []section{
 		{"Overview", "o", []place{{"Overview", "Overview", l.Overview()}}},
 		{"Campaigns", "c", []place{{"Campaigns", "Campaigns", l.Campaigns(outbox.CampaignFilter{})}}},
-		{"Events", "e", []place{{"Rows", "Outbox", l.Rows(outbox.RowFilter{})}}},
+		{"Events", "e", []place{
+			{"Events", "Find events", l.SearchEvents(outbox.EventFilter{})},
+			{"Rows", "Outbox", l.Rows(outbox.RowFilter{})},
+		}},
 		{"Problems", "p", []place{
 			{"Failures", "Causes", l.Failures()},
 			{"Dead", "Dead rows", l.Rows(outbox.RowFilter{Status: outbox.Dead})},

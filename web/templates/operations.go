@@ -13,6 +13,7 @@ import (
 type OperationsView struct {
 	Filter outbox.OperationFilter `redact:"-"`
 	Page   outbox.Page[outbox.Operation]
+	Offered
 }
 
 // OperationView is an operation with one page of its rows.

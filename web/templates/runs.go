@@ -16,6 +16,7 @@ import (
 type RunsView struct {
 	Filter outbox.RunFilter `redact:"-"`
 	Page   outbox.Page[outbox.Run]
+	Offered
 }
 
 // RunView is a run with one page of its results and one of its log.

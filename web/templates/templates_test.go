@@ -25,7 +25,7 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.API().Action(outbox.ActionRequeue, "a b", itoa(3)):         "/ops/api/v1/rows/a%20b/3/requeue",
 		l.Rows(outbox.RowFilter{Q: "a&b=c"}):                         "/ops/rows?q=a%26b%3Dc",
 		l.Rows(outbox.RowFilter{Status: outbox.Dead, Limit: 5}):      "/ops/rows?limit=5&status=dead",
-		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortID}):      "/ops/campaigns",
+		l.Campaigns(outbox.CampaignFilter{Sort: outbox.SortTrouble}): "/ops/campaigns",
 		l.CampaignAfter("c", 0):                                      "/ops/campaigns/c?after_seq=0",
 		WithAction(l.Overview(), 7):                                  "/ops/?act=7",
 		WithAction(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",

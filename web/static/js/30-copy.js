@@ -29,7 +29,7 @@
 
   document.addEventListener("click", function (evt) {
     var button = evt.target.closest && evt.target.closest("button[data-copy]");
-    var text = button && button.closest(".copyable").querySelector("pre");
+    var text = button && button.closest(".copyable").querySelector("pre, code");
     if (!text) return;
     navigator.clipboard.writeText(text.textContent).then(
       function () { say(button, "Copied"); },

@@ -46,7 +46,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Campaigns")
+	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).EventTab(campaign, seq, view.Tab), s.linksOf(r).API().Event(campaign, seq)
 	if view.Row != nil {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// eventsCmd searches the events of all campaigns.
+type eventsCmd struct {
+	Campaign   string `placeholder:"C" help:"Events of this campaign."`
+	ID         string `name:"id" placeholder:"ID" help:"Events with this event id."`
+	Type       string `placeholder:"T" help:"Events of this type."`
+	EntityType string `placeholder:"T" help:"Events of entities of this type."`
+	Entity     string `placeholder:"ID" help:"Events of the entity with this id."`
+	Actor      string `placeholder:"ID" help:"Events of the actor with this id."`
+	Request    string `placeholder:"ID" help:"Events of this request."`
+	Session    string `placeholder:"ID" help:"Events of this session."`
+	Tag        string `placeholder:"NAME=VALUE" help:"Events with this tag."`
+	Text       string `placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id."`
+	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or \"yesterday 14:00\" (UTC)."`
+	Until      string `placeholder:"TIME" help:"Events recorded before this."`
+	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first."`
+	jsonFlag
+}
+
+// Run searches until there are as many events as wanted, or no more.
+func (c *eventsCmd) Run(ctx context.Context, a *app) error {
+	if c.Limit < 1 {
+		return usagef("--limit must be 1 or more")
+	}
+	f, err := c.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(st *engine) error {
+		events := []outbox.EventHit{}
+		for len(events) < c.Limit {
+			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
+			page, err := st.SearchEvents(ctx, f)
+			if err != nil {
+				return err
+			}
+			events = append(events, page.Items...)
+			if page.NextCursor == nil {
+				break
+			}
+			f.Cursor = *page.NextCursor
+		}
+		if c.JSON {
+			return a.printJSON(events)
+		}
+		return a.printEvents(events)
+	})
+}
+
+func (c *eventsCmd) filter(now time.Time) (outbox.EventFilter, error) {
+	since, err := outbox.ParseWhenSince("since", c.Since, now)
+	if err != nil {
+		return outbox.EventFilter{}, asUsage("--since", err)
+	}
+	until, err := outbox.ParseWhenUntil("until", c.Until, now)
+	if err != nil {
+		return outbox.EventFilter{}, asUsage("--until", err)
+	}
+	return outbox.EventFilter{CampaignID: c.Campaign, EventID: c.ID, EventType: c.Type, EntityType: c.EntityType, EntityID: c.Entity, ActorID: c.Actor,
+		RequestID: c.Request, SessionID: c.Session, Tag: c.Tag, Q: c.Text, Since: since, Until: until}, nil
+}
+
+func (a *app) printEvents(events []outbox.EventHit) error {
+	if len(events) == 0 {
+		fmt.Fprintln(a.out, "no event matches")
+		return nil
+	}
+	return printTable(a.out, "RECORDED\tCAMPAIGN\tSEQ\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
+		return []any{e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
+	})
+}

@@ -1,0 +1,102 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// searchQuery is what was typed into the search box.
+type searchQuery struct {
+	Q string `json:"q" validate:"text,maxbytes=500"`
+}
+
+// searchPage looks for anything by its id. It leads to the only thing that the text certainly names.
+func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
+	found, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	if found.Text == "" {
+		seeOther(w, s.linksOf(r).SearchEvents(outbox.EventFilter{}))
+		return nil
+	}
+	if only, ok := found.Only(); ok {
+		seeOther(w, s.linksOf(r).Finding(only))
+		return nil
+	}
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, found))
+}
+
+// suggestions answers with the options of the search box's list, which its script requests.
+func (s *server) suggestions(w http.ResponseWriter, r *http.Request) error {
+	found, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.Suggestions, found))
+}
+
+func (s *server) find(r *http.Request) (outbox.Findings, error) {
+	var q searchQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return outbox.Findings{}, err
+	}
+	text := strings.Join(strings.Fields(q.Q), " ")
+	f := outbox.Findings{Text: text, Asked: outbox.ParseAsked(text, s.Now())}
+	if text == "" {
+		return f, nil
+	}
+	var err error
+	if f.Found, err = s.Store.Find(r.Context(), f.Asked, s.Redact); err != nil {
+		return f, err
+	}
+	for _, look := range []func(context.Context, outbox.Asked) ([]outbox.Finding, error){s.findRun, s.findOperation, s.findProjections} {
+		some, err := look(r.Context(), f.Asked)
+		if err != nil {
+			return f, err
+		}
+		f.Found = append(f.Found, some...)
+	}
+	f.Found = outbox.SortFindings(f.Found)
+	return f, nil
+}
+
+func (s *server) findRun(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
+	id, ok := a.Number(outbox.FoundRun)
+	if !ok {
+		return nil, nil
+	}
+	run, err := s.Runs.Get(ctx, id)
+	if errors.Is(err, outbox.ErrNotFound) {
+		return nil, nil
+	}
+	return []outbox.Finding{{Kind: outbox.FoundRun, Certain: true, ID: run.ID, Note: string(run.Kind) + ", " + string(run.Status)}}, err
+}
+
+func (s *server) findOperation(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
+	id, ok := a.Number(outbox.FoundOperation)
+	if !ok {
+		return nil, nil
+	}
+	operation, err := s.Operations.Get(ctx, id)
+	if errors.Is(err, outbox.ErrNotFound) {
+		return nil, nil
+	}
+	return []outbox.Finding{{Kind: outbox.FoundOperation, Certain: true, ID: id, Note: string(operation.Status)}}, err
+}
+
+// findProjections finds loaded projections by a part of their names.
+func (s *server) findProjections(_ context.Context, a outbox.Asked) ([]outbox.Finding, error) {
+	var found []outbox.Finding
+	for _, p := range s.Projections {
+		if strings.Contains(p.Name, strings.ToLower(a.Named())) {
+			found = append(found, outbox.Finding{Kind: outbox.FoundProjection, Certain: p.Name == a.Named(), Name: p.Name})
+		}
+	}
+	return found, nil
+}

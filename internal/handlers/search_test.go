@@ -1,0 +1,143 @@
+package handlers
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/store"
+)
+
+// placed appends an order's event.
+func (s *site) placed(id string, more ...func(*outbox.Event)) {
+	s.t.Helper()
+	e := outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: id, RequestID: "req-" + id, Payload: []byte(`{"order":"` + id + `","password":"hunter2"}`)}
+	for _, change := range more {
+		change(&e)
+	}
+	if _, err := s.store.Append(s.t.Context(), store.Append{Events: []outbox.Event{e}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.placed("17", func(e *outbox.Event) { e.EventID = "ev-17" })
+	for text, want := range map[string]string{
+		"c-1":      "/campaigns/c-1",
+		" c-1/2 ":  "/campaigns/c-1/events/2",
+		"ev-17":    "/campaigns/orders/events/1",
+		"order 17": "/events?entity_id=17&entity_type=order",
+		"req-17":   "/events?request_id=req-17",
+		"":         "/events",
+	} {
+		a := s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
+		if got := a.Header.Get("Location"); got != want {
+			t.Errorf("%q leads to %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestSearch_offersWhatATextMayMean(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.placed("17")
+	s.get("/search?q=c-").want(t, 200, `data-testid="found-campaign"`, `href="/campaigns/c-1"`, `data-testid="elsewhere"`)
+	s.get("/search?q=zzz").want(t, 200, `data-testid="nothing-found"`, `href="/events?q=zzz"`, `href="/audit?request_id=zzz"`)
+	s.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").want(t, 200, "&lt;script&gt;").lacks(t, "<script>alert")
+	a := s.get("/search?q=order+17+today").want(t, 200, `data-testid="found-range"`)
+	first := a.body[strings.Index(a.body, `data-testid="found-range"`):]
+	first = first[strings.Index(first, `href="`)+6:]
+	first = strings.ReplaceAll(first[:strings.Index(first, `"`)], "&amp;", "&")
+	to, err := url.Parse(first)
+	if err != nil || to.Path != "/events" || to.Query().Get("entity_id") != "17" || to.Query().Get("entity_type") != "order" || to.Query().Get("since") == "" {
+		t.Errorf("the first suggestion is %s", first)
+	}
+	s.get("/search/suggestions?q=c-1").want(t, 200, `role="option"`, `data-href="/campaigns/c-1"`).lacks(t, "<html", "<script")
+	s.get("/search/suggestions?q=").want(t, 200).lacks(t, "<li")
+	s.get("/search?q="+strings.Repeat("x", 501)).want(t, 422)
+}
+
+func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.placed("17")
+	now := s.srv.Now().UTC()
+	for text, want := range map[string]time.Time{
+		"-2h":             now.Add(-2 * time.Hour).Truncate(time.Second),
+		"yesterday 14:00": now.Truncate(24 * time.Hour).Add(-10 * time.Hour),
+	} {
+		a := s.get("/events?q=x&since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
+		to, _ := url.Parse(a.Header.Get("Location"))
+		if got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since")); err != nil || !got.Equal(want) || to.Query().Get("q") != "x" {
+			t.Errorf("%q leads to %s, want since %s", text, to, want)
+		}
+		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Events")
+	}
+	s.get("/events?since=soon").want(t, 422, "yesterday 14:00")
+	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")
+	s.get("/api/v1/events?since=-2h").want(t, 200, `"items":`)
+	s.get("/api/v1/events?tag=x").want(t, 422, "name=value")
+	s.get("/api/v1/events?nothing=x").want(t, 422, "nothing")
+}
+
+func TestEvents_showAndFindNothingHidden(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.placed("17")
+	for _, base := range []string{"/events", "/api/v1/events"} {
+		s.get(base+"?entity_id=17").want(t, 200, "[redacted]", "order.placed").lacks(t, "hunter")
+		s.get(base+"?q=%22order%22").want(t, 200, "[redacted]").lacks(t, "hunter")
+		for _, guess := range []string{"h", "hu", "hunter2", `password":"h`} {
+			if a := s.get(base + "?q=" + url.QueryEscape(guess)); strings.Contains(a.body, "order.placed\"") && strings.Contains(a.body, "[redacted]") {
+				t.Errorf("%s: %q finds the event", base, guess)
+			}
+		}
+	}
+}
+
+func TestEvents_sayHowFarTheyLooked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for range 5 {
+		s.placed("17")
+	}
+	s.get("/events?q=nowhere").want(t, 200, "No events match", "Looked through events 5–1, back to ")
+	a := s.get("/events?q=order&limit=2").want(t, 200, "Looked through events 5–4", `data-testid="next-page"`)
+	if n := strings.Count(a.body, `data-testid="event-hit"`); n != 2 {
+		t.Errorf("%d events are shown, want 2", n)
+	}
+	s.get("/events?entity_id=17").want(t, 200, "Found by an index in events 5–1")
+}
+
+func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	form := url.Values{"list": {"rows"}, "name": {"<b>mine</b>"}, "query": {"status=dead&cursor=x"}}.Encode()
+	a := s.submit("/views", form).want(t, http.StatusSeeOther)
+	if to := a.Header.Get("Location"); to != "/rows?status=dead" {
+		t.Errorf("leads to %s", to)
+	}
+	s.get("/rows").want(t, 200, `href="/rows?status=dead"`, "&lt;b&gt;mine&lt;/b&gt;", "shared: this server has no authentication").lacks(t, "<b>mine")
+	s.get("/campaigns").want(t, 200).lacks(t, "mine")
+	s.submit("/views", form, header("Sec-Fetch-Site", "cross-site")).want(t, http.StatusForbidden)
+	s.submit("/views", "list=nothing&name=x").want(t, 422)
+	views, err := s.store.Views(t.Context(), "local", "rows")
+	if err != nil || len(views) != 1 {
+		t.Fatal(views, err)
+	}
+	at := "/views/" + url.PathEscape("1")
+	s.submit(at+"/rename", "list=rows&name=ours").want(t, http.StatusSeeOther)
+	s.get("/rows").want(t, 200, ">ours<")
+	s.submit(at+"/remove", "list=rows&name=ours").want(t, http.StatusSeeOther)
+	s.get("/rows").want(t, 200).lacks(t, ">ours<")
+	s.submit(at+"/remove", "list=rows").want(t, http.StatusNotFound)
+	acts, err := s.store.AuditLog(t.Context(), outbox.AuditFilter{})
+	if err != nil || len(acts.Items) != 0 {
+		t.Errorf("audited: %v, %v", acts.Items, err)
+	}
+}

@@ -1,0 +1,108 @@
+package handlers
+
+import (
+	"net/http"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// routeViews adds the forms of views. A view changes nothing but its owner's pages, so these are no
+// actions of the registry: viewers may, and no audit record is written. The guards of forms hold.
+func (s *server) routeViews() {
+	form := func(pattern string, h handler) {
+		s.add(route{method: http.MethodPost, pattern: pattern, role: outbox.RoleViewer}, s.handle(s.form(h)))
+	}
+	form("/views", s.saveViewForm)
+	form("/views/{view}/rename", s.renameViewForm)
+	form("/views/{view}/remove", s.removeViewForm)
+}
+
+// viewForm names a view, and the page to go back to.
+type viewForm struct {
+	List  string `json:"list" validate:"text,maxbytes=50"`
+	Name  string `json:"name" validate:"text,maxbytes=1000"`
+	Query string `json:"query" validate:"text,maxbytes=8000"`
+}
+
+// backToList returns to the list of the form, with its filters.
+func (s *server) backToList(w http.ResponseWriter, r *http.Request, form viewForm) error {
+	checked, err := outbox.CheckView(outbox.View{List: form.List, Name: "-", Query: form.Query})
+	if err == nil {
+		seeOther(w, s.linksOf(r).View(checked))
+	}
+	return err
+}
+
+func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
+	var form viewForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	v := outbox.View{List: form.List, Name: form.Name, Query: form.Query}
+	if err := s.Store.SaveView(r.Context(), me(r).ViewOwner(), v); err != nil {
+		return err
+	}
+	return s.backToList(w, r, form)
+}
+
+func (s *server) renameViewForm(w http.ResponseWriter, r *http.Request) error {
+	var form viewForm
+	id, err := viewParam(r)
+	if err == nil {
+		err = fill(&form, r.PostForm)
+	}
+	if err == nil {
+		err = s.Store.RenameView(r.Context(), me(r).ViewOwner(), id, form.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return s.backToList(w, r, form)
+}
+
+func (s *server) removeViewForm(w http.ResponseWriter, r *http.Request) error {
+	var form viewForm
+	id, err := viewParam(r)
+	if err == nil {
+		err = fill(&form, r.PostForm)
+	}
+	if err == nil {
+		err = s.Store.RemoveView(r.Context(), me(r).ViewOwner(), id)
+	}
+	if err != nil {
+		return err
+	}
+	return s.backToList(w, r, form)
+}
+
+func viewParam(r *http.Request) (int64, error) { return numberParam(r, "view", "a view id is") }
+
+// offered reads what a list's page offers: the reader's views of it, and the values of its filters.
+// The page's own filters are what a new view keeps.
+func (s *server) offered(r *http.Request, list string) (o templates.Offered, err error) {
+	if r.Header.Get("HX-Target") == templates.LiveTarget { // the live part shows neither
+		return o, nil
+	}
+	o.Views = templates.ViewsView{List: list}
+	if current, err := outbox.CheckView(outbox.View{List: list, Name: "-", Query: r.URL.RawQuery}); err == nil {
+		o.Views.Query = current.Query
+	}
+	if o.Views.All, err = s.Store.Views(r.Context(), me(r).ViewOwner(), list); err != nil {
+		return o, err
+	}
+	if o.Values, err = s.Store.EventValues(r.Context()); err != nil {
+		return o, err
+	}
+	groups, err := s.Store.ErrorGroups(r.Context())
+	for _, g := range groups.Groups[:min(len(groups.Groups), fingerprintsOffered)] {
+		o.Fingerprints = append(o.Fingerprints, g.Fingerprint)
+	}
+	for _, p := range s.Projections {
+		o.Projections = append(o.Projections, p.Name)
+	}
+	return o, err
+}
+
+// fingerprintsOffered is how many errors a filter offers, those with the most dead rows first.
+const fingerprintsOffered = 20

@@ -1,0 +1,168 @@
+package templates
+
+import "outboxweb/internal/outbox"
+
+// SearchEvents is the list of events of all campaigns that match f, from its cursor.
+func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(eventValues(f), "events") }
+
+// Search is the page of what a text may mean; Suggestions are its list of options.
+func (l Links) Search(text string) URL { return l.at(values("q", text), "search") }
+func (l Links) Suggestions() URL       { return l.at(nil, "search", "suggestions") }
+
+// Finding is what a search has found.
+func (l Links) Finding(f outbox.Finding) URL {
+	switch f.Kind {
+	case outbox.FoundCampaign:
+		return l.Campaign(f.CampaignID)
+	case outbox.FoundEvent:
+		return l.Event(f.CampaignID, f.Seq)
+	case outbox.FoundRun:
+		return l.RunOf(f.ID)
+	case outbox.FoundOperation:
+		return l.Operation(f.ID, outbox.OperationRowFilter{})
+	case outbox.FoundCause:
+		return l.FailureGroup(f.Fingerprint)
+	case outbox.FoundProjection:
+		return l.Projection(f.Name)
+	}
+	return l.SearchEvents(f.Events)
+}
+
+// findingTitle is the words of a link to a finding.
+func findingTitle(f outbox.Finding) string {
+	switch f.Kind {
+	case outbox.FoundCampaign:
+		return f.CampaignID
+	case outbox.FoundEvent:
+		return f.CampaignID + "/" + itoa(f.Seq)
+	case outbox.FoundRun:
+		return "run " + itoa(f.ID)
+	case outbox.FoundOperation:
+		return "operation " + itoa(f.ID)
+	case outbox.FoundCause:
+		return f.Fingerprint
+	case outbox.FoundProjection:
+		return f.Name
+	}
+	return f.Note
+}
+
+// findingNote is what is said beside the link.
+func findingNote(f outbox.Finding) string {
+	switch f.Kind {
+	case outbox.FoundRange:
+		return searchedRange(f.Events)
+	case outbox.FoundEntity, outbox.FoundRequest:
+		return ""
+	}
+	return f.Note
+}
+
+// kindWords are the headings of findings.
+var kindWords = map[outbox.FindingKind]string{
+	outbox.FoundRange: "Events in this time", outbox.FoundCampaign: "Campaigns", outbox.FoundEvent: "Events", outbox.FoundEntity: "Entities", outbox.FoundRequest: "Requests",
+	outbox.FoundRun: "Runs", outbox.FoundOperation: "Operations", outbox.FoundCause: "Causes of failures", outbox.FoundProjection: "Projections",
+}
+
+// findingsOf are the findings of one kind.
+func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
+	var some []outbox.Finding
+	for _, f := range all {
+		if f.Kind == kind {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// suggested bounds the options of the search box.
+const suggested = 8
+
+func eventValues(f outbox.EventFilter) map[string][]string {
+	return values("event_id", f.EventID, "campaign", f.CampaignID, "event_type", f.EventType, "entity_type", f.EntityType, "entity_id", f.EntityID,
+		"actor_type", f.ActorType, "actor_id", f.ActorID, "request_id", f.RequestID, "session_id", f.SessionID, "tag", f.Tag, "q", f.Q,
+		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
+}
+
+// searchedRange says the range of time of a filter: "2026-11-22 14:00:00 to 14:10:00 UTC".
+func searchedRange(f outbox.EventFilter) string {
+	const full, clock = "2006-01-02 15:04:05", "15:04:05"
+	since, until := f.Since.UTC(), f.Until.UTC()
+	switch {
+	case !f.Ranged():
+		return ""
+	case f.Until.IsZero():
+		return "since " + since.Format(full) + " UTC"
+	case f.Since.IsZero():
+		return "until " + until.Format(full) + " UTC"
+	case since.Format("2006-01-02") == until.Format("2006-01-02"):
+		return since.Format(full) + " to " + until.Format(clock) + " UTC"
+	}
+	return since.Format(full) + " to " + until.Format(full) + " UTC"
+}
+
+// looked says how far a page of a search looked: "Looked through events 9,812,400–9,612,400, back to
+// 2026-11-22 14:02:00 UTC".
+func looked(v EventsView) string {
+	l := v.Page.Looked
+	if l.First == 0 || l.First == l.Last && len(v.Page.Items) == 0 && v.Page.NextCursor == nil && l.Back.IsZero() {
+		return ""
+	}
+	text := "Looked through events " + num(l.First) + "–" + num(l.Last)
+	if l.By == "seq" {
+		text += " of campaign " + v.Filter.CampaignID
+	}
+	if l.Exact && v.Page.NextCursor == nil {
+		text = "Found by an index in events " + num(l.First) + "–" + num(l.Last)
+	}
+	if !l.Back.IsZero() {
+		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format("2006-01-02 15:04:05") + " UTC"
+	}
+	return text + "."
+}
+
+// eventsPager is the navigation of a search of events.
+func eventsPager(p Page, v EventsView) pagerView {
+	view := pagerOf(v.Page.Page, v.Filter.Cursor, func(cursor string) URL {
+		v.Filter.Cursor = cursor
+		return p.Links.SearchEvents(v.Filter)
+	})
+	view.Note = "" // looked says it
+	if len(v.Page.Items) == 0 {
+		view.Shown = ""
+	}
+	return view
+}
+
+// eventHeadings are the column headings of events.
+func eventHeadings(p Page, f outbox.EventFilter) []heading {
+	turned := f
+	turned.Reverse, turned.Cursor = !f.Reverse, ""
+	sorted := "descending"
+	if f.Reverse {
+		sorted = "ascending"
+	}
+	return []heading{{Name: "Event"}, {Name: "Event type"}, {Name: "Recorded", To: p.Links.SearchEvents(turned), Sorted: sorted}, {Name: "Entity"}, {Name: "Actor"}, {Name: "Payload"}}
+}
+
+// shortFrom is the length from which an id is shown without its middle.
+const shortFrom = 20
+
+// idParts are the beginning, middle and end of an id; short ones have no middle.
+func idParts(id string) (head, middle, tail string) {
+	runes := []rune(id)
+	if len(runes) <= shortFrom {
+		return id, "", ""
+	}
+	return string(runes[:10]), string(runes[10 : len(runes)-7]), string(runes[len(runes)-7:])
+}
+
+// entityFilter selects the events of the same entity.
+func entityFilter(e outbox.EventHit) outbox.EventFilter {
+	return outbox.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
+}
+
+// moreEventFilters reports whether one of the rarer filters is used.
+func moreEventFilters(f outbox.EventFilter) bool {
+	return f.CampaignID+f.EventID+f.Tag+f.ActorType+f.ActorID+f.RequestID+f.SessionID != ""
+}
