@@ -55,6 +55,7 @@
         .then(function (html) {
           var parsed = new DOMParser().parseFromString("<ul>" + html + "</ul>", "text/html");
           list.replaceChildren.apply(list, parsed.querySelectorAll("li[role=option]"));
+          list.dataset.text = text; // what these are for
           at = -1;
           show(options().length > 0 && document.activeElement === box);
         })
@@ -83,13 +84,13 @@
           return;
         }
         choose(at + (evt.key === "ArrowDown" ? 1 : -1));
-      } else if (evt.key === "Enter") {
-        stop();
-        if (!list.hidden && at >= 0) {
-          evt.preventDefault();
-          open(options()[at]);
-        } else show(false);
       }
+    });
+    box.form.addEventListener("submit", function (evt) { // Enter
+      stop();
+      if (list.hidden || at < 0) return;
+      evt.preventDefault();
+      open(options()[at]);
     });
     box.addEventListener("blur", function () { stop(); show(false); });
     list.addEventListener("mousedown", function (evt) { evt.preventDefault(); }); // keeps the focus in the box
