@@ -31,12 +31,16 @@ func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
 	return server, newSiteOn(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}, tryOnStore)
 }
 
-// tryOnStore lets a site dry-run the events of a campaign.
+// tryOnStore lets a site dry-run and explain the events of a campaign.
 func tryOnStore(c *Config) {
 	s := c.Store
 	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.DryRun, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
 		return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1, Projections: []outbox.ProjectionResult{}}, err
+	}
+	c.Explain = func(ctx context.Context, _ outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+		_, err := s.EventWithin(ctx, campaign, seq, 0)
+		return outbox.EventExplanation{CampaignID: campaign, Seq: seq, Failures: []outbox.ExplainedFailure{}}, err
 	}
 }
 

@@ -233,10 +233,13 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 		t.Errorf("%d samples, want a third of the one that changed", n)
 	}
 	points := f.publisherHistory(archive, outbox.RangeHour)
-	if len(points) != 3 {
+	if len(points) != 4 {
 		t.Fatalf("%d points: %+v", len(points), points)
 	}
-	first, last := points[1], points[2]
+	first, last, running := points[1], points[2], points[3]
+	if running.DeliveredInStep != 0 || running.Delivered != 120 || running.LagEvents != 1 {
+		t.Errorf("in the running minute: %+v", running)
+	}
 	if first.LagEvents != 2 || first.LagSeconds != 60 || first.Delivered != 0 || first.PerSecond != 0 {
 		t.Errorf("in between: %+v", first)
 	}

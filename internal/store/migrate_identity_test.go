@@ -71,7 +71,7 @@ func (f *fixture) takeIdentityBack() {
 	for _, column := range []string{"projection", "projection_version", "permanent"} {
 		f.Exec(`alter table attempts drop column ` + column)
 	}
-	for _, statement := range []string{`drop table views`, `drop index events_by_id`, `drop index events_by_entity`, `drop index events_by_request`, `drop index campaigns_by_trouble`, `drop index verifications_failed`, `alter table verifications drop column error`, `drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `drop table act_targets`, `drop table append_keys`, `drop index verifications_found`, `drop table applied_spans`, `drop index attempts_by_time`, `alter table attempts drop column died`, `alter table campaigns drop column applied_span`, `delete from goose_db_version where version_id >= 9`} {
+	for _, statement := range []string{`drop table series_samples`, `drop table projection_loads`, `drop table views`, `drop index events_by_id`, `drop index events_by_entity`, `drop index events_by_request`, `drop index campaigns_by_trouble`, `drop index verifications_failed`, `alter table verifications drop column error`, `drop index campaigns_suspects`, `drop table audit_horizon`, `drop table tokens`, `drop table act_targets`, `drop table append_keys`, `drop index verifications_found`, `drop table applied_spans`, `drop index attempts_by_time`, `alter table attempts drop column died`, `alter table campaigns drop column applied_span`, `delete from goose_db_version where version_id >= 9`} {
 		f.Exec(statement)
 	}
 }
