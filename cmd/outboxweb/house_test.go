@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/loop"},
 	"internal/tokens":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
+	"internal/timetravel":             {"internal/outbox", "internal/store", "internal/projection", "internal/runs"},
 	"internal/publishing":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination"},
 	"internal/publishing/destination": {"internal/outbox"},
 
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/publishing", "internal/tokens", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"internal/cputest":    {},
 	"internal/pgtest":     {},

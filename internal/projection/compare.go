@@ -82,6 +82,7 @@ type merge struct {
 	dialect  string
 	table    *table
 	campaign string
+	limit    int // of rows to read; 0 for all
 	counts   *outbox.Comparison
 	found    []Difference
 	size     int // approximate size of the stored differences, in bytes
@@ -190,8 +191,12 @@ func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
 			terms = append(terms, quoteName(c.name))
 		}
 	}
-	rows, err := q.QueryContext(ctx, fmt.Sprintf("select %s from %s where %s = $1 order by %s",
-		strings.Join(terms, ", "), quoteName(m.table.name), quoteName("campaign_id"), strings.Join(order, ", ")), m.campaign)
+	query := fmt.Sprintf("select %s from %s where %s = $1 order by %s",
+		strings.Join(terms, ", "), quoteName(m.table.name), quoteName("campaign_id"), strings.Join(order, ", "))
+	if m.limit > 0 {
+		query += fmt.Sprintf(" limit %d", m.limit)
+	}
+	rows, err := q.QueryContext(ctx, query, m.campaign)
 	if err != nil {
 		return nil, err
 	}

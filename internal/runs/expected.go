@@ -33,6 +33,8 @@ type Replayer struct {
 	// next chunk may begin.
 	pace  func(ctx context.Context, d *Expected, events int64, worked time.Duration) error
 	paced time.Time // when pace last returned
+
+	marks *marks // of a Recording; nil otherwise
 }
 
 // NewReplayer creates empty scratch tables of the set's projections. The caller must Close it.
@@ -208,7 +210,7 @@ func (f *Replayer) adapt(events []outbox.Event) {
 func (d *Expected) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
 	for len(events) > 0 {
 		done, err := d.replayer.scratch.Replay(ctx, len(events), func(i int) error {
-			return d.replayer.set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.replayer.scratch, &events[i], auditOnly, d.left)
+			return d.replayer.set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.writer(&events[i]), &events[i], auditOnly, d.left)
 		})
 		d.advance(events[:done])
 		if err == nil {
@@ -222,6 +224,14 @@ func (d *Expected) apply(ctx context.Context, events []outbox.Event, auditOnly m
 		}
 	}
 	return nil
+}
+
+// writer is where an event's statements run.
+func (d *Expected) writer(e *outbox.Event) projection.Tx {
+	if d.replayer.marks == nil {
+		return d.replayer.scratch
+	}
+	return d.replayer.marks.begin(e, d.left)
 }
 
 func (d *Expected) advance(events []outbox.Event) {

@@ -1,0 +1,121 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ReadModel is the rows that the projections hold for a campaign, as of an event.
+type ReadModel struct {
+	CampaignID string          `json:"campaign_id" redact:"-"`
+	Seq        int64           `json:"seq"`       // the rows are as they were after this event
+	FirstSeq   int64           `json:"first_seq"` // the first event whose rows are kept; 0 when they are kept from the start
+	LastSeq    int64           `json:"last_seq"`  // the last event that is replayed
+	Live       bool            `json:"live"`      // the rows are read from the projections database, without their history
+	Tables     []ModelTable    `json:"tables"`
+	Standings  []ModelStanding `json:"projections"` // how the replay went and compares with the live rows
+}
+
+// ModelTable is rows of one table of a projection, in the order of their keys.
+type ModelTable struct {
+	Projection string     `json:"projection" redact:"-"`
+	Name       string     `json:"table" redact:"-"`
+	Columns    []string   `json:"columns" redact:"-"` // without the campaign's
+	Rows       []ModelRow `json:"rows"`
+	Next       string     `json:"next" redact:"-"` // the row after which the rest begins; empty when there is none
+	More       bool       `json:"more"`            // there are more rows
+}
+
+// ModelRow is a row as of an event, beside the one before that event.
+type ModelRow struct {
+	Row       string      `json:"row" redact:"-"`                                   // names the row; empty for a live one
+	Kind      string      `json:"kind" redact:"-" api:"enum=added changed removed"` // what the event did to it; empty for nothing
+	Key       []Field     `json:"key"`                                              // the primary key without the campaign
+	Cells     []ModelCell `json:"cells"`                                            // the other columns; of a removed row those it had
+	Previous  int64       `json:"previous_seq"`                                     // the event of its last change before; 0 when there is none
+	Following int64       `json:"next_seq"`                                         // the event of its next change; 0 when there is none
+}
+
+// ModelCell is a value of a row, and what set it.
+type ModelCell struct {
+	Name      string          `json:"name" redact:"-"`
+	Value     json.RawMessage `json:"value"`                // any JSON value; nil for a value too long for a list
+	Before    json.RawMessage `json:"before"`               // the value before the event, if the event changed it; otherwise nil
+	Changed   bool            `json:"changed"`              // by the event
+	Long      bool            `json:"long"`                 // value or before are too long for a list
+	SetSeq    int64           `json:"set_seq"`              // the event that set it; 0 when that is not kept
+	Statement string          `json:"statement" redact:"-"` // file and line of the statement that set it; empty when that is not kept
+}
+
+// ModelStanding is how a projection's replay went, and how it compares with the live rows.
+type ModelStanding struct {
+	Projection string `json:"projection" redact:"-"`
+	Verdict    string `json:"verdict" redact:"-"` // match, drift, or empty when it was not compared
+	Differ     int64  `json:"differ"`             // how many live rows differ
+	FailedSeq  int64  `json:"failed_seq"`         // the event that it could not replay; 0 when there is none
+	Error      string `json:"error"`              // why
+}
+
+// ModelHistory is one cell of a read model, whole, with what set it and the values it had before.
+type ModelHistory struct {
+	CampaignID string      `json:"campaign_id" redact:"-"`
+	Seq        int64       `json:"seq"` // as of this event
+	FirstSeq   int64       `json:"first_seq"`
+	LastSeq    int64       `json:"last_seq"`
+	Projection string      `json:"projection" redact:"-"`
+	Table      string      `json:"table" redact:"-"`
+	Row        string      `json:"row" redact:"-"`
+	Key        []Field     `json:"key"`
+	Gone       bool        `json:"gone"`                  // the row is not there as of the event
+	Cell       ModelCell   `json:"cell"`                  // as of the event
+	Earlier    []ModelCell `json:"earlier"`               // the values before, newest first, at most 20
+	SQL        string      `json:"sql" redact:"-"`        // the statement that set it
+	EventType  string      `json:"event_type" redact:"-"` // of the event that set it
+}
+
+// ModelQuery selects rows of a read model.
+type ModelQuery struct {
+	CampaignID string
+	Seq        int64  // as of this event; 0 means the last applied one
+	Table      string // only this table; empty means all
+	After      string // the rows of that table after this one
+	Row        string // only this row
+	Limit      int    // rows of a table; 0 means 100, which is also the maximum
+}
+
+// MaxModelRows is the maximum number of rows of a table in one answer.
+const MaxModelRows = 100
+
+// Replaying is the error of a read model that is still being replayed.
+type Replaying struct{ Done, Total int64 }
+
+func (e *Replaying) Error() string { return e.Sentence() }
+
+// Unwrap makes it an ErrBusy.
+func (e *Replaying) Unwrap() error { return ErrBusy }
+
+// Sentence says how far the replay is.
+func (e *Replaying) Sentence() string {
+	return fmt.Sprintf("Replaying the campaign: %s of %s", Number(e.Done), Count(e.Total, "event", "events"))
+}
+
+// ByColumn returns the cell of a column; false if there is none.
+func (r ModelRow) ByColumn(name string) (ModelCell, bool) {
+	for _, c := range r.Cells {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return ModelCell{}, false
+}
+
+// Changed counts the rows that the event changed.
+func (t ModelTable) Changed() int {
+	n := 0
+	for _, r := range t.Rows {
+		if r.Kind != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,76 @@
+package timetravel_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/sample"
+	"outboxweb/internal/timetravel"
+)
+
+// stepLimit is how long a step to another event may take at most.
+const stepLimit = 100 * time.Millisecond
+
+// BenchmarkStep measures steps to ten events of a campaign of 100,000, beside one plain replay of
+// it and the replay that records the changes. It fails when a step takes longer than stepLimit.
+func BenchmarkStep(b *testing.B) {
+	const events = 100_000
+	e := enginetest.Open(b, []string{"builtin:campaigns"}, enginetest.BatchSize(5000))
+	e.MustAppend(b, slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
+	e.Drain(b)
+	list, err := e.Campaigns(b.Context(), outbox.CampaignFilter{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	campaign := list.Items[0].CampaignID
+	last := list.Items[0].AppliedSeq
+
+	began := time.Now()
+	f, err := runs.NewReplayer(b.Context(), e.Store, e.Set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	expected, err := f.Begin(b.Context(), campaign, nil)
+	if err == nil {
+		err = expected.To(b.Context(), last)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := time.Since(began)
+
+	tr := timetravel.New(timetravel.Config{Store: e.Store, Set: e.Set})
+	defer tr.Close()
+	began = time.Now()
+	if _, err := tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign}, time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	recording := time.Since(began)
+
+	var steps []time.Duration
+	for b.Loop() {
+		for i := range int64(10) {
+			seq := last/20 + i*last/10
+			began := time.Now()
+			if _, err := tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: seq}, time.Hour); err != nil {
+				b.Fatal(err)
+			}
+			steps = append(steps, time.Since(began))
+		}
+	}
+	slices.Sort(steps)
+	slowest := steps[len(steps)-1]
+	b.ReportMetric(float64(plain.Milliseconds()), "ms/plain-replay")
+	b.ReportMetric(float64(recording.Milliseconds()), "ms/recording-replay")
+	b.ReportMetric(float64(last), "events")
+	b.ReportMetric(float64(steps[len(steps)/2].Microseconds())/1000, "ms/step")
+	b.ReportMetric(float64(slowest.Microseconds())/1000, "ms/slowest-step")
+	if steps[len(steps)*9/10] > stepLimit {
+		b.Errorf("a step of ten takes longer than %s; the slowest takes %s", stepLimit, slowest)
+	}
+}

@@ -1,0 +1,322 @@
+// Package timetravel shows the read models of a campaign as of any of its events. It replays the
+// campaign once into scratch tables, keeps every version of every row in a temporary file, and
+// answers from there: the rows after an event, what the event changed, and which event and statement
+// set a cell.
+package timetravel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/runs"
+	"outboxweb/internal/store"
+)
+
+// Config configures a Travel. Store and Set are required.
+type Config struct {
+	Store *store.Store
+	Set   *projection.Set
+	// Campaigns is how many campaigns' changes are kept at a time; 0 means 4. On PostgreSQL each has
+	// a connection to the projections database.
+	Campaigns int
+	// Events is how many events of a campaign rows are kept for, the last ones; 0 means 100,000.
+	Events int64
+	// Bytes is the size of the files together; 0 means 512 MiB. One campaign may take half of it.
+	Bytes int64
+	// Idle is after how long without readers a campaign's changes are dropped; 0 means 10 minutes.
+	Idle time.Duration
+}
+
+// Travel keeps the row changes of the campaigns that were read last. It is safe for concurrent use.
+type Travel struct {
+	Config
+	mu      sync.Mutex
+	kept    map[string]*history
+	closed  bool
+	opened  int // replays begun
+	ctx     context.Context
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+	sweeps  *time.Timer
+}
+
+// New makes a Travel that keeps nothing yet. The caller must Close it.
+func New(c Config) *Travel {
+	if c.Campaigns == 0 {
+		c.Campaigns = 4
+	}
+	if c.Events == 0 {
+		c.Events = 100_000
+	}
+	if c.Bytes == 0 {
+		c.Bytes = 512 << 20
+	}
+	if c.Idle == 0 {
+		c.Idle = 10 * time.Minute
+	}
+	t := &Travel{Config: c, kept: map[string]*history{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.sweeps = time.AfterFunc(c.Idle, t.sweep)
+	return t
+}
+
+// Close ends replays and drops everything.
+func (t *Travel) Close() {
+	t.cancel()
+	t.mu.Lock()
+	t.closed = true
+	t.sweeps.Stop()
+	for _, h := range t.kept {
+		t.drop(h)
+	}
+	t.mu.Unlock()
+	t.working.Wait()
+}
+
+// sweep drops the campaigns that nobody has read for long.
+func (t *Travel) sweep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range t.kept {
+		if time.Since(h.read) > t.Idle && h.users == 0 {
+			t.drop(h)
+		}
+	}
+	if !t.closed {
+		t.sweeps.Reset(t.Idle)
+	}
+}
+
+// drop forgets a campaign; what it has open is closed once nobody uses it. The caller holds mu.
+func (t *Travel) drop(h *history) {
+	if t.kept[h.campaign] == h {
+		delete(t.kept, h.campaign)
+	}
+	h.dropped = true
+	if h.users == 0 && !h.replaying {
+		h.close()
+	}
+}
+
+// acquire returns the history of a campaign, which release gives back. It makes room for a new one.
+func (t *Travel) acquire(campaign string) (*history, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the server is stopping"}
+	}
+	h := t.kept[campaign]
+	if h == nil {
+		if t.makeRoom(nil, 1); len(t.kept) >= t.Campaigns {
+			return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf("the rows of %s are being read as of earlier events, the limit of this server; try again in a moment", outbox.Count(int64(t.Campaigns), "campaign", "campaigns"))}
+		}
+		h = &history{travel: t, campaign: campaign, told: make(chan struct{})}
+		t.kept[campaign] = h
+	}
+	h.users++
+	h.read = time.Now()
+	return h, nil
+}
+
+// makeRoom drops the campaigns read least recently until the others fit, and some more. The caller
+// holds mu.
+func (t *Travel) makeRoom(but *history, more int) {
+	for {
+		var size int64
+		var oldest *history
+		for _, h := range t.kept {
+			size += h.size()
+			if h != but && h.users == 0 && (oldest == nil || h.read.Before(oldest.read)) {
+				oldest = h
+			}
+		}
+		if oldest == nil || len(t.kept)+more <= t.Campaigns && size <= t.Bytes {
+			return
+		}
+		t.drop(oldest)
+	}
+}
+
+// release gives a history back; one that is stale is dropped.
+func (t *Travel) release(h *history, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.users--
+	if errors.Is(err, errStale) {
+		t.drop(h)
+	}
+	h.read = time.Now()
+	if h.dropped && h.users == 0 && !h.replaying {
+		h.close()
+	}
+	t.makeRoom(h, 0)
+}
+
+// with runs fn on the log of a campaign that reaches seq, and the last event that is replayed; a seq
+// of 0 means the last applied one. When wait has passed it is an outbox.Replaying.
+func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, l *changeLog, seq int64) error) error {
+	c, err := t.Store.Campaign(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	applied := min(c.AppliedSeq, c.HighWaterSeq)
+	switch {
+	case seq > applied:
+		return outbox.NotFound("event %d of campaign %q is not applied; the last applied event is %d", seq, campaign, applied)
+	case seq < 0:
+		return outbox.Invalid("seq", "seq must be 0 or more")
+	case seq == 0:
+		seq = applied
+	}
+	until, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		h, err := t.acquire(campaign)
+		if err != nil {
+			return err
+		}
+		l, err := h.reach(ctx, until, seq, applied)
+		if err == nil {
+			err = fn(h, l, seq)
+		}
+		t.release(h, err)
+		if !errors.Is(err, errStale) {
+			return err
+		}
+	}
+}
+
+// At reads the rows of a campaign as of an event. It waits for their replay until wait has passed,
+// and then returns an *outbox.Replaying.
+func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration) (m outbox.ReadModel, err error) {
+	limit := outbox.MaxModelRows
+	if q.Limit > 0 {
+		limit = min(q.Limit, limit)
+	}
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq int64) error {
+		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Standings: h.standings()}
+		m.FirstSeq, m.LastSeq, _ = l.span()
+		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit) })
+	})
+	return m, err
+}
+
+// page reads the tables that a query selects.
+func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int) error {
+	if q.Row != "" {
+		return r.oneRow(m, q.Row)
+	}
+	for i, shape := range r.log.tables {
+		if q.Table != "" && q.Table != shape.Table {
+			continue
+		}
+		after := []byte{}
+		if q.Table != "" {
+			var err error
+			if after, err = r.sortOf(i, q.After); err != nil {
+				return err
+			}
+		}
+		t, err := r.table(i, after, limit)
+		if err != nil {
+			return err
+		}
+		m.Tables = append(m.Tables, t)
+	}
+	if q.Table != "" && len(m.Tables) == 0 {
+		return outbox.NotFound("no loaded projection has a table %q", q.Table)
+	}
+	return nil
+}
+
+// oneRow reads one row; before it was there, and after it was removed, there is none.
+func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
+	var tab int
+	if err := r.tx.QueryRowContext(r.ctx, `select tab from row_keys where name = $1`, name).Scan(&tab); err != nil {
+		return outbox.NotFound("this campaign has no such row")
+	}
+	t := r.empty(tab)
+	s, err := r.version(name, r.seq)
+	if err == nil && (s.cells != nil || s.seq == r.seq) {
+		err = r.fill(&t, []stored{s})
+	}
+	if errors.Is(err, outbox.ErrNotFound) {
+		err = nil
+	}
+	m.Tables = append(m.Tables, t)
+	return err
+}
+
+// Changes reads the rows that one event changed, at most MaxModelRows. It waits as At does.
+func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []outbox.ModelTable, err error) {
+	err = t.with(ctx, wait, campaign, seq, func(h *history, l *changeLog, seq int64) error {
+		return l.read(ctx, h.statements, seq, func(r *reading) error {
+			var err error
+			tables, err = r.changes(outbox.MaxModelRows)
+			return err
+		})
+	})
+	return tables, err
+}
+
+// Cell reads one cell as of an event, with the values it had before. It waits as At does.
+func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, wait time.Duration) (cell outbox.ModelHistory, err error) {
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq int64) error {
+		return l.read(ctx, h.statements, seq, func(r *reading) error {
+			var err error
+			cell, err = r.history(q.Row, column)
+			cell.CampaignID = q.CampaignID
+			cell.FirstSeq, cell.LastSeq, _ = l.span()
+			return err
+		})
+	})
+	return cell, err
+}
+
+// Live reads the first rows of each table as the projections database has them now, without their
+// history.
+func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, error) {
+	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Standings: []outbox.ModelStanding{}}
+	live, err := t.Store.ReadModel().Live(ctx)
+	if err != nil {
+		return m, err
+	}
+	defer live.Close()
+	mark, _, err := live.Watermark(ctx, campaign)
+	if err != nil {
+		return m, err
+	}
+	m.Seq, m.LastSeq = mark.AppliedSeq, mark.AppliedSeq
+	all, err := t.Set.FirstRows(ctx, live, campaign, outbox.MaxModelRows)
+	for _, rows := range all {
+		m.Tables = append(m.Tables, liveTable(rows))
+	}
+	return m, err
+}
+
+func liveTable(rows projection.TableRows) outbox.ModelTable {
+	t := (&reading{log: &changeLog{tables: []projection.Shape{rows.Shape}}}).empty(0)
+	t.More = rows.More
+	for _, cells := range rows.Rows {
+		row := outbox.ModelRow{Key: keyFields(rows.Shape, keyOf(rows.Shape, cells)), Cells: []outbox.ModelCell{}}
+		for i, name := range rows.Columns {
+			if name == "campaign_id" || !rows.Keyless && slices.Contains(rows.Key, name) {
+				continue
+			}
+			row.Cells = append(row.Cells, outbox.ModelCell{Name: name, Value: cells[i]})
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// record opens the replay of a campaign.
+func (t *Travel) record(ctx context.Context, campaign string) (*runs.Recording, error) {
+	return runs.NewRecording(ctx, t.Store, t.Set, campaign)
+}

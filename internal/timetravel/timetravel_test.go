@@ -1,0 +1,527 @@
+package timetravel_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/storetest"
+	"outboxweb/internal/timetravel"
+)
+
+// shelf changes rows in every way that a projection may: it inserts, updates, replaces keys,
+// deletes many, has rows without a key, and long values.
+const shelf = `-- projection: shelf
+-- tables: shelf_items, shelf_words, shelf_totals
+
+-- schema
+create table shelf_items (
+  campaign_id text not null,
+  place bigint not null,
+  name text not null,
+  size double precision,
+  note text,
+  primary key (campaign_id, place, name)
+);
+create table shelf_words (campaign_id text not null, word text, n bigint);
+create table shelf_totals (campaign_id text primary key, items bigint not null, events bigint not null);
+
+-- on: put
+insert into shelf_items (campaign_id, place, name, size, note)
+values (:campaign_id, :payload.place!, :payload.name!, :payload.size, :payload.note)
+on conflict (campaign_id, place, name) do update set size = excluded.size, note = excluded.note;
+
+-- on: moved
+delete from shelf_items where campaign_id = :campaign_id and place = :payload.to and name = :payload.name!;
+update shelf_items set place = :payload.to! where campaign_id = :campaign_id and name = :payload.name! and place = :payload.place!;
+
+-- on: cleared
+delete from shelf_items where campaign_id = :campaign_id and place >= :payload.place!;
+
+-- on: flickered
+update shelf_items set note = 'for a moment' where campaign_id = :campaign_id and place = :payload.place!;
+update shelf_items set note = null where campaign_id = :campaign_id and place = :payload.place!;
+
+-- on: said
+insert into shelf_words (campaign_id, word, n) values (:campaign_id, :payload.word, :payload.n);
+
+-- on: unsaid
+delete from shelf_words where campaign_id = :campaign_id and word = :payload.word!;
+
+-- on: *
+insert into shelf_totals (campaign_id, items, events)
+select cast(:campaign_id as text), (select count(*) from shelf_items i where i.campaign_id = :campaign_id), 1
+where true
+on conflict (campaign_id) do update set items = excluded.items, events = shelf_totals.events + 1;
+`
+
+// random makes n events of a campaign.
+func random(r *rand.Rand, campaign string, n int) []outbox.Event {
+	names := []string{"jar", "book", "Äpfel", "sk-not-a-secret", ""}
+	events := make([]outbox.Event, n)
+	for i := range events {
+		name := names[r.IntN(len(names))]
+		place, to := r.IntN(5)-2, r.IntN(5)-2
+		kind := []string{"put", "put", "put", "moved", "cleared", "flickered", "said", "said", "unsaid", "other"}[r.IntN(10)]
+		if kind == "cleared" && r.IntN(2) == 0 {
+			place = 2
+		}
+		note, _ := json.Marshal(strings.Repeat("long "+name, r.IntN(3)*200))
+		payload := fmt.Sprintf(`{"place":%d,"to":%d,"name":%q,"size":%g,"note":%s,"word":%q,"n":%d}`, place, to, name, float64(r.IntN(3))+0.5, note, name, r.IntN(2))
+		events[i] = enginetest.EventOf(campaign, kind, payload)
+	}
+	return events
+}
+
+// wait is how long tests wait for a replay.
+const wait = storetest.Patience
+
+// tableState is the rows of a table, their columns by name, in no order.
+type tableState map[string][]string
+
+// naive replays a campaign's events one by one and returns the rows after each.
+func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
+	t.Helper()
+	set, err := projection.Load("sqlite", sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch, err := set.NewScratch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scratch.Close()
+	states := []tableState{{}}
+	for i := range events {
+		e, err := b.Event(t.Context(), events[i].CampaignID, int64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := scratch.Apply(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+		state := tableState{}
+		for _, shape := range set.Shapes() {
+			rows, err := scratch.QueryContext(t.Context(), "select "+strings.Join(shape.Columns, ", ")+" from "+shape.Table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = projection.EachRow(rows, func(cells []json.RawMessage) error {
+				fields := map[string]string{}
+				for j, name := range shape.Columns {
+					if name != "campaign_id" {
+						fields[name] = string(cells[j])
+					}
+				}
+				state[shape.Table] = append(state[shape.Table], fmt.Sprint(fields))
+				return nil
+			})
+			rows.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(state[shape.Table])
+		}
+		states = append(states, state)
+	}
+	return states
+}
+
+// shown is the rows of a read model as of its event, and before it.
+func shown(m outbox.ReadModel) (now, before tableState) {
+	now, before = tableState{}, tableState{}
+	for _, table := range m.Tables {
+		for _, row := range table.Rows {
+			is, was := map[string]string{}, map[string]string{}
+			for _, k := range row.Key {
+				is[k.Name], was[k.Name] = string(k.Value), string(k.Value)
+			}
+			for _, c := range row.Cells {
+				is[c.Name], was[c.Name] = string(c.Value), string(c.Value)
+				if c.Changed {
+					was[c.Name] = string(c.Before)
+				}
+			}
+			if row.Kind != outbox.RowRemoved {
+				now[table.Name] = append(now[table.Name], fmt.Sprint(is))
+			}
+			if row.Kind != outbox.RowAdded {
+				before[table.Name] = append(before[table.Name], fmt.Sprint(was))
+			}
+		}
+	}
+	for _, state := range []tableState{now, before} {
+		for _, rows := range state {
+			slices.Sort(rows)
+		}
+	}
+	return now, before
+}
+
+func open(t *testing.T, c timetravel.Config, definitions ...string) (*enginetest.Engine, *timetravel.Travel) {
+	t.Helper()
+	b := enginetest.Open(t, enginetest.Define(t, definitions...))
+	return b, travel(t, b, c)
+}
+
+func travel(t *testing.T, b *enginetest.Engine, c timetravel.Config) *timetravel.Travel {
+	t.Helper()
+	c.Store, c.Set = b.Store, b.Set
+	tr := timetravel.New(c)
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+func mustAt(t *testing.T, tr *timetravel.Travel, q outbox.ModelQuery) outbox.ReadModel {
+	t.Helper()
+	m, err := tr.At(t.Context(), q, wait)
+	if err != nil {
+		t.Fatalf("as of event %d: %v", q.Seq, err)
+	}
+	return m
+}
+
+func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
+	t.Parallel()
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(round, "-", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			b, tr := open(t, timetravel.Config{}, shelf)
+			events := random(r, "c", 40+r.IntN(40))
+			others := random(r, "other", 20)
+			b.MustAppend(t, events...)
+			b.MustAppend(t, others...)
+			b.Drain(t)
+			states := naive(t, b, b.Sources, events)
+			setters := map[string]outbox.ModelCell{}
+			for seq := range int64(len(states)) {
+				if seq == 0 {
+					continue
+				}
+				m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq})
+				now, before := shown(m)
+				if diff := cmp.Diff(states[seq], now); diff != "" {
+					t.Fatalf("rows after event %d (%s):\n%s", seq, events[seq-1].EventType, diff)
+				}
+				if diff := cmp.Diff(states[seq-1], before); diff != "" {
+					t.Fatalf("rows before event %d (%s):\n%s", seq, events[seq-1].EventType, diff)
+				}
+				mustBeSetBy(t, setters, m, seq)
+				changes, err := tr.Changes(t.Context(), "c", seq, wait)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(onlyChanged(m.Tables), changes); diff != "" {
+					t.Fatalf("changes of event %d:\n%s", seq, diff)
+				}
+			}
+			for _, s := range mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Standings {
+				if s.Verdict != "match" {
+					t.Errorf("the replayed rows differ from the live ones: %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// mustBeSetBy compares every cell's setter with brute force: the last event in which its row was
+// added or the cell changed.
+func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.ReadModel, seq int64) {
+	t.Helper()
+	for _, table := range m.Tables {
+		for _, row := range table.Rows {
+			for _, c := range row.Cells {
+				at := row.Row + "/" + c.Name
+				old, known := setters[at]
+				if row.Kind == outbox.RowAdded || !known || string(old.Value) != string(c.Value) {
+					old = outbox.ModelCell{Value: c.Value, SetSeq: seq}
+				}
+				if row.Kind != outbox.RowRemoved {
+					setters[at] = old
+				}
+				if c.SetSeq != old.SetSeq || c.Statement == "" {
+					t.Fatalf("as of event %d, %s.%s of row %s is set by event %d, %q; it was event %d", seq, table.Name, c.Name, row.Row, c.SetSeq, c.Statement, old.SetSeq)
+				}
+			}
+		}
+	}
+}
+
+func onlyChanged(tables []outbox.ModelTable) []outbox.ModelTable {
+	kept := []outbox.ModelTable{}
+	for _, table := range tables {
+		table.Rows = slices.DeleteFunc(slices.Clone(table.Rows), func(r outbox.ModelRow) bool { return r.Kind == "" })
+		if len(table.Rows) > 0 {
+			kept = append(kept, table)
+		}
+	}
+	return kept
+}
+
+func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
+	b.Drain(t)
+	line := 1 + strings.Count(shelf[:strings.Index(shelf, "update shelf_items set note = null")], "\n")
+	row := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Tables[0].Rows[0]
+	note, _ := row.ByColumn("note")
+	want := outbox.ModelCell{Name: "note", Value: json.RawMessage("null"), SetSeq: 2, Statement: fmt.Sprintf("00.sql:%d", line)}
+	if diff := cmp.Diff(want, note); diff != "" {
+		t.Error(diff)
+	}
+	if row.Previous != 2 || row.Following != 0 {
+		t.Errorf("the row changed before at event %d and then at %d", row.Previous, row.Following)
+	}
+	h, err := tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.Earlier) != 1 || string(h.Earlier[0].Value) != `"full"` || h.Earlier[0].SetSeq != 1 || !strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id") {
+		t.Errorf("the cell's history is %+v", h)
+	}
+}
+
+func TestTravel_goesOnWithEventsAppendedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	r := rand.New(rand.NewPCG(1, 2))
+	events := random(r, "c", 60)
+	for i := 0; i < len(events); i += 10 {
+		b.MustAppend(t, events[i:i+10]...)
+		b.Drain(t)
+		if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.Seq != int64(i+10) || m.LastSeq != m.Seq || m.FirstSeq != 0 {
+			t.Fatalf("after %d events the rows are as of event %d of %d", i+10, m.Seq, m.LastSeq)
+		}
+	}
+	states := naive(t, b, b.Sources, events)
+	for seq := range int64(len(states)) {
+		if now, _ := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: max(1, seq)})); !maps.EqualFunc(states[max(1, seq)], now, slices.Equal) {
+			t.Errorf("as of event %d: %s", seq, cmp.Diff(states[seq], now))
+		}
+	}
+}
+
+func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{Events: 20}, shelf)
+	r := rand.New(rand.NewPCG(3, 4))
+	events := random(r, "c", 120)
+	b.MustAppend(t, events[:50]...)
+	b.Drain(t)
+	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.FirstSeq != 30 {
+		t.Fatalf("rows are kept from event %d on", m.FirstSeq)
+	}
+	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 29}, wait); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("as of event 29: %v", err)
+	}
+	for i := 50; i < len(events); i += 5 {
+		b.MustAppend(t, events[i:i+5]...)
+		b.Drain(t)
+		mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	}
+	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	if m.FirstSeq < 80 || m.FirstSeq > 100 {
+		t.Errorf("rows are kept from event %d on", m.FirstSeq)
+	}
+	states := naive(t, b, b.Sources, events)
+	for seq := m.FirstSeq; seq <= m.LastSeq; seq++ {
+		now, before := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}))
+		if diff := cmp.Diff(states[seq], now); diff != "" {
+			t.Fatalf("as of event %d:\n%s", seq, diff)
+		}
+		if diff := cmp.Diff(states[seq-1], before); seq > m.FirstSeq && diff != "" {
+			t.Fatalf("before event %d:\n%s", seq, diff)
+		}
+	}
+}
+
+func TestTravel_pagesByKey(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	var events []outbox.Event
+	var want []string
+	for i := range 250 {
+		events = append(events, enginetest.EventOf("c", "put", fmt.Sprintf(`{"place":%d,"name":"n%d"}`, (i*7)%250-125, i)))
+	}
+	for i := range 250 {
+		want = append(want, fmt.Sprint(i-125))
+	}
+	b.MustAppend(t, events...)
+	b.MustAppend(t, enginetest.EventOf("c", "cleared", `{"place":115}`))
+	b.Drain(t)
+	var seen []string
+	q := outbox.ModelQuery{CampaignID: "c", Seq: 250, Table: "shelf_items"}
+	for {
+		table := mustAt(t, tr, q).Tables[0]
+		if len(table.Rows) > outbox.MaxModelRows {
+			t.Fatalf("a page has %d rows", len(table.Rows))
+		}
+		for _, row := range table.Rows {
+			seen = append(seen, string(row.Key[0].Value))
+		}
+		if q.After = table.Next; !table.More {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait); !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("after an unknown row: %v", err)
+	}
+	changes, err := tr.Changes(t.Context(), "c", 251, wait)
+	if err != nil || len(changes[0].Rows) != 10 {
+		t.Errorf("event 251 changed %+v, %v", changes, err)
+	}
+}
+
+func TestTravel_tellsOfDrift(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
+	b.Drain(t)
+	b.Meddle(t, `update shelf_items set note = 'meddled'`)
+	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	if len(m.Standings) != 1 || m.Standings[0].Verdict != "drift" || m.Standings[0].Differ != 1 {
+		t.Errorf("the live rows differ, and it says %+v", m.Standings)
+	}
+	live, err := tr.Live(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note, _ := live.Tables[0].Rows[0].ByColumn("note"); string(note.Value) != `"meddled"` || !live.Live || live.Seq != 1 {
+		t.Errorf("the live rows are %+v", live)
+	}
+}
+
+func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, enginetest.Accounts)
+	b.MustAppend(t, enginetest.Opened("c", 5), enginetest.Spent("c", 9))
+	b.Drain(t)
+	b.MustSkip(t, "c", 2)
+	b.Drain(t)
+	balance := func() string {
+		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})
+		c, _ := m.Tables[0].Rows[0].ByColumn("balance")
+		return fmt.Sprint(string(c.Value), " of ", m.LastSeq)
+	}
+	if got := balance(); got != "5 of 2" {
+		t.Fatal(got)
+	}
+}
+
+func TestTravel_saysWhichEventAProjectionRefuses(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, shelf))
+	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{"place":2}`))
+	b.Drain(t)
+	other, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.place!", "null"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := timetravel.New(timetravel.Config{Store: b.Store, Set: other})
+	defer tr.Close()
+	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	if len(m.Standings) != 1 || m.Standings[0].FailedSeq != 1 || m.Standings[0].Error == "" || len(m.Tables[0].Rows) != 0 {
+		t.Errorf("it says %+v", m)
+	}
+}
+
+func TestTravel_isOneReplayForManyReaders(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	r := rand.New(rand.NewPCG(5, 6))
+	b.MustAppend(t, random(r, "c", 300)...)
+	b.Drain(t)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			for seq := range int64(20) {
+				m, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 1 + (seq*37+int64(i)*11)%300}, wait)
+				if err != nil || len(m.Tables) != 3 {
+					t.Errorf("reader %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := tr.Replays(); n != 1 {
+		t.Errorf("%d replays", n)
+	}
+}
+
+func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
+	// not parallel: it looks for files in a directory of its own
+	dir := t.TempDir()
+	t.Setenv("SQLITE_TMPDIR", dir)
+	b, tr := open(t, timetravel.Config{Campaigns: 2}, shelf)
+	r := rand.New(rand.NewPCG(7, 8))
+	for i := range 5 {
+		b.MustAppend(t, random(r, fmt.Sprint("c", i), 300)...)
+	}
+	b.Drain(t)
+	for i := range 10 {
+		mustAt(t, tr, outbox.ModelQuery{CampaignID: fmt.Sprint("c", i%5)})
+		if n := tr.Kept(); n > 2 {
+			t.Errorf("%d campaigns are kept", n)
+		}
+	}
+	// A process killed now leaves what has a name.
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("files that a killed process would leave: %v, %v", left, err)
+	}
+}
+
+func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
+	b.Drain(t)
+	for _, q := range []outbox.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
+		if _, err := tr.At(t.Context(), q, wait); !errors.Is(err, outbox.ErrNotFound) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: -1}, wait); !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("before all events: %v", err)
+	}
+}
+
+func TestTravel_tellsItsProgressAndEndsWhenNobodyWaits(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	r := rand.New(rand.NewPCG(9, 9))
+	b.MustAppend(t, random(r, "c", 2000)...)
+	b.Drain(t)
+	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c"}, time.Nanosecond)
+	replaying, ok := errors.AsType[*outbox.Replaying](err)
+	if !ok || replaying.Total != 2000 || !errors.Is(err, outbox.ErrBusy) {
+		t.Fatalf("%v", err)
+	}
+	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.Seq != 2000 {
+		t.Errorf("then the rows are as of event %d", m.Seq)
+	}
+}
