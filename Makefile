@@ -59,6 +59,10 @@ bench-latency: ## measure how long single appends take until answered and until 
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
+.PHONY: bench-timetravel
+bench-timetravel: ## measure steps through a campaign of 100,000 events beside a plain replay, and fail beyond 100 ms
+	go test ./internal/timetravel -run '^$$' -bench Step -benchtime 5x -db sqlite
+
 .PHONY: bench-publish
 bench-publish: ## measure the made and the recorded journal on their way to five files at a time
 	go test ./internal/publishing -run '^$$' -bench FanOut -benchtime 5x -db sqlite

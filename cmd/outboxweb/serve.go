@@ -27,6 +27,7 @@ import (
 	"outboxweb/internal/runs"
 	"outboxweb/internal/sample"
 	"outboxweb/internal/store"
+	"outboxweb/internal/timetravel"
 	"outboxweb/internal/worker"
 )
 
@@ -260,6 +261,7 @@ type server struct {
 	worker *worker.Worker
 	work   bool // run the worker's loop
 	relay  *publishing.Relay
+	travel *timetravel.Travel
 	keeper keeper
 	http   *http.Server
 	log    *slog.Logger
@@ -311,7 +313,9 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 	}
 	stopping := make(chan struct{})
 	config.Stopping = stopping
-	s := &server{store: st, worker: w, work: c.Worker, relay: relay, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
+	config.Travel = travel
+	s := &server{store: st, worker: w, work: c.Worker, relay: relay, travel: travel, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -368,6 +372,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.http.Close()
 	}
 	running.Wait()
+	s.travel.Close()
 	s.log.Info("stopped", "draining_seconds", time.Since(asked).Seconds())
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil

@@ -163,6 +163,21 @@ func (s *server) routeCampaignsAPI() {
 		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was more than a minute behind and among the hundred furthest behind"),
 		refusals: []refusal{refusedLate},
 	})
+	s.apiGet("/campaigns/{campaign}/read-model", serveJSON(s, s.readReadModel), endpoint{
+		id: "getReadModel", tag: tagCampaigns,
+		summary:  "The rows that the projections hold for a campaign, as of any of its events",
+		details:  "A replay of the journal gives them. The first request replays the campaign; while that takes long the answer is 503.",
+		query:    queryOf(modelQuery{}),
+		answers:  gives[outbox.ReadModel]("the rows, with what the event changed and what set each cell"),
+		refusals: []refusal{refusedReplaying},
+	})
+	s.apiGet("/campaigns/{campaign}/read-model/cell", serveJSON(s, s.readModelCell), endpoint{
+		id: "getReadModelCell", tag: tagCampaigns,
+		summary:  "One value of a read model as of an event, what set it, and the values before",
+		query:    queryOf(modelCellQuery{}),
+		answers:  gives[outbox.ModelHistory]("the value, whole"),
+		refusals: []refusal{refusedReplaying},
+	})
 	s.apiView(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
 		id: "exportCampaigns", tag: tagCampaigns,
 		summary: "All campaigns that match, as CSV or JSON",
@@ -202,6 +217,12 @@ func (s *server) routeEventsAPI() {
 			givesEither[appendAnswer, batchAnswer](http.StatusCreated, "appended"),
 		},
 		refusals: []refusal{refusedAppend, refusedWaiting, refusedRoom, refusedLate},
+	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}/changes", serveJSON(s, s.readChanges), endpoint{
+		id: "listEventChanges", tag: tagEvents,
+		summary:  "The rows of the projections that an applied event changed, at most 100",
+		answers:  gives[items[outbox.ModelTable]]("the rows by table"),
+		refusals: []refusal{refusedReplaying},
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}", reply(s, rowParam, ofRow(s.Store.Event)), endpoint{
 		id: "getEvent", tag: tagEvents,

@@ -161,13 +161,14 @@ type refusal struct {
 
 // Refusals of some routes in addition to those of all routes of their kind.
 var (
-	refusedHidden  = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, is read-only, the request is cross-origin, or the role may not do this"}
-	refusedAppend  = refusal{"AppendConflict", http.StatusConflict, "the current state does not allow it or is not the expected one, or an append with this Idempotency-Key is in progress"}
-	refusedDryRun  = refusal{"NotTried", http.StatusConflict, "the event is already applied, or the campaign cannot be dry-run"}
-	refusedRange   = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
-	refusedWaiting = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for projections; Retry-After says when to retry"}
-	refusedRoom    = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or unavailable, or there is no room for another large append; try again"}
-	refusedLate    = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
+	refusedHidden    = refusal{"Hidden", http.StatusForbidden, "this server hides payloads, is read-only, the request is cross-origin, or the role may not do this"}
+	refusedAppend    = refusal{"AppendConflict", http.StatusConflict, "the current state does not allow it or is not the expected one, or an append with this Idempotency-Key is in progress"}
+	refusedDryRun    = refusal{"NotTried", http.StatusConflict, "the event is already applied, or the campaign cannot be dry-run"}
+	refusedReplaying = refusal{"Replaying", http.StatusServiceUnavailable, "the campaign is still being replayed, or too many are; try again"}
+	refusedRange     = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
+	refusedWaiting   = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for projections; Retry-After says when to retry"}
+	refusedRoom      = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or unavailable, or there is no room for another large append; try again"}
+	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )
 
 // checkQuery refuses unknown parameters of API requests: a misspelt filter would select everything.

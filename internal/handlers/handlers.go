@@ -12,6 +12,7 @@
 //	/runs/{run}/results/{campaign}      the result of one campaign
 //	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
+//	/campaigns/{id}/read-model          the rows of its projections as of any event; …/cell one value and what set it
 //	/campaigns/{id}/events/{seq}        one event and its row; …/tree part of its documents, …/payload a file; POST …/unskip, …/reveal
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
 //	/publishers                         deliveries of events to destinations
@@ -50,6 +51,7 @@ import (
 	"outboxweb/internal/redact"
 	"outboxweb/internal/runs"
 	"outboxweb/internal/store"
+	"outboxweb/internal/timetravel"
 	"outboxweb/internal/tokens"
 	"outboxweb/web/static"
 	"outboxweb/web/templates"
@@ -92,6 +94,8 @@ type Config struct {
 	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
 	// are shown as they are.
 	Explain func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error)
+	// Travel shows read models as of any event. nil means that they are not offered.
+	Travel *timetravel.Travel
 	// TestPublisher sends a made-up event to a publisher's destination; a delivery failure is not
 	// an error. nil means that this process has no publisher in its configuration.
 	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
@@ -219,6 +223,8 @@ func (s *server) routePages() {
 	s.get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
 	s.get("/campaigns", s.campaignsPage)
 	s.get("/campaigns/{campaign}", s.campaignPage)
+	s.get("/campaigns/{campaign}/read-model", s.readModelPage)
+	s.get("/campaigns/{campaign}/read-model/cell", s.modelCellPage)
 	s.get("/campaigns/{campaign}/events/{seq}", s.eventPage)
 	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage)
 	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)

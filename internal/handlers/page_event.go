@@ -11,7 +11,7 @@ import (
 )
 
 type eventPageQuery struct {
-	Tab string `json:"tab" validate:"omitempty,oneof=payload neighbours details"`
+	Tab string `json:"tab" validate:"omitempty,oneof=payload rows neighbours details"`
 	auditEntryQuery
 }
 
@@ -74,6 +74,8 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 		return v, s.readHappened(ctx, &v)
 	case templates.TabNeighbours:
 		return v, s.readNear(ctx, &v)
+	case templates.TabRows:
+		return v, s.readChanged(ctx, &v)
 	}
 	return v, nil
 }

@@ -129,6 +129,7 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Result, err = s.Runs.ResultOf(r.Context(), id, campaign); err != nil {
 		return err
 	}
+	view.Rows = s.rowNames(view.Result)
 	p := s.page(r, templates.RunResultTitle(view), "Runs")
 	p.Twin = s.linksOf(r).API().RunResult(id, campaign)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RunResultPage, view))

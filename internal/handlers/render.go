@@ -35,6 +35,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 		Around:     outbox.Surroundings{Mode: s.Mode},
 		ReadOnly:   s.ReadOnly,
 		DryRun:     s.DryRun != nil,
+		Travel:     s.Travel != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
 		Running:    s.running(),

@@ -10,9 +10,10 @@ type ReadModel struct {
 	CampaignID string          `json:"campaign_id" redact:"-"`
 	Seq        int64           `json:"seq"`       // the rows are as they were after this event
 	FirstSeq   int64           `json:"first_seq"` // the first event whose rows are kept; 0 when they are kept from the start
-	LastSeq    int64           `json:"last_seq"`  // the last event that is replayed
+	LastSeq    int64           `json:"last_seq"`  // the last applied event
 	Live       bool            `json:"live"`      // the rows are read from the projections database, without their history
 	Tables     []ModelTable    `json:"tables"`
+	Changes    []ModelTable    `json:"changes"`     // the rows that the event changed, when no table or row was asked for
 	Standings  []ModelStanding `json:"projections"` // how the replay went and compares with the live rows
 }
 

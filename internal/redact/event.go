@@ -25,8 +25,24 @@ func ruleOf(t reflect.Type) hider {
 			f := value.Addr().Interface().(*outbox.FieldChange)
 			f.Live, f.Expected = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Expected)
 		}
+	case reflect.TypeFor[outbox.ModelCell]():
+		return func(r *Redactor, value reflect.Value) {
+			hideInCell(r, value.Addr().Interface().(*outbox.ModelCell))
+		}
 	}
 	return nil
+}
+
+// hideInCell hides the values of a cell. Of a hidden one even its length is not told.
+func hideInCell(r *Redactor, c *outbox.ModelCell) {
+	if !r.HidesPayloads() && !r.HidesName(c.Name) {
+		c.Value, c.Before = hideColumn(r, c.Name, c.Value), hideColumn(r, c.Name, c.Before)
+		return
+	}
+	c.Value, c.Long = hiddenValue, false
+	if c.Changed {
+		c.Before = hiddenValue
+	}
 }
 
 var hiddenValue = json.RawMessage(`"` + Mark + `"`)

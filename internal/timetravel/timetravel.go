@@ -6,6 +6,7 @@ package timetravel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -158,9 +159,9 @@ func (t *Travel) release(h *history, err error) {
 	t.makeRoom(h, 0)
 }
 
-// with runs fn on the log of a campaign that reaches seq, and the last event that is replayed; a seq
-// of 0 means the last applied one. When wait has passed it is an outbox.Replaying.
-func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, l *changeLog, seq int64) error) error {
+// with runs fn on the log of a campaign that reaches seq; a seq of 0 means the last applied one, which
+// fn gets too. When wait has passed it is an outbox.Replaying.
+func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, l *changeLog, seq, last int64) error) error {
 	c, err := t.Store.Campaign(ctx, campaign)
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, 
 		}
 		l, err := h.reach(ctx, until, seq, applied)
 		if err == nil {
-			err = fn(h, l, seq)
+			err = fn(h, l, seq, applied)
 		}
 		t.release(h, err)
 		if !errors.Is(err, errStale) {
@@ -199,9 +200,10 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 	if q.Limit > 0 {
 		limit = min(q.Limit, limit)
 	}
-	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq int64) error {
-		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Standings: h.standings()}
-		m.FirstSeq, m.LastSeq, _ = l.span()
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq, last int64) error {
+		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Standings: h.standings()}
+		m.FirstSeq, _, _ = l.span()
+		m.LastSeq = last
 		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit) })
 	})
 	return m, err
@@ -229,7 +231,12 @@ func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int) erro
 		}
 		m.Tables = append(m.Tables, t)
 	}
-	if q.Table != "" && len(m.Tables) == 0 {
+	switch {
+	case q.Table == "":
+		var err error
+		m.Changes, err = r.changes(limit)
+		return err
+	case len(m.Tables) == 0:
 		return outbox.NotFound("no loaded projection has a table %q", q.Table)
 	}
 	return nil
@@ -255,7 +262,7 @@ func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
 
 // Changes reads the rows that one event changed, at most MaxModelRows. It waits as At does.
 func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []outbox.ModelTable, err error) {
-	err = t.with(ctx, wait, campaign, seq, func(h *history, l *changeLog, seq int64) error {
+	err = t.with(ctx, wait, campaign, seq, func(h *history, l *changeLog, seq, _ int64) error {
 		return l.read(ctx, h.statements, seq, func(r *reading) error {
 			var err error
 			tables, err = r.changes(outbox.MaxModelRows)
@@ -267,12 +274,13 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 
 // Cell reads one cell as of an event, with the values it had before. It waits as At does.
 func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, wait time.Duration) (cell outbox.ModelHistory, err error) {
-	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq int64) error {
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq, last int64) error {
 		return l.read(ctx, h.statements, seq, func(r *reading) error {
 			var err error
 			cell, err = r.history(q.Row, column)
 			cell.CampaignID = q.CampaignID
-			cell.FirstSeq, cell.LastSeq, _ = l.span()
+			cell.FirstSeq, _, _ = l.span()
+			cell.LastSeq = last
 			return err
 		})
 	})
@@ -282,7 +290,7 @@ func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, w
 // Live reads the first rows of each table as the projections database has them now, without their
 // history.
 func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, error) {
-	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Standings: []outbox.ModelStanding{}}
+	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Standings: []outbox.ModelStanding{}}
 	live, err := t.Store.ReadModel().Live(ctx)
 	if err != nil {
 		return m, err
@@ -319,4 +327,31 @@ func liveTable(rows projection.TableRows) outbox.ModelTable {
 // record opens the replay of a campaign.
 func (t *Travel) record(ctx context.Context, campaign string) (*runs.Recording, error) {
 	return runs.NewRecording(ctx, t.Store, t.Set, campaign)
+}
+
+// RowName names the row of a table with a key, which lacks the campaign; empty for a row that cannot
+// be named by its key.
+func (t *Travel) RowName(campaign, table string, key []outbox.Field) string {
+	shapes := t.Set.Shapes()
+	i := slices.IndexFunc(shapes, func(s projection.Shape) bool { return s.Table == table })
+	if i < 0 || shapes[i].Keyless {
+		return ""
+	}
+	id, err := json.Marshal(campaign)
+	if err != nil {
+		return ""
+	}
+	var whole []json.RawMessage
+	for _, name := range shapes[i].Key {
+		j := slices.IndexFunc(key, func(f outbox.Field) bool { return f.Name == name })
+		switch {
+		case name == "campaign_id":
+			whole = append(whole, id)
+		case j < 0:
+			return ""
+		default:
+			whole = append(whole, key[j].Value)
+		}
+	}
+	return rowName(table, sortKey(whole))
 }

@@ -373,7 +373,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = comparison(*c, dryRunSides).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = comparison(*c, dryRunSides, nil).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -16,6 +16,7 @@ const (
 	TabHappened   EventTab = ""
 	TabPayload    EventTab = "payload"
 	TabNeighbours EventTab = "neighbours"
+	TabRows       EventTab = "rows"
 	TabDetails    EventTab = "details"
 )
 
@@ -23,7 +24,7 @@ const (
 var eventTabs = []struct {
 	tab  EventTab
 	name string
-}{{TabHappened, "What happened"}, {TabPayload, "Payload"}, {TabNeighbours, "Neighbours"}, {TabDetails, "Details"}}
+}{{TabHappened, "What happened"}, {TabPayload, "Payload"}, {TabRows, "Rows changed"}, {TabNeighbours, "Neighbours"}, {TabDetails, "Details"}}
 
 // EventView is one event, its row and the progress of its campaign.
 type EventView struct {
@@ -39,6 +40,7 @@ type EventView struct {
 	Unexplained bool
 	Near        []outbox.EventLine // some events before and behind it, and itself
 	Alike       Alike
+	Changed     ReadModelView // the rows that it changed
 }
 
 // Alike are the events of the same entity next to an event; 0 where none is near.

@@ -28,6 +28,7 @@ type Page struct {
 	Me       outbox.Identity     `redact:"-"` // the reader
 	ReadOnly bool
 	DryRun   bool // dry runs are offered
+	Travel   bool // read models as of an event are offered
 	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
 	// never.
 	ReasonFrom int64

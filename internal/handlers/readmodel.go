@@ -1,0 +1,211 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// How long requests wait for the replay of a campaign: a page then shows how far it is, the API is
+// busy.
+const (
+	pagePatience = 1500 * time.Millisecond
+	apiPatience  = 8 * time.Second
+)
+
+// modelQuery selects rows of a read model.
+type modelQuery struct {
+	Seq   int64  `json:"seq" validate:"min=0"`                             // as of this event; 0 means the last applied one
+	Table string `json:"table" validate:"id"`                              // only this table
+	After string `json:"after" validate:"id"`                              // the rows of that table after this one: next of the page before
+	Row   string `json:"row" validate:"id"`                                // only this row
+	Limit int    `json:"limit" validate:"min=0,max=100" api:"default=100"` // rows of each table
+}
+
+// modelPageQuery is modelQuery on the page, which also shows live rows.
+type modelPageQuery struct {
+	modelQuery
+	Live int `json:"live" validate:"min=0,max=1"`
+}
+
+type modelCellQuery struct {
+	Seq    int64  `json:"seq" validate:"min=0"` // as of this event; 0 means the last applied one
+	Row    string `json:"row" validate:"id"`    // as the read model names it
+	Column string `json:"column" validate:"id"`
+}
+
+func (q modelQuery) of(campaign string) outbox.ModelQuery {
+	return outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Table: q.Table, After: q.After, Row: q.Row, Limit: q.Limit}
+}
+
+var errNoTravel = outbox.NotFound("this server does not replay read models")
+
+// readReadModel answers the API with the rows of a campaign as of an event.
+func (s *server) readReadModel(r *http.Request) (m outbox.ReadModel, err error) {
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return m, err
+	}
+	var q modelQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return m, err
+	}
+	if s.Travel == nil {
+		return m, errNoTravel
+	}
+	return s.Travel.At(r.Context(), q.of(campaign), apiPatience)
+}
+
+func (s *server) readModelCell(r *http.Request) (h outbox.ModelHistory, err error) {
+	return s.cellOf(r, apiPatience)
+}
+
+// cellOf reads the cell that an address names, with the type of the event that set it.
+func (s *server) cellOf(r *http.Request, wait time.Duration) (h outbox.ModelHistory, err error) {
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return h, err
+	}
+	var q modelCellQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return h, err
+	}
+	if s.Travel == nil {
+		return h, errNoTravel
+	}
+	h, err = s.Travel.Cell(r.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, wait)
+	if err != nil || h.Cell.SetSeq == 0 {
+		return h, err
+	}
+	lines, err := s.Store.EventLines(r.Context(), campaign, h.Cell.SetSeq, h.Cell.SetSeq)
+	if len(lines) == 1 {
+		h.EventType = lines[0].EventType
+	}
+	return h, err
+}
+
+// readChanges answers the API with the rows that one event changed.
+func (s *server) readChanges(r *http.Request) (items[outbox.ModelTable], error) {
+	campaign, seq, err := rowParams(r)
+	if err != nil {
+		return items[outbox.ModelTable]{}, err
+	}
+	if s.Travel == nil {
+		return items[outbox.ModelTable]{}, errNoTravel
+	}
+	tables, err := s.Travel.Changes(r.Context(), campaign, seq, apiPatience)
+	return listOf(tables), err
+}
+
+func (s *server) readModelPage(w http.ResponseWriter, r *http.Request) error {
+	campaign, err := campaignParam(r)
+	if err != nil {
+		return err
+	}
+	var q modelPageQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	view, err := s.viewReadModel(r, campaign, q)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, "Read model of "+campaign, "Campaigns")
+	p.Twin = s.linksOf(r).API().ReadModel(view.Query)
+	if r.Header.Get("HX-Target") == templates.ReadModelTarget {
+		w.Header().Set("Vary", "HX-Target")
+		return s.render(w, r, http.StatusOK, p, pageOf(templates.ReadModelPart, view))
+	}
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.ReadModelPage, view))
+}
+
+// viewReadModel reads the rows as of an event. Until they are replayed, and where they cannot be, it
+// reads the live rows if those are asked for.
+func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuery) (v templates.ReadModelView, err error) {
+	v.Query = q.of(campaign)
+	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
+		return v, err
+	}
+	if s.Travel == nil {
+		return v, errNoTravel
+	}
+	ask := v.Query
+	ask.Limit = templates.ModelRowsEach
+	if q.Table != "" {
+		ask.Limit = templates.ModelRowsOne
+	}
+	if q.Live == 0 {
+		v.ReadModel, err = s.Travel.At(r.Context(), ask, pagePatience)
+		if replaying, ok := errors.AsType[*outbox.Replaying](err); ok {
+			v.Replaying = replaying
+		} else if errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrBusy) {
+			v.Why = err.Error()
+		} else if err != nil {
+			return v, err
+		}
+	}
+	if v.Unread() && v.Query.Seq == 0 {
+		if v.ReadModel, err = s.Travel.Live(r.Context(), campaign); err != nil {
+			return v, err
+		}
+		templates.CutModel(&v.ReadModel)
+	}
+	if v.Seq > 0 {
+		lines, err := s.Store.EventLines(r.Context(), campaign, v.Seq, v.Seq)
+		if err != nil {
+			return v, err
+		}
+		if len(lines) == 1 {
+			v.Event = &lines[0]
+		}
+	}
+	return v, nil
+}
+
+func (s *server) modelCellPage(w http.ResponseWriter, r *http.Request) error {
+	h, err := s.cellOf(r, apiPatience)
+	if err != nil {
+		return err
+	}
+	p := s.page(r, h.Cell.Name+" of "+h.Table, "Campaigns")
+	p.Twin = s.linksOf(r).API().ModelCell(h.CampaignID, h.Row, h.Cell.Name, h.Seq)
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.ModelCellPage, h))
+}
+
+// rowNames names the sample rows of a result, by projection, for links to what set them.
+func (s *server) rowNames(result outbox.RunResult) map[string][]string {
+	names := map[string][]string{}
+	for _, p := range result.Projections {
+		if s.Travel == nil || p.Comparison == nil {
+			continue
+		}
+		for _, row := range p.Comparison.Samples {
+			names[p.Projection] = append(names[p.Projection], s.Travel.RowName(result.CampaignID, row.Table, row.Key))
+		}
+	}
+	return names
+}
+
+// readChanged reads the rows that an event changed, or why there are none to show.
+func (s *server) readChanged(ctx context.Context, v *templates.EventView) error {
+	if s.Travel == nil {
+		v.Changed.Why = errNoTravel.Error()
+		return nil
+	}
+	v.Changed.CampaignID, v.Changed.Seq = v.Event.CampaignID, v.Event.Seq
+	var err error
+	v.Changed.Changes, err = s.Travel.Changes(ctx, v.Event.CampaignID, v.Event.Seq, pagePatience)
+	if replaying, ok := errors.AsType[*outbox.Replaying](err); ok {
+		v.Changed.Replaying = replaying
+		return nil
+	}
+	if _, refused := errors.AsType[*outbox.Refusal](err); refused {
+		v.Changed.Why = err.Error()
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package templates
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// ReadModelTarget is the id of the part of a read model's page that follows the slider.
+const ReadModelTarget = "as-of"
+
+// How many rows of each table the page shows, and of one table alone.
+const (
+	ModelRowsEach = 8
+	ModelRowsOne  = 25
+)
+
+// Limits, in bytes, of a value in a table, and on the page of its own.
+const (
+	modelInline = 60
+	modelWhole  = 1 << 20
+)
+
+// ReadModelView is a read model as of an event.
+type ReadModelView struct {
+	outbox.ReadModel
+	Query     outbox.ModelQuery `redact:"-"` // as the reader asked
+	Campaign  outbox.Campaign
+	Event     *outbox.EventLine // the event at Seq; nil when there is none
+	Replaying *outbox.Replaying // how far the replay is, when the rows are not there yet
+	Why       string            // why the rows cannot be replayed; empty when they can
+}
+
+// Unread reports whether there are no rows yet.
+func (v ReadModelView) Unread() bool { return v.Tables == nil }
+
+// CutModel limits live rows to those that the page shows.
+func CutModel(m *outbox.ReadModel) {
+	for i := range m.Tables {
+		if t := &m.Tables[i]; len(t.Rows) > ModelRowsOne {
+			t.Rows, t.More = t.Rows[:ModelRowsOne], true
+		}
+	}
+}
+
+// ReadModel is a campaign's rows that match q.
+func (l Links) ReadModel(q outbox.ModelQuery) URL {
+	return l.at(values("seq", positive(q.Seq), "table", q.Table, "after", q.After, "row", q.Row), "campaigns", q.CampaignID, "read-model")
+}
+
+// LiveReadModel is a campaign's rows as the projections database has them.
+func (l Links) LiveReadModel(campaign string) URL {
+	return l.at(values("live", "1"), "campaigns", campaign, "read-model")
+}
+
+// ModelCell is one cell of a read model as of an event.
+func (l Links) ModelCell(campaign, row, column string, seq int64) URL {
+	return l.at(values("row", row, "column", column, "seq", positive(seq)), "campaigns", campaign, "read-model", "cell")
+}
+
+// Changes is the API's list of rows that an event changed.
+func (l Links) Changes(campaign string, seq int64) URL {
+	return l.at(nil, "campaigns", campaign, "events", itoa(seq), "changes")
+}
+
+// at is the same selection as of another event. A page of a table begins anew, since its rows may be
+// others.
+func (v ReadModelView) at(seq int64) outbox.ModelQuery {
+	q := v.Query
+	q.Seq, q.After = seq, ""
+	return q
+}
+
+// of is one table as of the same event.
+func (v ReadModelView) of(table, after string) outbox.ModelQuery {
+	return outbox.ModelQuery{CampaignID: v.CampaignID, Seq: v.Seq, Table: table, After: after}
+}
+
+// first is the first event that the slider reaches.
+func (v ReadModelView) first() int64 { return max(1, v.FirstSeq) }
+
+// kept says which events the rows are kept for; empty when it is all.
+func (v ReadModelView) kept() string {
+	if v.FirstSeq == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Rows are kept for the last %s, from event %s on.", count(v.LastSeq-v.FirstSeq, "event", "events"), num(v.FirstSeq))
+}
+
+// changeSentence says how many rows the event changed.
+func (v ReadModelView) changeSentence() string {
+	tables, more := v.Changes, false
+	if v.Query.Table != "" || v.Query.Row != "" {
+		tables = v.Tables
+	}
+	n := 0
+	for _, t := range tables {
+		n += t.Changed()
+		more = more || t.More && len(v.Changes) > 0
+	}
+	switch {
+	case n == 0 && (v.Query.Table != "" || v.Query.Row != ""):
+		return "changes no row shown here"
+	case n == 0:
+		return "changes no row"
+	case more:
+		return "changes more than " + count(int64(n), "row", "rows")
+	}
+	return "changes " + count(int64(n), "row", "rows")
+}
+
+// standing is the projections with a verdict.
+func (v ReadModelView) standing(verdict string) (names []outbox.ModelStanding) {
+	for _, s := range v.Standings {
+		if s.Verdict == verdict && s.FailedSeq == 0 {
+			names = append(names, s)
+		}
+	}
+	return names
+}
+
+// failed is the projections that could not replay an event.
+func (v ReadModelView) failed() (names []outbox.ModelStanding) {
+	for _, s := range v.Standings {
+		if s.FailedSeq > 0 {
+			names = append(names, s)
+		}
+	}
+	return names
+}
+
+// setBy says what set a cell.
+func setBy(c outbox.ModelCell) string {
+	if c.SetSeq == 0 {
+		return "set by an event before those that are kept"
+	}
+	return fmt.Sprintf("set by event %d, %s", c.SetSeq, c.Statement)
+}
+
+// modelText is a value in a table: its beginning if it is long.
+func modelText(value json.RawMessage) string {
+	text := Visible(plainJSON(value))
+	if len(text) <= modelInline {
+		return text
+	}
+	return strings.ToValidUTF8(text[:modelInline], "") + "…"
+}
+
+// modelTwins are the shell equivalents of a read model's page.
+func modelTwins(p Page, v ReadModelView) Twins {
+	cli := p.program() + "campaigns rows"
+	if v.Query.Seq > 0 {
+		cli += " --seq=" + itoa(v.Query.Seq)
+	}
+	if v.Query.Table != "" {
+		cli += " --table=" + shellQuote(v.Query.Table)
+	}
+	return Twins{Curl: p.curlGet(p.Links.API().ReadModel(v.Query)), CLI: cli + " -- " + shellQuote(v.Query.CampaignID)}
+}
+
+// rowLinks leads to the rows that differ as they were at the first divergence or else at the end.
+func (v RunResultView) rowLinks(p Page, one outbox.ProjectionResult) []URL {
+	var links []URL
+	for _, name := range v.Rows[one.Projection] {
+		link := URL("")
+		if name != "" {
+			link = p.Links.ReadModel(outbox.ModelQuery{CampaignID: v.Result.CampaignID, Seq: cmp.Or(one.Comparison.FirstSeq, one.Seq), Row: name})
+		}
+		links = append(links, link)
+	}
+	return links
+}
