@@ -18,11 +18,12 @@ var hoard = map[string]string{"hoard.sql": `
 -- tables: hoard
 
 -- schema
-create table hoard (campaign_id text not null, name text not null, gold bigint not null, api_token text, note text, primary key (campaign_id, name));
+create table hoard (campaign_id text not null, name text not null, gold bigint not null, api_token text, note text,
+  a_column_with_a_long_name_1 text, a_column_with_a_long_name_2 text, a_column_with_a_long_name_3 text, a_column_with_a_long_name_4 text, gold_again bigint, primary key (campaign_id, name));
 
 -- on: found
-insert into hoard (campaign_id, name, gold, api_token, note) values (:campaign_id, :payload.name!, :payload.gold!, :payload.token, :payload.note)
-on conflict (campaign_id, name) do update set gold = excluded.gold, api_token = excluded.api_token, note = excluded.note;
+insert into hoard (campaign_id, name, gold, gold_again, api_token, note) values (:campaign_id, :payload.name!, :payload.gold!, :payload.gold!, :payload.token, :payload.note)
+on conflict (campaign_id, name) do update set gold = excluded.gold, gold_again = excluded.gold_again, api_token = excluded.api_token, note = excluded.note;
 
 -- on: lost
 delete from hoard where campaign_id = :campaign_id and name = :payload.name!;
@@ -62,6 +63,9 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 		b.await("the rows follow the slider", telling(marked("as-of-seq"), "Event 3 of 5")+" && "+telling(marked("changed-hoard"), "changed")+" && "+telling(marked("changed-hoard"), "9"))
 		b.await("so does the address", `location.search.includes("seq=3")`)
 		b.sound("the read model at a change")
+		if wider := value[int](b, `document.documentElement.scrollWidth - innerWidth`); wider > 0 {
+			t.Errorf("at %d pixels the page is %d pixels wider", size.width, wider)
+		}
 		b.click(marked("previous"))
 		b.await("a row is added", telling(marked("changed-hoard"), "added"))
 	}
@@ -69,7 +73,7 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 	b.open("/campaigns/c-1/read-model?seq=4")
 	b.await("a row is removed", telling(marked("changed-hoard"), "removed"))
 	b.click(marked("table-hoard") + ` td[data-label="gold"] a`)
-	b.await("what set the cell is told", telling(marked("set-by"), "event 3")+" && "+telling(marked("set-by"), "hoard.sql:9")+" && "+telling(marked("set-by"), "found"))
+	b.await("what set the cell is told", telling(marked("set-by"), "event 3")+" && "+telling(marked("set-by"), "hoard.sql:10")+" && "+telling(marked("set-by"), "found"))
 	b.await("and what it was before", telling(marked("earlier"), "5"))
 	b.sound("a cell")
 	b.open("/campaigns/c-1/events/3?tab=rows")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"outboxweb/internal/outbox"
@@ -172,4 +173,23 @@ func (v RunResultView) rowLinks(p Page, one outbox.ProjectionResult) []URL {
 		links = append(links, link)
 	}
 	return links
+}
+
+// onlyChanged leaves out the columns that the event changed in no row, if it added and removed none.
+func onlyChanged(t outbox.ModelTable) outbox.ModelTable {
+	changed := map[string]bool{}
+	for _, row := range t.Rows {
+		if row.Kind != outbox.RowChanged {
+			return t
+		}
+		for _, c := range row.Cells {
+			changed[c.Name] = changed[c.Name] || c.Changed
+		}
+	}
+	rows := slices.Clone(t.Rows)
+	for i := range rows {
+		rows[i].Cells = slices.DeleteFunc(slices.Clone(rows[i].Cells), func(c outbox.ModelCell) bool { return !changed[c.Name] })
+	}
+	t.Rows = rows
+	return t
 }

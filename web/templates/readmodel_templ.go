@@ -451,7 +451,7 @@ func ReadModelPart(p Page, v ReadModelView) templ.Component {
 				}
 			}
 			for _, t := range v.Changes {
-				templ_7745c5c3_Err = modelTable(p, v, t, "changed").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = modelTable(p, v, onlyChanged(t), "changed").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -2291,7 +2291,7 @@ func eventRows(p Page, v EventView) templ.Component {
 				}
 			}
 			for _, t := range v.Changed.Changes {
-				templ_7745c5c3_Err = modelTable(p, v.Changed, t, "changed").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = modelTable(p, v.Changed, onlyChanged(t), "changed").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
