@@ -429,6 +429,13 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	if got := balance(); got != "5 of 2" {
 		t.Fatal(got)
 	}
+	if n := tr.Replays(); n != 1 {
+		t.Errorf("%d replays", n)
+	}
+	enginetest.MustExec(t, b.JournalDB, `update skips set undone_at = 1`)
+	if got := balance(); got != "5 of 2" || tr.Replays() != 2 {
+		t.Errorf("after the skip is undone: %s, %d replays", got, tr.Replays())
+	}
 }
 
 func TestTravel_saysWhichEventAProjectionRefuses(t *testing.T) {
