@@ -36,7 +36,8 @@ var mayImport = map[string][]string{
 	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
 	"internal/timetravel":             {"internal/outbox", "internal/store", "internal/projection", "internal/runs"},
 	"internal/publishing":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination"},
-	"internal/publishing/destination": {"internal/outbox"},
+	"internal/publishing/destination": {"internal/outbox", "internal/outbound"},
+	"internal/outbound":               {"internal/outbox"},
 
 	"internal/auth":     {"internal/outbox"},
 	"internal/metrics":  {"internal/outbox"},

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.yaml.in/yaml/v3"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -28,11 +28,8 @@ type fileSettings struct {
 }
 
 type webhookSettings struct {
-	batch        bool
-	signers      []*standardwebhooks.Webhook
-	headers      map[string]string
-	allowPrivate bool
-	caFile       string
+	batch bool
+	outbound.HTTPSettings
 }
 
 // busSettings are the settings of NATS and Kafka.
@@ -48,7 +45,6 @@ type busSettings struct {
 
 // Bounds and defaults of the configuration.
 const (
-	leastPause    = 10 * time.Millisecond
 	longestPause  = 24 * time.Hour
 	longestCall   = 10 * time.Minute
 	largestBatch  = 10_000
@@ -57,38 +53,44 @@ const (
 	defaultKeep   = 0           // delivered data is not ours to delete
 )
 
+// reader reads topics.
+type reader struct {
+	outbound.Reader
+	files []Subscription // file destinations, for sameFile
+}
+
 // Parse parses the value of the configuration's key topics, which routes events to destinations.
 // Variables in texts are looked up with getenv. The subscriptions are in the order of the file. An
 // error is an *outbox.Refusal of kind outbox.ErrInvalid with its line, whose sentence names the key
 // and no secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription, error) {
-	r := &reader{getenv: getenv}
+	r := &reader{Reader: outbound.Reader{Getenv: getenv}}
 	var subs []Subscription
-	for _, topic := range r.entries(node, "topics") {
+	for _, topic := range r.Entries(node, "topics") {
 		subs = append(subs, r.topic(topic)...)
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err != nil {
+		return nil, r.Err
 	}
 	return subs, nil
 }
 
-func (r *reader) topic(topic entry) []Subscription {
-	r.check(topic, outbox.CheckSubscriptionPart("topic", topic.name))
-	fields := r.fields(topic.value, topic.path, "match", "publishers")
+func (r *reader) topic(topic outbound.Entry) []Subscription {
+	r.Check(topic, outbox.CheckSubscriptionPart("topic", topic.Name))
+	fields := r.Fields(topic.Value, topic.Path, "match", "publishers")
 	match := r.match(topic, fields["match"])
-	publishers := r.entries(fields["publishers"].value, topic.path+".publishers")
-	if r.err == nil && len(publishers) == 0 {
-		r.fail(topic.key, topic.path, "the topic has no publishers; add one under publishers, or remove the topic")
+	publishers := r.Entries(fields["publishers"].Value, topic.Path+".publishers")
+	if r.Err == nil && len(publishers) == 0 {
+		r.Fail(topic.Key, topic.Path, "the topic has no publishers; add one under publishers, or remove the topic")
 	}
 	var subs []Subscription
 	for _, publisher := range publishers {
-		r.check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.name))
+		r.Check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.Name))
 		p := r.subscription(publisher)
-		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.name, Publisher: publisher.name}
+		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
 		p.Match = match
 		subs = append(subs, p)
 		r.sameFile(publisher, p)
@@ -96,27 +98,27 @@ func (r *reader) topic(topic entry) []Subscription {
 	return subs
 }
 
-func (r *reader) match(topic, field entry) outbox.Match {
-	path := topic.path + ".match"
-	fields := r.fields(field.value, path, "event_types", "required_tags", "any_of_tags", "exact_tags", "campaigns")
+func (r *reader) match(topic, field outbound.Entry) outbox.Match {
+	path := topic.Path + ".match"
+	fields := r.Fields(field.Value, path, "event_types", "required_tags", "any_of_tags", "exact_tags", "campaigns")
 	m := outbox.Match{
-		EventTypes:   r.texts(fields["event_types"]),
-		RequiredTags: r.texts(fields["required_tags"]),
-		AnyOfTags:    r.texts(fields["any_of_tags"]),
-		Campaigns:    r.texts(fields["campaigns"]),
+		EventTypes:   r.Texts(fields["event_types"], "[scene.*, session.started]"),
+		RequiredTags: r.Texts(fields["required_tags"], "[scene.*, session.started]"),
+		AnyOfTags:    r.Texts(fields["any_of_tags"], "[scene.*, session.started]"),
+		Campaigns:    r.Texts(fields["campaigns"], "[scene.*, session.started]"),
 	}
-	for _, tag := range r.entries(fields["exact_tags"].value, path+".exact_tags") {
+	for _, tag := range r.Entries(fields["exact_tags"].Value, path+".exact_tags") {
 		if m.ExactTags == nil {
 			m.ExactTags = map[string]string{}
 		}
-		m.ExactTags[tag.name] = r.text(tag)
+		m.ExactTags[tag.Name] = r.Text(tag)
 	}
-	at := topic.key
-	if field.key != nil {
-		at = field.key
+	at := topic.Key
+	if field.Key != nil {
+		at = field.Key
 	}
-	if r.err == nil && m.Empty() {
-		r.fail(at, path, `the match is empty; say which events to select, or select every event with event_types: ["*"]`)
+	if r.Err == nil && m.Empty() {
+		r.Fail(at, path, `the match is empty; say which events to select, or select every event with event_types: ["*"]`)
 	}
 	return m
 }
@@ -136,40 +138,40 @@ func everyKey() []string {
 	return keys
 }
 
-func (r *reader) subscription(publisher entry) Subscription {
-	fields := r.fields(publisher.value, publisher.path, everyKey()...)
+func (r *reader) subscription(publisher outbound.Entry) Subscription {
+	fields := r.Fields(publisher.Value, publisher.Path, everyKey()...)
 	p := Subscription{
-		PollInterval: r.pause(fields["poll_interval"], DefaultPollInterval, longestPause),
-		BatchSize:    int(r.number(fields["batch_size"], DefaultBatchSize, 1, largestBatch)),
-		Timeout:      r.pause(fields["timeout"], DefaultTimeout, longestCall),
-		MaxErrors:    int(r.number(fields["max_errors"], DefaultMaxErrors, 1, mostErrors)),
-		FailedRetry:  r.pause(fields["failed_retry"], DefaultFailedRetry, longestPause),
-		Pause:        outbox.Retry{Base: r.pause(fields["retry_base"], DefaultRetryBase, longestPause), Max: r.pause(fields["retry_max"], DefaultRetryMax, longestPause)},
-		StartAtHead:  r.choice(fields["start"], "beginning", "head") == "head",
+		PollInterval: r.Pause(fields["poll_interval"], DefaultPollInterval, longestPause),
+		BatchSize:    int(r.Number(fields["batch_size"], DefaultBatchSize, 1, largestBatch)),
+		Timeout:      r.Pause(fields["timeout"], DefaultTimeout, longestCall),
+		MaxErrors:    int(r.Number(fields["max_errors"], DefaultMaxErrors, 1, mostErrors)),
+		FailedRetry:  r.Pause(fields["failed_retry"], DefaultFailedRetry, longestPause),
+		Pause:        outbox.Retry{Base: r.Pause(fields["retry_base"], DefaultRetryBase, longestPause), Max: r.Pause(fields["retry_max"], DefaultRetryMax, longestPause)},
+		StartAtHead:  r.Choice(fields["start"], "beginning", "head") == "head",
 	}
-	if r.err == nil && p.Pause.Max < p.Pause.Base {
-		r.fail(publisher.key, publisher.path, "retry_max, %s, must not be less than retry_base, %s", p.Pause.Max, p.Pause.Base)
+	if r.Err == nil && p.Pause.Max < p.Pause.Base {
+		r.Fail(publisher.Key, publisher.Path, "retry_max, %s, must not be less than retry_base, %s", p.Pause.Max, p.Pause.Base)
 	}
-	if r.err == nil && fields["url"].value == nil {
-		r.fail(publisher.key, publisher.path, "url is missing; it says where the events go, such as file:///var/lib/outboxweb/events.ndjson")
+	if r.Err == nil && fields["url"].Value == nil {
+		r.Fail(publisher.Key, publisher.Path, "url is missing; it says where the events go, such as file:///var/lib/outboxweb/events.ndjson")
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		return p
 	}
 	at := fields["url"]
-	u := r.destination(at)
-	if r.err != nil {
+	u := r.URL(at, func(scheme string) bool { _, known := kindOf(scheme).info(); return known }, knownSchemes())
+	if r.Err != nil {
 		return p
 	}
-	is, _ := u.kind.info()
+	is, _ := kindOf(u.Scheme).info()
 	r.keysOf(is, publisher, fields)
-	p.URL, p.settings.kind = u.whole, u.kind
+	p.URL, p.settings.kind = u.Whole, is.kind
 	p.Destination = is.read(r, at, u, fields, &p.settings)
 	return p
 }
 
 // keysOf refuses keys of other kinds of destinations.
-func (r *reader) keysOf(k kindInfo, publisher entry, fields map[string]entry) {
+func (r *reader) keysOf(k kindInfo, publisher outbound.Entry, fields map[string]outbound.Entry) {
 	known := append(slices.Clone(commonKeys), k.keys...)
 	for _, name := range everyKey() {
 		field, given := fields[name]
@@ -182,22 +184,22 @@ func (r *reader) keysOf(k kindInfo, publisher entry, fields map[string]entry) {
 				of = append(of, other.words)
 			}
 		}
-		r.fail(field.key, publisher.path, "%s is a key of %s, and this destination is %s; use %s", name, strings.Join(of, " and "), k.words, strings.Join(known, ", "))
+		r.Fail(field.Key, publisher.Path, "%s is a key of %s, and this destination is %s; use %s", name, strings.Join(of, " and "), k.words, strings.Join(known, ", "))
 		return
 	}
 }
 
-func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSettings) string {
-	s.path = u.path
-	s.rotateBytes = r.number(fields["rotate_bytes"], defaultRotate, 0, 1<<50)
-	s.keep = r.number(fields["keep"], defaultKeep, 0, 1_000_000)
+func (r *reader) file(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *fileSettings) string {
+	s.path = u.Path
+	s.rotateBytes = r.Number(fields["rotate_bytes"], defaultRotate, 0, 1<<50)
+	s.keep = r.Number(fields["keep"], defaultKeep, 0, 1_000_000)
 	switch {
-	case u.query != "":
-		r.fail(at.value, at.path, "a file: URL takes no query; its settings are keys beside url")
-	case u.authority != "" && u.authority != "localhost", !strings.HasPrefix(s.path, "/"):
-		r.fail(at.value, at.path, "the path of the file must be absolute, with three slashes: file:///var/lib/outboxweb/events.ndjson")
+	case u.Query != "":
+		r.Fail(at.Value, at.Path, "a file: URL takes no query; its settings are keys beside url")
+	case u.Authority != "" && u.Authority != "localhost", !strings.HasPrefix(s.path, "/"):
+		r.Fail(at.Value, at.Path, "the path of the file must be absolute, with three slashes: file:///var/lib/outboxweb/events.ndjson")
 	case strings.HasSuffix(s.path, "/") || strings.ContainsRune(s.path, 0):
-		r.fail(at.value, at.path, "the path must name a file, such as file:///var/lib/outboxweb/events.ndjson")
+		r.Fail(at.Value, at.Path, "the path must name a file, such as file:///var/lib/outboxweb/events.ndjson")
 	}
 	s.path = filepath.Clean(s.path)
 	return "file://" + s.path
@@ -205,84 +207,22 @@ func (r *reader) file(at entry, u address, fields map[string]entry, s *fileSetti
 
 // sameFile refuses two subscriptions that write to the same file: their lines would mix, and each
 // would rotate the other's away.
-func (r *reader) sameFile(publisher entry, p Subscription) {
-	if r.err != nil || p.settings.kind != kindFile {
+func (r *reader) sameFile(publisher outbound.Entry, p Subscription) {
+	if r.Err != nil || p.settings.kind != kindFile {
 		return
 	}
 	for _, other := range r.files {
 		path, taken := p.settings.file.path, other.settings.file.path
 		if path == taken || rotationNumber(path, taken) > 0 || rotationNumber(taken, path) > 0 {
-			r.fail(publisher.key, publisher.path+".url", "%s writes the same file, or its rotated ones, as %s; give each publisher a file of its own", p.SubscriptionName, other.SubscriptionName)
+			r.Fail(publisher.Key, publisher.Path+".url", "%s writes the same file, or its rotated ones, as %s; give each publisher a file of its own", p.SubscriptionName, other.SubscriptionName)
 			return
 		}
 	}
 	r.files = append(r.files, p)
 }
 
-func (r *reader) webhook(at entry, u address, fields map[string]entry, s *webhookSettings) string {
-	s.batch = r.choice(fields["format"], "structured", "batch") == "batch"
-	s.allowPrivate = r.flag(fields["allow_private"])
-	s.caFile = r.caFile(fields["ca_file"])
-	s.signers = r.signers(fields["secret"])
-	s.headers = r.headers(fields["headers"])
-	if r.err == nil && u.scheme == "http" && !s.allowPrivate {
-		r.fail(at.value, at.path, "http:// is not encrypted and needs allow_private: true, for receivers in your own network; use https:// otherwise")
-	}
-	return r.webhookDestination(at, u)
-}
-
-func (r *reader) signers(field entry) []*standardwebhooks.Webhook {
-	if field.value == nil {
-		return nil
-	}
-	items := []*yaml.Node{field.value}
-	if field.value.Kind == yaml.SequenceNode {
-		items = field.value.Content
-	}
-	if len(items) == 0 {
-		r.fail(field.value, field.path, "the list is empty; add a secret, or remove the key")
-	}
-	var signers []*standardwebhooks.Webhook
-	for _, item := range items {
-		secret := r.expand(entry{path: field.path, key: field.key, value: item}, verbatim)
-		signer := readSecret(secret)
-		if r.err == nil && signer == nil {
-			r.fail(item, field.path, "a secret of Standard Webhooks begins with whsec_, followed by 24 to 64 bytes in base64; make one with: echo whsec_$(openssl rand -base64 32)")
-		}
-		signers = append(signers, signer)
-	}
-	return signers
-}
-
-func (r *reader) headers(field entry) map[string]string {
-	headers := map[string]string{}
-	for _, header := range r.entries(field.value, field.path) {
-		name := canonicalHeader(header.name)
-		value := r.expand(header, verbatim)
-		_, twice := headers[name]
-		switch {
-		case r.err != nil:
-		case name == "":
-			r.fail(header.key, field.path, "%q cannot be the name of a header", header.name)
-		case ownHeader(name):
-			r.fail(header.key, header.path, "the header %s is set by outboxweb; remove it", name)
-		case twice:
-			r.fail(header.key, header.path, "the header %s appears twice", name)
-		case !headerValue(value):
-			r.fail(header.value, header.path, "the value of a header must be one line of printable text")
-		}
-		headers[name] = value
-	}
-	return headers
-}
-
-func (r *reader) caFile(field entry) string {
-	if field.value == nil {
-		return ""
-	}
-	path := r.text(field)
-	if r.err == nil && !filepath.IsAbs(path) {
-		r.fail(field.value, field.path, "the path of the certificates must be absolute, such as /etc/outboxweb/ca.pem")
-	}
-	return path
+func (r *reader) webhook(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *webhookSettings) string {
+	s.batch = r.Choice(fields["format"], "structured", "batch") == "batch"
+	s.HTTPSettings = r.HTTP(at, u, fields)
+	return r.Shown(at, u)
 }

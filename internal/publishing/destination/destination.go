@@ -14,10 +14,10 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -35,28 +35,10 @@ type Publisher interface {
 
 // Error is why a destination did not accept an event. Other errors count as errors of the
 // destination.
-type Error struct {
-	Kind outbox.DeliveryErrorKind
-	// RetryAfter is the minimum time until the next try, as requested by the destination; 0 if it
-	// did not.
-	RetryAfter time.Duration
-	// Gone means that the destination asked not to be called again.
-	Gone bool
-	Err  error // in full, for operators
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }
+type Error = outbound.Error
 
 // Cause returns the *Error of an error of Publish.
-func Cause(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &Error{Kind: outbox.DestinationError, Err: err}
-}
+func Cause(err error) *Error { return outbound.Cause(err) }
 
 // Defaults of a subscription.
 const (

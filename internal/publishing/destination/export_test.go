@@ -1,15 +1,16 @@
 package destination
 
 import (
-	"net/netip"
 	"time"
+
+	"outboxweb/internal/outbound"
 )
 
 // SetClock replaces a publisher's clock, if it has one.
 func SetClock(p Publisher, now func() time.Time) {
 	switch p := p.(type) {
 	case *webhook:
-		p.now = now
+		p.client.Now = now
 	case *natsPublisher:
 		p.now = now
 	case *kafkaPublisher:
@@ -18,12 +19,12 @@ func SetClock(p Publisher, now func() time.Time) {
 }
 
 // LongestAnswer is how long a webhook reads an answer.
-const LongestAnswer = longestAnswer
+const LongestAnswer = outbound.LongestAnswer
 
 // ReadAnswersFor sets the time limit for reading an answer of a webhook.
 func ReadAnswersFor(p Publisher, limit time.Duration) {
 	if w, ok := p.(*webhook); ok {
-		w.reading = limit
+		w.client.Reading = limit
 	}
 }
 
@@ -32,6 +33,3 @@ func Connected(p Publisher) bool {
 	conn := p.(*natsPublisher).conn
 	return conn != nil && conn.IsConnected()
 }
-
-// Public reports whether webhooks go to the address.
-func Public(address string) bool { return public(netip.MustParseAddr(address)) }

@@ -1,6 +1,8 @@
 package destination
 
 import (
+	"outboxweb/internal/outbound"
+
 	"bytes"
 	"context"
 	"encoding/json"
@@ -39,7 +41,7 @@ func (p *filePublisher) Publish(ctx context.Context, events []*Event) (int, erro
 	}
 	lines := append(bytes.Join(list, []byte{'\n'}), '\n')
 	if err := p.append(ctx, lines); err != nil {
-		return 0, destinationError("%s: %w", p.settings.path, pathless(err))
+		return 0, outbound.DestinationError("%s: %w", p.settings.path, pathless(err))
 	}
 	return len(list), badEvent
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -75,7 +76,7 @@ func openKafka(p Subscription, _ Options) (Publisher, error) {
 	k := &kafkaPublisher{sub: p.SubscriptionName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
 	if k.settings.tls {
 		var err error
-		if k.tls, err = tlsConfig(p.SubscriptionName, k.settings.caFile); err != nil {
+		if k.tls, err = outbound.TLSConfig(p.SubscriptionName.String(), k.settings.caFile); err != nil {
 			return nil, err
 		}
 	}
@@ -217,7 +218,7 @@ func (k *kafkaPublisher) connect() error {
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return destinationError("cannot create the Kafka client: %w", err)
+		return outbound.DestinationError("cannot create the Kafka client: %w", err)
 	}
 	k.client = client
 	return nil
@@ -241,19 +242,19 @@ func (k *kafkaPublisher) classify(err error, size int) error {
 	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
 	switch {
 	case errors.Is(err, kerr.InvalidRecord):
-		return eventError("Kafka refused the event: %w", err)
+		return outbound.EventError("Kafka refused the event: %w", err)
 	case isEventsFault(err):
-		return eventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
+		return outbound.EventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		return destinationError("Kafka has no topic %s, or this user may not see it; topics are not created automatically: %w", topic, err)
+		return outbound.DestinationError("Kafka has no topic %s, or this user may not see it; topics are not created automatically: %w", topic, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		return destinationError("the user may not write to the topic %s of Kafka: %w", topic, err)
+		return outbound.DestinationError("the user may not write to the topic %s of Kafka: %w", topic, err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
-		return destinationError("Kafka at %s did not accept the name and the password: %w", servers, err)
+		return outbound.DestinationError("Kafka at %s did not accept the name and the password: %w", servers, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return destinationError("Kafka at %s did not acknowledge within %v: %w", servers, k.timeout, err)
+		return outbound.DestinationError("Kafka at %s did not acknowledge within %v: %w", servers, k.timeout, err)
 	default:
-		return destinationError("Kafka at %s did not take the event: %w", servers, err)
+		return outbound.DestinationError("Kafka at %s did not take the event: %w", servers, err)
 	}
 }
 

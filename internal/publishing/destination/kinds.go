@@ -3,6 +3,7 @@ package destination
 import (
 	"slices"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -24,7 +25,7 @@ type kindInfo struct {
 	words   string   // for sentences
 	keys    []string // configuration keys that not all kinds have
 	// read parses the rest of the URL and the kind's keys, and returns the URL without secrets.
-	read func(r *reader, at entry, u address, fields map[string]entry, s *settings) (shown string)
+	read func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) (shown string)
 	open func(Subscription, Options) (Publisher, error)
 }
 
@@ -33,24 +34,34 @@ type kindInfo struct {
 func kinds() []kindInfo {
 	return []kindInfo{
 		{kindLog, "log:", "log:", nil,
-			func(r *reader, at entry, u address, _ map[string]entry, _ *settings) string { return r.logURL(at, u) }, openLog},
+			func(r *reader, at outbound.Entry, u outbound.URL, _ map[string]outbound.Entry, _ *settings) string {
+				return r.logURL(at, u)
+			}, openLog},
 		{kindFile, "file:///path", "file://", []string{"rotate_bytes", "keep"},
-			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
 				return r.file(at, u, fields, &s.file)
 			}, openFile},
 		{kindWebhook, "https://host/path", "a webhook", []string{"format", "secret", "headers", "allow_private", "ca_file"},
-			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
 				return r.webhook(at, u, fields, &s.webhook)
 			}, openWebhook},
 		{kindNATS, "nats://host/subject", "nats://", []string{"ca_file"},
-			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
 				return r.nats(at, u, fields, &s.nats)
 			}, openNATS},
 		{kindKafka, "kafka://host/topic", "kafka://", []string{"ca_file"},
-			func(r *reader, at entry, u address, fields map[string]entry, s *settings) string {
+			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
 				return r.kafka(at, u, fields, &s.kafka)
 			}, openKafka},
 	}
+}
+
+// kindOf returns the kind of destination of a URL's scheme, which may be unknown.
+func kindOf(scheme string) kind {
+	if scheme == "http" {
+		return kindWebhook
+	}
+	return kind(scheme)
 }
 
 // info returns the description of a kind; false if there is none.

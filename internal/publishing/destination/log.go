@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -26,7 +27,7 @@ func (l *logPublisher) Publish(ctx context.Context, events []*Event) (int, error
 			slog.String("campaign_id", e.CampaignID), slog.Int64("seq", e.Seq),
 			slog.String("event_type", e.EventType), slog.String("event_id", e.EventID))
 		if err := l.logger.Handler().Handle(ctx, r); err != nil {
-			return i, destinationError("the log: %w", err)
+			return i, outbound.DestinationError("the log: %w", err)
 		}
 	}
 	return len(events), nil

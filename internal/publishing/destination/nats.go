@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
 )
 
@@ -59,7 +60,7 @@ func openNATS(p Subscription, o Options) (Publisher, error) {
 	n := &natsPublisher{sub: p.SubscriptionName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
 	if n.settings.tls {
 		var err error
-		if n.tls, err = tlsConfig(p.SubscriptionName, n.settings.caFile); err != nil {
+		if n.tls, err = outbound.TLSConfig(p.SubscriptionName.String(), n.settings.caFile); err != nil {
 			return nil, err
 		}
 	}
@@ -130,12 +131,12 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 	servers := strings.Join(n.settings.servers, ",")
 	conn, err := nats.Connect(servers, options...)
 	if err != nil {
-		return destinationError("no connection to NATS at %s: %w", servers, err)
+		return outbound.DestinationError("no connection to NATS at %s: %w", servers, err)
 	}
 	stream, err := jetstream.New(conn)
 	if err != nil {
 		conn.Close()
-		return destinationError("JetStream cannot be used: %w", err)
+		return outbound.DestinationError("JetStream cannot be used: %w", err)
 	}
 	n.conn, n.stream = conn, stream
 	return nil
@@ -148,19 +149,19 @@ func (n *natsPublisher) classify(err error, size int) error {
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		limit := n.conn.MaxPayload()
-		return eventError("the event is %d bytes as a CloudEvent, and NATS takes %d (max_payload)", size, limit)
+		return outbound.EventError("the event is %d bytes as a CloudEvent, and NATS takes %d (max_payload)", size, limit)
 	case errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
-		return eventError("the event is %d bytes as a CloudEvent, which is more than the stream takes (max_msg_size)", size)
+		return outbound.EventError("the event is %d bytes as a CloudEvent, which is more than the stream takes (max_msg_size)", size)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return destinationError("no JetStream stream has the subject %s; create one, or fix the subject: %w", n.settings.name, err)
+		return outbound.DestinationError("no JetStream stream has the subject %s; create one, or fix the subject: %w", n.settings.name, err)
 	case errors.As(err, &refused):
-		return destinationError("the stream refused the event: %w", err)
+		return outbound.DestinationError("the stream refused the event: %w", err)
 	}
 	n.drop()
 	if said := n.said.take(); said != nil {
 		err = fmt.Errorf("%w; the server said: %w", err, said)
 	}
-	return destinationError("no acknowledgement from NATS: %w", err)
+	return outbound.DestinationError("no acknowledgement from NATS: %w", err)
 }
 
 func (n *natsPublisher) drop() {

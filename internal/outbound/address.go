@@ -1,4 +1,4 @@
-package destination
+package outbound
 
 import (
 	"fmt"
