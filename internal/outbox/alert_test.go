@@ -1,0 +1,190 @@
+package outbox_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+var alertNow = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+func ruleFor(what outbox.AlertWhat) outbox.AlertRule {
+	for _, r := range outbox.AlertRules() {
+		if r.What == what {
+			return r
+		}
+	}
+	panic(what)
+}
+
+func TestAlertRules_findWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	var waits outbox.Summary
+	waits.OldestRetryable = &outbox.Oldest{CampaignID: "c-1", Seq: 7, AgeSeconds: 601}
+	waits.Lag.Events = 3
+	with := func(change func(*outbox.Summary)) outbox.AlertFacts {
+		f := outbox.AlertFacts{Summary: waits, Moved: true}
+		change(&f.Summary)
+		return f
+	}
+	silent := outbox.InstanceState{ID: "w-1", Version: "v1", LastSeen: alertNow.Add(-2 * time.Minute), BeatEvery: 5 * time.Second}
+	long := silent
+	long.LastSeen = alertNow.Add(-61 * time.Minute)
+	stalled := outbox.InstanceState{ID: "w-2", LastSeen: alertNow, BeatEvery: 5 * time.Second, Stalled: true, Trouble: "no such table"}
+	failed := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 10, LastError: "answered 500"}
+	for _, c := range []struct {
+		name  string
+		what  outbox.AlertWhat
+		facts outbox.AlertFacts
+		want  string // keys and sentences; empty for none
+		error string
+	}{
+		{"no dead row", outbox.AlertDeadRows, outbox.AlertFacts{}, "", ""},
+		{"dead row", outbox.AlertDeadRows, outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}, Groups: []outbox.ErrorGroup{{Example: "no such table: x"}}}, "1 row is dead", "no such table: x"},
+		{"as many blocked as allowed", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 9 }), "", ""},
+		{"one more", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 10 }), "10 campaigns are blocked", ""},
+		{"old row", outbox.AlertOldest, outbox.AlertFacts{Summary: waits}, "Event 7 of campaign c-1 has waited for 10 min", ""},
+		{"row not old enough", outbox.AlertOldest, with(func(s *outbox.Summary) { s.OldestRetryable = &outbox.Oldest{AgeSeconds: 600} }), "", ""},
+		{"old row in shadow mode", outbox.AlertOldest, with(func(s *outbox.Summary) { s.Mode = outbox.ModeShadow }), "", ""},
+		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged = 1, 2 }), "1 campaign drifted, 2 diverged, 0 unverifiable", ""},
+		{"progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits, Moved: true}, "", ""},
+		{"no progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied."},
+		{"nothing to do", outbox.AlertNoProgress, outbox.AlertFacts{}, "", ""},
+		{"publisher", outbox.AlertPublisher, outbox.AlertFacts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},
+		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},
+		{"instance long replaced", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "", ""},
+		{"stalled instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{stalled} }), "w-2 Instance w-2 is stalled", "no such table"},
+	} {
+		var got, err string
+		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
+			got, err = strings.TrimSpace(cause.Key+" "+cause.Sentence), cause.Error
+		}
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) && !strings.Contains(got, c.want) || err != c.error {
+			t.Errorf("%s: found %q (%q), want %q (%q)", c.name, got, err, c.want, c.error)
+		}
+	}
+}
+
+// step is a moment in the life of a cause: after so long, found or not, and what is sent then.
+type alertMoment struct {
+	after time.Duration
+	found bool
+	muted bool
+	want  outbox.AlertKind
+	is    outbox.AlertStatus
+}
+
+func TestAlert_sendsOneMessageAnHour(t *testing.T) {
+	t.Parallel()
+	const none = outbox.AlertNoMessage
+	m := time.Minute
+	for name, moments := range map[string][]alertMoment{
+		"a problem that goes on and ends": {
+			{0, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+			{m, true, false, none, outbox.AlertFiring}, {58 * m, true, false, none, outbox.AlertFiring}, {m, true, false, outbox.AlertReminder, outbox.AlertFiring},
+			{m, false, false, outbox.AlertResolved, outbox.AlertOK}, {m, false, false, none, outbox.AlertOK},
+		},
+		"one that is over before it held": {
+			{0, true, false, none, outbox.AlertPending}, {m, false, false, none, outbox.AlertOK}, {m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending},
+		},
+		"one that flaps": {
+			{0, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+			{m, false, false, outbox.AlertResolved, outbox.AlertOK},
+			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertFiring},
+			{m, false, false, none, outbox.AlertOK}, // it was not told
+			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertFiring},
+			{60 * m, true, false, outbox.AlertStarted, outbox.AlertFiring}, {m, false, false, outbox.AlertResolved, outbox.AlertOK},
+		},
+		"a clock that is set ahead": {
+			{0, true, false, none, outbox.AlertPending}, {48 * time.Hour, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+		},
+		"a clock that is set back": {
+			{0, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+			{-48 * time.Hour, true, false, none, outbox.AlertFiring}, {59 * m, true, false, none, outbox.AlertFiring}, {m, true, false, outbox.AlertReminder, outbox.AlertFiring},
+		},
+		"a mute": {
+			{0, true, true, none, outbox.AlertPending}, {m, true, true, none, outbox.AlertPending}, {m, true, true, none, outbox.AlertFiring},
+			{m, true, false, outbox.AlertStarted, outbox.AlertFiring}, {61 * m, true, true, none, outbox.AlertFiring}, {m, false, true, outbox.AlertResolved, outbox.AlertOK},
+		},
+	} {
+		a, now := outbox.Alert{Rule: "r"}, alertNow
+		rule := outbox.AlertRule{Name: "r", For: 2 * m}
+		for i, at := range moments {
+			now = now.Add(at.after)
+			var cause *outbox.AlertCause
+			if at.found {
+				cause = &outbox.AlertCause{Count: int64(i)}
+			}
+			var kind outbox.AlertKind
+			if a, kind = a.Next(rule, cause, at.muted, now); kind != at.want || a.Status != at.is {
+				t.Fatalf("%s, moment %d: %q in state %q, want %q in %q", name, i, kind, a.Status, at.want, at.is)
+			}
+			if a.Since.After(now) {
+				t.Errorf("%s, moment %d: since %v, in the future of %v", name, i, a.Since, now)
+			}
+		}
+	}
+}
+
+func TestQuietTimes_endInTheZoneTheyAreWrittenIn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		times, at, want string // empty: not quiet
+	}{
+		{"22:00-07:00", "2026-11-21T20:59:00Z", ""},
+		{"22:00-07:00", "2026-11-21T21:00:00Z", "2026-11-22T06:00:00Z"}, // Berlin is at UTC+1
+		{"22:00-07:00", "2026-11-22T05:59:59Z", "2026-11-22T06:00:00Z"},
+		{"22:00-07:00", "2026-11-22T06:00:00Z", ""},
+		{"22:00-07:00", "2026-03-28T22:00:00Z", "2026-03-29T05:00:00Z"},     // the night with an hour less
+		{"22:00-07:00", "2026-10-24T21:00:00Z", "2026-10-25T06:00:00Z"},     // the one with an hour more
+		{"02:30-03:30", "2026-03-29T01:15:00Z", ""},                         // begins at a time that does not exist, and is empty
+		{"fri 22:00-07:00", "2026-11-21T05:00:00Z", "2026-11-21T06:00:00Z"}, // begun on Friday
+		{"fri 22:00-07:00", "2026-11-21T22:00:00Z", ""},
+		{"sat,sun 00:00-24:00", "2026-11-21T12:00:00Z", "2026-11-22T23:00:00Z"},
+		{"fri-mon 20:00-08:00|sat,sun 08:00-20:00", "2026-11-20T19:30:00Z", "2026-11-23T07:00:00Z"}, // times that touch
+		{"sun-sat 00:00-24:00", "2026-11-21T12:00:00Z", "2026-12-04T23:00:00Z"},                     // always: two weeks
+	} {
+		q, err := outbox.ParseQuiet("Europe/Berlin", strings.Split(c.times, "|"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, _ := time.Parse(time.RFC3339, c.at)
+		got := ""
+		if end := q.Until(at); !end.IsZero() {
+			got = end.Format(time.RFC3339)
+		}
+		if got != c.want {
+			t.Errorf("%s at %s ends at %q, want %q", c.times, c.at, got, c.want)
+		}
+	}
+	for _, text := range []string{"", "22:00", "22:00-25:00", "22:60-23:00", "22:00-22:00", "24:00-07:00", "day 22:00-07:00", "mon- 22:00-07:00", "22-7", "-1:00-07:00"} {
+		if _, err := outbox.ParseQuiet("UTC", []string{text}); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%q passes for a time: %v", text, err)
+		}
+	}
+	for _, zone := range []string{"Mars/Base", "Local", "../etc/passwd"} {
+		if _, err := outbox.ParseQuiet(zone, nil); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%q passes for a time zone: %v", zone, err)
+		}
+	}
+}
+
+func TestMuteEnd_isTheNextMorning(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]string{"2026-11-21T06:59:00Z": "2026-11-21T07:00:00Z", "2026-11-21T07:00:00Z": "2026-11-22T07:00:00Z", "2026-10-24T12:00:00Z": "2026-10-25T07:00:00Z"} {
+		now, _ := time.Parse(time.RFC3339, at)
+		if end, err := outbox.MuteEnd("morning", berlin, now); err != nil || end.Format(time.RFC3339) != want {
+			t.Errorf("from %s until %v, %v, want %s", at, end, err, want)
+		}
+	}
+	if _, err := outbox.MuteEnd("2h", berlin, alertNow); !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("2h: %v", err)
+	}
+}
