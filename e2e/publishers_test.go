@@ -112,7 +112,7 @@ func troubledPublishers(t *testing.T, d databases) []string {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return d.config(t, fmt.Sprintf(`
+	return d.config(t, alertsConfig(p)+fmt.Sprintf(`
 topics:
   everything:
     match: {event_types: ["*"]}

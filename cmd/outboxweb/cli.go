@@ -40,6 +40,7 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
 	Check       checkCmd       `cmd:"" help:"Check both databases against the invariants."`
 	Projections projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`
+	Alerts      alertsCmd      `cmd:"" help:"Show alerts, send a test message, and mute rules."`
 	Publishers  publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
 	Token       tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
 	Migrate     migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`
@@ -54,7 +55,7 @@ type Common struct {
 	JournalDB       string            `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
 	ProjectionsDB   string            `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics and publishers."`
+	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers and alerts."`
 	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
 	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
 	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
@@ -67,7 +68,7 @@ type Common struct {
 	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
 	sources         map[string]source // of the flags' values
 	settings        []outbox.Setting  // the flags' values for display
-	topics          *yaml.Node        // of the configuration file; nil without topics
+	topics, alerts  *yaml.Node        // of the configuration file; nil without the key
 }
 
 // modeFlag is an outbox.Mode as written in a flag or a file.

@@ -17,11 +17,11 @@ import (
 )
 
 // fileFlag is the configuration file: YAML, one key per flag, with _ for -. It may set the common
-// flags and those of serve, whatever the command is. The key topics is no flag: it routes events to
-// destinations, for the commands that deliver them.
+// flags and those of serve, whatever the command is.
 type fileFlag string
 
-const topicsKey = "topics"
+// The keys that are no flags: topics routes events to destinations, alerts has rules and receivers.
+const topicsKey, alertsKey = "topics", "alerts"
 
 // BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
 // command line nor the environment sets.
@@ -30,11 +30,11 @@ func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *k
 	if name == "" {
 		return nil
 	}
-	values, topics, err := readConfig(name, fileFlags(parser.Model))
+	values, sections, err := readConfig(name, fileFlags(parser.Model))
 	if err != nil {
 		return err
 	}
-	common.topics = topics
+	common.topics, common.alerts = sections[topicsKey], sections[alertsKey]
 	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if envGiven(flag) {
 			return nil, nil
@@ -65,8 +65,8 @@ func fileFlags(model *kong.Application) map[string]*kong.Flag {
 }
 
 // readConfig reads the file and returns each flag's value in the form that kong's mappers take, and
-// the topics node. Errors name the file and the line.
-func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, topics *yaml.Node, err error) {
+// the nodes of the keys that are no flags. Errors name the file and the line.
+func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, sections map[string]*yaml.Node, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, nil, usagef("--config: cannot read %s: %v", name, outbox.Cause(err))
@@ -82,16 +82,16 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 	if root.Kind != yaml.MappingNode {
 		return nil, nil, usagef("--config: %s line %d: expected keys with values, such as mode: outbox_apply_only", name, root.Line)
 	}
-	values = map[*kong.Flag]any{}
+	values, sections = map[*kong.Flag]any{}, map[string]*yaml.Node{}
 	for pair := range slices.Chunk(root.Content, 2) {
 		key, node := pair[0], pair[1]
 		flag, known := keys[key.Value]
 		_, twice := values[flag]
 		switch {
-		case key.Value == topicsKey && topics == nil:
-			topics = node
+		case slices.Contains([]string{topicsKey, alertsKey}, key.Value) && sections[key.Value] == nil:
+			sections[key.Value] = node
 			continue
-		case twice || key.Value == topicsKey:
+		case twice || sections[key.Value] != nil:
 			return nil, nil, usagef("--config: %s line %d: key %q appears twice", name, key.Line, key.Value)
 		case !known:
 			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
@@ -105,7 +105,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 		}
 		values[flag] = value
 	}
-	return values, topics, nil
+	return values, sections, nil
 }
 
 // fileValue checks a YAML value against the flag's type. The error completes a sentence that begins

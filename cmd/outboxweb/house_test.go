@@ -39,6 +39,8 @@ var mayImport = map[string][]string{
 	"internal/publishing/destination": {"internal/outbox", "internal/outbound"},
 	"internal/outbound":               {"internal/outbox"},
 
+	"internal/alerts": {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
+
 	"internal/auth":     {"internal/outbox"},
 	"internal/metrics":  {"internal/outbox"},
 	"internal/redact":   {"internal/outbox"},
@@ -46,7 +48,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"internal/cputest":    {},
 	"internal/pgtest":     {},

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"outboxweb/internal/alerts"
 	"outboxweb/internal/handlers"
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
@@ -91,6 +92,10 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	alerting, err := a.alertSettings()
+	if err != nil {
+		return err
+	}
 	tlsConfig, err := c.tlsConfig(a.logger())
 	if err != nil {
 		return err
@@ -102,12 +107,13 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, subs), listener, tlsConfig)
+	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, subs, alerting), listener, tlsConfig)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	s, err := c.newServer(a, st, set, subs, listener.Addr())
+	told := alerts.New(st.Store, alerts.Options{Settings: alerting, Version: version, Link: c.consoleLink(), Hide: a.redact.Text})
+	s, err := c.newServer(a, st, set, subs, told, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -160,11 +166,11 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeOptions returns the store's options for serve with these publishers.
-func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription) store.Options {
+// storeOptions returns the store's options for serve with these publishers and alerts.
+func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription, told alerts.Settings) store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
-	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0)
+	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0) && len(told.Receivers) == 0
 	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
 	return o
@@ -262,12 +268,13 @@ type server struct {
 	work   bool // run the worker's loop
 	relay  *publishing.Relay
 	travel *timetravel.Travel
+	watch  *alerts.Worker
 	keeper keeper
 	http   *http.Server
 	log    *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []destination.Subscription, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []destination.Subscription, told *alerts.Alerts, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := metrics.New(st.Summary)
 	collectors.WatchRuns(st.runs.Tallies)
@@ -307,6 +314,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 	})
 	config := c.handlerConfig(a, st, set, addr)
 	config.TestPublisher = c.publisherTester(a, st, subs)
+	config.Alerts = told
 	config.Auth, config.Metrics, config.Logger = gate, collectors, log
 	if st.Mode() == outbox.ModeInline {
 		config.InlineApply = w.ApplyInline
@@ -315,7 +323,8 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 	config.Stopping = stopping
 	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
 	config.Travel = travel
-	s := &server{store: st, worker: w, work: c.Worker, relay: relay, travel: travel, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
+	watch := alerts.NewWorker(alerts.WorkerConfig{Alerts: told, Facts: alertFacts(st), ID: w.ID(), Metrics: collectors, Logger: log})
+	s := &server{watch: watch, store: st, worker: w, work: c.Worker, relay: relay, travel: travel, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
@@ -350,6 +359,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	var running sync.WaitGroup
 	var serveErr, workErr, publishErr error
 	running.Go(func() { s.keeper.run(ctx) })
+	running.Go(func() { s.watch.Run(ctx) })
 	running.Go(func() { publishErr = s.relay.Run(ctx) })
 	running.Go(func() {
 		serveErr = serveOn(s.http, listener)

@@ -38,6 +38,9 @@ var actCommands = map[string]string{
 	"/publishers/{topic}/{publisher}/seek":      "publishers seek",
 	"/publishers/{topic}/{publisher}/skip":      "publishers skip",
 	"/publishers/{topic}/{publisher}/test":      "publishers test",
+	"/alerts/receivers/{receiver}/test":         "alerts test",
+	"/alerts/rules/{rule}/mute":                 "alerts mute",
+	"/alerts/rules/{rule}/unmute":               "alerts unmute",
 }
 
 // withoutCommand are the routes that take a POST and have no command, with the

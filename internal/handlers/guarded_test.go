@@ -40,6 +40,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{}, nil
 		}
+		withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}")(c)
 		tryOnStore(c)
 	}}, change...)...)
 	for _, role := range outbox.Roles {
@@ -149,6 +150,7 @@ func (g *guarded) fill() *guarded {
 	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
 	g.work()
 	g.seed("c-4", "a", "b")
+	act("/alerts/rules/drift/mute", `{"for":"8h","reason":"seed"}`)
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)
 	g.seed("c-5", poison, "a")
 	g.pass()

@@ -18,6 +18,7 @@
 //	/publishers                         deliveries of events to destinations
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
 //	/publishers/{topic}/{publisher}/seek previews a move of its position; POST moves it
+//	/alerts                             rules, receivers and messages; POST …/receivers/{receiver}/test, …/rules/{rule}/mute, …/unmute
 //	/instances /audit /about
 //	/tokens                             API tokens, for admins; POST …/{token}/revoke
 //	/docs, /docs/{document}             the documentation; pages link to the runbook, /docs/operating
@@ -42,6 +43,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"outboxweb/internal/alerts"
 	"outboxweb/internal/auth"
 	"outboxweb/internal/maintenance"
 	"outboxweb/internal/metrics"
@@ -65,8 +67,10 @@ type Config struct {
 	Runs       *runs.Runs
 	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
-	Mode       outbox.Mode
-	ReadOnly   bool // refuse actions and appends, and offer none on pages
+	// Alerts are the alerts of this process's configuration; nil means none.
+	Alerts   *alerts.Alerts
+	Mode     outbox.Mode
+	ReadOnly bool // refuse actions and appends, and offer none on pages
 	// ReasonFrom is the number of released rows from which an action requires a reason, as
 	// configured in the store; 0 means never.
 	ReasonFrom int64
@@ -159,6 +163,9 @@ func newServer(c Config) *server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Alerts == nil {
+		c.Alerts = alerts.New(c.Store, alerts.Options{})
+	}
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
 	}
@@ -248,6 +255,7 @@ func (s *server) routePages() {
 	s.get("/search", s.searchPage)
 	s.get("/search/suggestions", s.suggestions)
 	s.routeViews()
+	s.get("/alerts", s.alertsPage)
 	s.get("/instances", s.instancesPage)
 	s.get("/audit", s.auditPage)
 	s.get("/about", s.aboutPage)

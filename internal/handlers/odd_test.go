@@ -112,7 +112,7 @@ var (
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/requeue": confirmedBody{}, "/rows/{campaign}/{seq}/skip": confirmedBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.
@@ -152,7 +152,7 @@ func find(params map[string]any, route string) any {
 }
 
 func oddAddresses(r request, route string) (all []request) {
-	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers, "{token}": oddNumbers} {
+	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{rule}": oddTexts, "{receiver}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers, "{token}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
 				r.target = plain.Replace(strings.Replace(route, place, url.PathEscape(value), 1))

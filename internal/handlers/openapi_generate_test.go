@@ -99,6 +99,7 @@ func apiTags() (tags openapi3.Tags) {
 		{tagProjections, "The read models"},
 		{tagPublishers, "Where events go beside the projections"},
 		{tagAudit, "The audit log: actions done and refused"},
+		{tagAlerts, "Rules tell people of trouble and of its end."},
 		{tagTokens, "API tokens authenticate"},
 	} {
 		tags = append(tags, &openapi3.Tag{Name: string(tag.name), Description: tag.text})

@@ -86,6 +86,9 @@ var neededBodies = map[string]string{
 	apiPrefix + "/publishers/{topic}/{publisher}/skip": `{"position":1,"reason":"x"}`,
 	"/publishers/{topic}/{publisher}/skip":             "position=1&reason=x",
 	"/publishers/{topic}/{publisher}/seek":             "to=beginning",
+
+	apiPrefix + "/alerts/rules/{rule}/mute": `{"for":"1h"}`,
+	"/alerts/rules/{rule}/mute":             "for=1h",
 }
 
 // answered is the longest acceptable wait for an answer while the database is down. It is less than
@@ -126,7 +129,7 @@ func (s *site) wantAway(r request, a answer) {
 	switch r.target {
 	case "/healthz", "/metrics", "/docs", "/runs/new", "/search/suggestions", apiPrefix + "/openapi.json":
 		want = 200
-	case "/static/none", "/docs/{document}":
+	case "/static/none", "/docs/{document}", "/alerts/receivers/chat/test", apiPrefix + "/alerts/receivers/chat/test": // this server has no receiver
 		want = 404
 	case "/operating":
 		want = 308

@@ -119,6 +119,10 @@ func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 		refused.Target = outbox.TokenTarget(number("token"))
 	case text("name") != "":
 		refused.Target = outbox.ProjectionTarget(text("name"))
+	case text("rule") != "":
+		refused.Target = outbox.AlertTarget(text("rule"))
+	case text("receiver") != "":
+		refused.Target = outbox.AlertReceiverTarget(text("receiver"))
 	case text("topic") != "" && text("publisher") != "":
 		refused.Target = outbox.PublisherTarget(outbox.SubscriptionName{Topic: text("topic"), Publisher: text("publisher")})
 	}

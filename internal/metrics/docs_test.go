@@ -37,6 +37,8 @@ func everything() *Metrics {
 	m.PublisherSeconds.WithLabelValues("scenes", "archive")
 	m.PublisherLost.WithLabelValues("scenes", "archive")
 	m.IdentityRefused.WithLabelValues("expired")
+	m.AlertsFiring.WithLabelValues("drift").Set(1)
+	m.AlertMessages.WithLabelValues("chat", "sent").Inc()
 	return m
 }
 

@@ -38,6 +38,9 @@ type Metrics struct {
 	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call to a destination
 	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that expired or that another process took over
 
+	AlertsFiring  *prometheus.GaugeVec   // by rule: causes for which it fires, as of the last evaluation in this process
+	AlertMessages *prometheus.CounterVec // by receiver, outcome: messages sent and failed
+
 	IdentityRefused *prometheus.CounterVec // by why: requests without a known identity or without a role
 
 	registry     *prometheus.Registry
@@ -74,6 +77,8 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		PublisherReads:     collect.counter("publisher_reads_total", "Reads of the journal by position in this process, for all its publishers together."),
 		PublisherSeconds:   collect.histograms("publisher_seconds", "Duration of the delivery of a batch.", shortBounds, "topic", "publisher"),
 		PublisherLost:      collect.counters("publisher_leases_lost_total", "Publisher leases this process lost: expired, or taken over by another process or an operator.", "topic", "publisher"),
+		AlertsFiring:       collect.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_alerts_firing", Help: "Causes for which an alert rule fires, as of the last evaluation; absent in processes that do not evaluate the rules."}, []string{"rule"}),
+		AlertMessages:      collect.counters("alert_messages_total", "Alert messages that this process sent, by receiver and outcome: sent or failed.", "receiver", "outcome"),
 		IdentityRefused:    collect.counters("identity_refused_total", "Requests refused because the user is not authenticated or has no role, by reason.", "why"),
 
 		registry: registry,

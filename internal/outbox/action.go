@@ -40,6 +40,9 @@ const (
 	ActionReveal               Action = "reveal"
 	ActionTokenCreate          Action = "token_create"
 	ActionTokenRevoke          Action = "token_revoke"
+	ActionAlertTest            Action = "alert_test"
+	ActionAlertMute            Action = "alert_mute"
+	ActionAlertUnmute          Action = "alert_unmute"
 	ActionAppend               Action = "append"
 )
 
@@ -89,6 +92,9 @@ var actions = []ActionInfo{
 	{ActionReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
 	{ActionTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget, nil},
 	{ActionTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
+	{ActionAlertTest, RoleOperator, "Send a test message", "test a receiver of alerts", "/alerts/receivers/{receiver}/test", ChangesTarget, nil},
+	{ActionAlertMute, RoleOperator, "Mute alerts", "mute alerts", "/alerts/rules/{rule}/mute", ChangesTarget, nil},
+	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget, nil},
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 

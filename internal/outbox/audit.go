@@ -88,7 +88,7 @@ type RefusedAction struct {
 }
 
 // Target is the object of an action other than a campaign or row: "run 7", "operation 3",
-// "projection NAME", "publisher TOPIC/NAME", "token 4".
+// "projection NAME", "publisher TOPIC/NAME", "token 4", "alert RULE", "receiver NAME".
 type Target string
 
 // The targets of actions.
@@ -97,6 +97,8 @@ func OperationTarget(id int64) Target              { return Target("operation " 
 func ProjectionTarget(name string) Target          { return Target("projection " + name) }
 func PublisherTarget(name SubscriptionName) Target { return Target("publisher " + name.String()) }
 func TokenTarget(id int64) Target                  { return Target("token " + strconv.FormatInt(id, 10)) }
+func AlertTarget(rule string) Target               { return Target("alert " + rule) }
+func AlertReceiverTarget(name string) Target       { return Target("receiver " + name) }
 
 // Revealed is an event with its hidden parts, shown to one admin.
 type Revealed struct {

@@ -86,6 +86,8 @@ func (p Page) targetURL(t outbox.Target) URL {
 		return l.Operation(id, outbox.OperationRowFilter{})
 	case kind == "token" && p.Me.Role.Includes(outbox.RoleAdmin):
 		return l.Tokens()
+	case kind == "alert" || kind == "receiver":
+		return l.Alerts()
 	case kind == "projection" && name != "":
 		return l.Projection(name)
 	case kind == "publisher":

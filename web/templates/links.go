@@ -123,6 +123,7 @@ func (l Links) RetryGroup() URL { return l.at(nil, "failures", "groups", "retry"
 func (l Links) History() URL     { return l.at(nil, "history") }
 func (l Links) Summary() URL     { return l.at(nil, "summary") }
 func (l Links) Projections() URL { return l.at(nil, "projections") }
+func (l Links) Alerts() URL      { return l.at(nil, "alerts") }
 func (l Links) Instances() URL   { return l.at(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
 func (l Links) Watch() URL       { return l.at(nil, "watch") }

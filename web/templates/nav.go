@@ -24,13 +24,14 @@ func sections(p Page) []section {
 	l := p.Links
 	system := []place{
 		{"Instances", "Instances", l.Instances()},
+		{"Alerts", "Alerts", l.Alerts()},
 		{"Audit", "Audit log", l.Audit(outbox.AuditFilter{})},
 		{"About", "About", l.About()},
 		{docs.Operating, "Runbook", l.Operating("")},
 		{"Documentation", "Documentation", l.Docs("")},
 	}
 	if p.Me.Role.Includes(outbox.RoleAdmin) {
-		system = slices.Insert(system, 2, place{"Tokens", "API tokens", l.Tokens()})
+		system = slices.Insert(system, 3, place{"Tokens", "API tokens", l.Tokens()})
 	}
 	return []section{
 		{"Overview", "o", []place{{"Overview", "Overview", l.Overview()}}},

@@ -249,10 +249,10 @@ func seekTwins(p Page, v SeekView) Twins {
 	}
 }
 
-// testOf returns the test delivery of an action; nil for any other action.
+// testOf returns the test delivery of an action, to a publisher or a receiver of alerts; nil for any other action.
 func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
 	var d outbox.TestDelivery
-	if a.Action != outbox.ActionPublisherTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
+	if a.Action != outbox.ActionPublisherTest && a.Action != outbox.ActionAlertTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
 		return nil
 	}
 	return &d

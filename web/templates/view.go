@@ -189,6 +189,8 @@ func actionSentence(a outbox.AuditEntry) string {
 		return "Revealed redacted values of " + subject + "."
 	case outbox.ActionReplay, outbox.ActionRepairGaps:
 		return repairSentence(a)
+	case outbox.ActionAlertTest, outbox.ActionAlertMute, outbox.ActionAlertUnmute:
+		return alertActionSentence(a)
 	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)
 	}

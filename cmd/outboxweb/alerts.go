@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	_ "time/tzdata" // quiet times have time zones, which containers may lack
+
+	"outboxweb/internal/alerts"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+)
+
+// alertSettings returns the alerts that the configuration file describes. An error names the file
+// and the line at fault.
+func (c *Common) alertSettings() (alerts.Settings, error) {
+	if c.alerts == nil {
+		return alerts.Settings{}, nil
+	}
+	settings, err := alerts.Parse(c.alerts, os.LookupEnv)
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return settings, usagef("--config: %s %s", c.Config, refusal)
+	}
+	return settings, err
+}
+
+// consoleLink returns links to the console in messages; nil without a public origin.
+func (c *serveCmd) consoleLink() alerts.Link {
+	if c.PublicOrigin == "" {
+		return nil
+	}
+	return func(page, anchor string) string {
+		url := c.PublicOrigin + strings.TrimSuffix(c.BasePath, "/") + "/" + page
+		if anchor != "" {
+			url += "#" + anchor
+		}
+		return url
+	}
+}
+
+// alertFacts returns a function that reads what rules decide on: shared snapshots only.
+func alertFacts(st *engine) func(context.Context) (outbox.AlertFacts, error) {
+	return func(ctx context.Context) (f outbox.AlertFacts, err error) {
+		if f.Summary, err = st.Summary(ctx); err != nil {
+			return f, err
+		}
+		if f.Publishers, err = st.publishing.Publishers(ctx); err != nil {
+			return f, err
+		}
+		if f.Summary.Counts.Dead == 0 {
+			return f, nil
+		}
+		groups, err := st.ErrorGroups(ctx)
+		f.Groups = groups.Groups
+		return f, err
+	}
+}
+
+// alertsCmd shows alerts and controls them.
+type alertsCmd struct {
+	List   alertsListCmd   `cmd:"" default:"withargs" help:"Show rules with their state, receivers and mutes."`
+	Test   alertsTestCmd   `cmd:"" help:"Send a test message to a receiver; exit 1 if it is not taken."`
+	Mute   alertsMuteCmd   `cmd:"" help:"Mute a rule, or all."`
+	Unmute alertsUnmuteCmd `cmd:"" help:"End a mute."`
+}
+
+// withAlerts runs do with the alerts of the configuration file.
+func (a *app) withAlerts(ctx context.Context, do func(*alerts.Alerts) error) error {
+	settings, err := a.alertSettings()
+	if err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(st *engine) error {
+		return do(alerts.New(st.Store, alerts.Options{Settings: settings, Version: version, Hide: redact.Builtin().Text}))
+	})
+}
+
+type alertsListCmd struct{ jsonFlag }
+
+// Run shows the state of alerts.
+func (c *alertsListCmd) Run(ctx context.Context, a *app) error {
+	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
+		v, err := al.View(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.printJSON(v)
+		}
+		return a.printAlerts(v)
+	})
+}
+
+func (a *app) printAlerts(v outbox.AlertsView) error {
+	t := table(a.out)
+	if !v.Configured {
+		t.row("no alerts in the configuration of this command; name the file with --config")
+		return t.Flush()
+	}
+	t.row("RULE", "STATUS", "CAUSE", "SINCE", "RECEIVERS", "CONDITION")
+	for _, r := range v.Rules {
+		status := string(r.Status())
+		if r.MutedUntil != nil {
+			status += ", muted until " + stamp(*r.MutedUntil)
+		}
+		cause, since := "", ""
+		for _, one := range r.Alerts {
+			if one.Status != outbox.AlertOK {
+				cause, since = one.Cause.Sentence, stamp(one.Since)
+				break
+			}
+		}
+		t.row(r.Name, status, firstLine(cause, 120), since, strings.Join(r.To, ", "), r.Condition)
+	}
+	t.row()
+	t.row("RECEIVER", "KIND", "DESTINATION", "LAST SENT", "WAITING", "LAST ERROR")
+	for _, r := range v.Receivers {
+		failed := ""
+		if r.Failures > 0 {
+			failed = firstLine(r.LastError, 120)
+		}
+		t.row(r.Name, r.Kind, r.Destination, stampOr(r.SentAt, "never"), r.Waiting, failed)
+	}
+	return t.Flush()
+}
+
+type alertsTestCmd struct {
+	Receiver string `arg:"" help:"The receiver's name, as shown by alerts."`
+	actionFlags
+}
+
+// Run sends a test message and prints the outcome.
+func (c *alertsTestCmd) Run(ctx context.Context, a *app) error {
+	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
+		d, err := al.Test(ctx, command(c.Reason), c.Receiver)
+		if err != nil {
+			return err
+		}
+		if d.OK {
+			return c.print(a, d, "receiver %s took a test message in %.3f s", d.Receiver, d.Seconds)
+		}
+		err = c.print(a, d, "receiver %s did not take the test message after %.3f s: %s", d.Receiver, d.Seconds, d.Error)
+		return cmp.Or(err, errFound)
+	})
+}
+
+type alertsMuteCmd struct {
+	Rule string `arg:"" help:"The rule's name, or all."`
+	For  string `enum:"1h,8h,morning" default:"1h" help:"How long: 1h, 8h, or until 8 in the morning."`
+	actionFlags
+}
+
+// Run mutes a rule.
+func (c *alertsMuteCmd) Run(ctx context.Context, a *app) error {
+	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
+		m, err := al.Mute(ctx, command(c.Reason), c.Rule, c.For)
+		if err != nil {
+			return err
+		}
+		return c.print(a, m, "muted %s until %s", c.Rule, stamp(m.Until))
+	})
+}
+
+type alertsUnmuteCmd struct {
+	Rule string `arg:"" help:"The rule's name, or all."`
+	actionFlags
+}
+
+// Run ends a mute.
+func (c *alertsUnmuteCmd) Run(ctx context.Context, a *app) error {
+	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
+		m, err := al.Unmute(ctx, command(c.Reason), c.Rule)
+		if err != nil {
+			return err
+		}
+		return c.print(a, m, "unmuted %s", c.Rule)
+	})
+}

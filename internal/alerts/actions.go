@@ -1,0 +1,141 @@
+package alerts
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// muteCommand is the parameters of a mute in its audit record.
+type muteCommand struct {
+	Rule  string    `json:"rule"`
+	For   string    `json:"for,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Mute silences a rule, or all rules if the name is all, for a span of outbox.AlertMuteSpans. A mute
+// replaces the one before.
+func (a *Alerts) Mute(ctx context.Context, o outbox.Command, rule, span string) (outbox.AlertMute, error) {
+	asked := muteCommand{Rule: rule, For: span}
+	c := &store.Change{Command: o, Action: outbox.ActionAlertMute, Target: outbox.AlertTarget(rule), Before: asked, Asked: asked}
+	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (outbox.AlertMute, error) {
+		m := outbox.AlertMute{Rule: rule, By: o.By.Name, At: sqldb.At(now), Reason: o.Reason}
+		var err error
+		if m.Rule, err = a.muted(rule); err != nil {
+			return m, err
+		}
+		if m.Until, err = outbox.MuteEnd(span, a.zone(), m.At); err != nil {
+			return m, err
+		}
+		if err := a.core.RequireReason(o, 0); err != nil {
+			return m, err
+		}
+		c.After = muteCommand{Rule: rule, For: span, Until: m.Until}
+		_, err = t.Exec(`
+insert into alert_mutes (rule, until, muted_at, muted_by, reason)
+values ($1, $2, $3, $4, $5)
+on conflict (rule) do update
+set until = excluded.until, muted_at = excluded.muted_at, muted_by = excluded.muted_by, reason = excluded.reason`,
+			m.Rule, m.Until.UnixMicro(), now, m.By, m.Reason)
+		return m, err
+	})
+}
+
+// Unmute ends a mute. It returns outbox.ErrConflict if there is none.
+func (a *Alerts) Unmute(ctx context.Context, o outbox.Command, rule string) (outbox.AlertMute, error) {
+	asked := muteCommand{Rule: rule}
+	c := &store.Change{Command: o, Action: outbox.ActionAlertUnmute, Target: outbox.AlertTarget(rule), Before: asked, Asked: asked}
+	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (outbox.AlertMute, error) {
+		name := rule
+		if rule == outbox.AllAlerts {
+			name = ""
+		}
+		mutes, err := readMutes(t, now)
+		if err != nil {
+			return outbox.AlertMute{}, err
+		}
+		for _, m := range mutes {
+			if m.Rule != name {
+				continue
+			}
+			if err := a.core.RequireReason(o, 0); err != nil {
+				return m, err
+			}
+			if _, err := t.Exec(`delete from alert_mutes where rule = $1`, name); err != nil {
+				return m, err
+			}
+			// What the mute held back is due; what quiet times hold back stays so.
+			_, err := t.Exec(`update alert_messages set due_at = $1 where status = 'waiting' and held = 1 and due_at = $2`,
+				max(now, sqldb.Micros(a.Quiet.Until(sqldb.At(now)))), m.Until.UnixMicro())
+			c.After = muteCommand{Rule: rule, Until: m.Until}
+			return m, err
+		}
+		return outbox.AlertMute{}, outbox.Conflict("%s not muted", map[bool]string{true: "the alerts as a whole are", false: "rule " + rule + " is"}[name == ""])
+	})
+}
+
+// muted returns the stored name of the rule to mute.
+func (a *Alerts) muted(rule string) (string, error) {
+	if rule == outbox.AllAlerts {
+		return "", nil
+	}
+	if _, known := a.rule(rule); !known {
+		return "", outbox.NotFound("there is no alert rule %q in this process's configuration", rule)
+	}
+	return rule, nil
+}
+
+// recordTime bounds writing the audit record of a test that is already done.
+const recordTime = 10 * time.Second
+
+// Test sends a test message to a receiver, and records it. An error of the receiver is part of the
+// result. A command whose idempotency key was used before sends nothing.
+func (a *Alerts) Test(ctx context.Context, o outbox.Command, receiver string) (outbox.AlertTestResult, error) {
+	result := outbox.AlertTestResult{Receiver: receiver}
+	c := &store.Change{Command: o, Action: outbox.ActionAlertTest, Target: outbox.AlertReceiverTarget(receiver), Before: result, Asked: result}
+	r, known := a.receiver(receiver)
+	refuse := func(err error) (outbox.AlertTestResult, error) { return result, a.core.Refused(ctx, c, err) }
+	if !known {
+		return refuse(outbox.NotFound("there is no receiver %q in this process's configuration", receiver))
+	}
+	if err := a.core.Admit(o); err != nil {
+		return refuse(err)
+	}
+	if err := a.core.RequireReason(o, 0); err != nil {
+		return refuse(err)
+	}
+	done := false
+	err := a.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		done, err = t.RepeatedChange(c, &result)
+		return err
+	})
+	if err != nil || done {
+		return result, err
+	}
+	m := outbox.TestAlert("test-"+uuid.NewString(), o.By.Name, a.link)
+	began := time.Now()
+	failure := r.Send(ctx, m, a.Version, sqldb.At(a.core.Now()))
+	result.OK, result.Seconds = failure == nil, time.Since(began).Seconds()
+	if failure != nil {
+		result.Error = a.Hide(failure.Error())
+	}
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	c.After = result
+	return store.Perform(recording, a.core, c, func(t *store.Tx, now int64) (outbox.AlertTestResult, error) {
+		at := sqldb.At(now)
+		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, DueAt: at, Status: "failed", LastError: result.Error}
+		if result.OK {
+			d.Status, d.SentAt = "sent", &at
+		}
+		if err := insertMessage(t, d); err != nil {
+			return result, err
+		}
+		return result, recordOutcome(t, receiver, failure, result.Error, now)
+	})
+}

@@ -1,0 +1,236 @@
+// Package alerts tells people of trouble. Rules in internal/outbox decide what is wrong; a Worker
+// evaluates them in one process at a time, and sends messages to the receivers of the configuration
+// file: webhooks, chats, ntfy and e-mail.
+//
+// The messages of an evaluation are stored in the transaction that changes the state of its rules,
+// and sent after that. A process that dies in between sends them when it, or another one, is back; a
+// process that dies after sending one and before recording that sends it again, under the same id.
+// So a message is sent at least once, and never lost.
+package alerts
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// Alerts is the state of alerts in the journal database: its tables are those whose names begin with
+// alert_. It is safe for concurrent use, by several processes too.
+type Alerts struct {
+	core *store.Store
+	Options
+}
+
+// Options are how messages are made and sent.
+type Options struct {
+	Settings
+	Version string              // of the program
+	Link    Link                // nil means that messages have no links
+	Hide    func(string) string // removes secrets from errors; nil hides nothing
+}
+
+// Link returns the address of a page of the console, at an anchor if one is given.
+type Link func(page, anchor string) string
+
+// New returns the alerts of a store under the settings of this process.
+func New(core *store.Store, o Options) *Alerts {
+	if o.Hide == nil {
+		o.Hide = func(s string) string { return s }
+	}
+	return &Alerts{core: core, Options: o}
+}
+
+// Configured reports whether this process has receivers.
+func (a *Alerts) Configured() bool { return len(a.Receivers) > 0 }
+
+// link is the address of a page; empty if it is not known.
+func (a *Alerts) link(page, anchor string) string {
+	if a.Link == nil {
+		return ""
+	}
+	return a.Link(page, anchor)
+}
+
+// stored is the state of a cause as the database has it.
+type stored struct {
+	outbox.Alert
+	Held      int64 `json:"held"` // microseconds
+	SentCount int64 `json:"sent_count"`
+}
+
+// maxStates is how many causes of rules are kept and shown, far more than there are publishers and
+// instances.
+const maxStates = 1000
+
+func readStates(t *store.Tx) (all []outbox.Alert, err error) {
+	err = t.Each(func(row sqldb.Row) error {
+		var text string
+		var s stored
+		if err := row.Scan(&text); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return fmt.Errorf("read the state of an alert: %w", err)
+		}
+		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
+		all = append(all, s.Alert)
+		return nil
+	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
+	return all, err
+}
+
+func saveState(t *store.Tx, a outbox.Alert) error {
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount})
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(`
+insert into alert_states (rule, cause, state)
+values ($1, $2, $3)
+on conflict (rule, cause) do update
+set state = excluded.state`, a.Rule, a.Cause.Key, sqldb.Storable(string(text)))
+	return err
+}
+
+func readMutes(t *store.Tx, now int64) ([]outbox.AlertMute, error) {
+	mutes := []outbox.AlertMute{}
+	err := t.Each(func(row sqldb.Row) error {
+		var m outbox.AlertMute
+		var until, at int64
+		err := row.Scan(&m.Rule, &until, &at, &m.By, &m.Reason)
+		m.Until, m.At = sqldb.At(until), sqldb.At(at)
+		mutes = append(mutes, m)
+		return err
+	}, `select rule, until, muted_at, muted_by, reason from alert_mutes where until > $1 order by rule`, now)
+	return mutes, err
+}
+
+// messagesShown is how many messages a view has.
+const messagesShown = 50
+
+func readMessages(t *store.Tx) ([]outbox.AlertDelivery, error) {
+	all := []outbox.AlertDelivery{}
+	err := t.Each(func(row sqldb.Row) error {
+		d, err := scanMessage(row)
+		all = append(all, d)
+		return err
+	}, `select `+messageColumns+` from alert_messages order by id desc limit $1`, messagesShown)
+	return all, err
+}
+
+const messageColumns = `id, receiver, body, created_at, due_at, held, status, sent_at, last_error`
+
+func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
+	var body string
+	var created, due, held int64
+	var sent sql.NullInt64
+	if err := row.Scan(&d.Number, &d.Receiver, &body, &created, &due, &held, &d.Status, &sent, &d.LastError); err != nil {
+		return d, err
+	}
+	d.CreatedAt, d.DueAt, d.Held, d.SentAt = sqldb.At(created), sqldb.At(due), held == 1, sqldb.AtOrNil(sent)
+	if err := json.Unmarshal([]byte(body), &d.Message); err != nil {
+		return d, fmt.Errorf("read message %d: %w", d.Number, err)
+	}
+	return d, nil
+}
+
+// View returns the state of the rules and receivers of this process's configuration, and the last
+// messages.
+func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
+	now := a.core.Now()
+	v := outbox.AlertsView{Configured: a.Configured(), Linked: a.Link != nil, Quiet: a.Quiet.String(), Rules: []outbox.AlertRuleState{}, Receivers: []outbox.AlertReceiver{}}
+	if until := a.Quiet.Until(sqldb.At(now)); !until.IsZero() {
+		v.QuietUntil = &until
+	}
+	err := a.core.Journal().Read(ctx, func(t *store.Tx) error {
+		var evaluated, expires int64
+		_, err := t.One([]any{&evaluated, &v.Evaluator, &expires}, `select evaluated_at, lease_owner, lease_expires_at from alert_evaluator`)
+		if err != nil {
+			return err
+		}
+		if evaluated > 0 {
+			at := sqldb.At(evaluated)
+			v.EvaluatedAt = &at
+		}
+		if expires <= now {
+			v.Evaluator = ""
+		}
+		states, err := readStates(t)
+		if err != nil {
+			return err
+		}
+		if v.Mutes, err = readMutes(t, now); err != nil {
+			return err
+		}
+		v.Rules = a.ruleStates(states, v.Mutes, sqldb.At(now))
+		if v.Messages, err = readMessages(t); err != nil {
+			return err
+		}
+		return a.readReceivers(t, &v)
+	})
+	if err != nil {
+		return v, fmt.Errorf("read the state of alerts: %w", err)
+	}
+	return v, nil
+}
+
+// endedFor is how long a cause that is over is shown, and its state kept: its last message must be
+// known for as long as it delays the next one.
+const endedFor = 24 * time.Hour
+
+func (a *Alerts) ruleStates(states []outbox.Alert, mutes []outbox.AlertMute, now time.Time) []outbox.AlertRuleState {
+	all := []outbox.AlertRuleState{}
+	for _, rule := range a.Rules {
+		s := outbox.AlertRuleState{AlertRule: rule, OverSeconds: rule.OverAge.Seconds(), ForSeconds: rule.For.Seconds(), Condition: rule.Condition(), Alerts: []outbox.Alert{}}
+		if until := outbox.MutedUntil(mutes, rule.Name, now); !until.IsZero() {
+			s.MutedUntil = &until
+		}
+		for _, state := range states {
+			if state.Rule == rule.Name && (state.Status != outbox.AlertOK || state.SentAt != nil) {
+				s.Alerts = append(s.Alerts, state)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (a *Alerts) readReceivers(t *store.Tx, v *outbox.AlertsView) error {
+	for _, r := range a.Receivers {
+		rec := outbox.AlertReceiver{Name: r.Name, Kind: r.Kind, Destination: r.Shown}
+		var sent, failed sql.NullInt64
+		var retry int64
+		_, err := t.One([]any{&rec.Failures, &sent, &failed, &rec.LastError, &retry},
+			`select failures, sent_at, error_at, last_error, retry_at from alert_receivers where receiver = $1`, r.Name)
+		if err != nil {
+			return err
+		}
+		rec.SentAt, rec.ErrorAt = sqldb.AtOrNil(sent), sqldb.AtOrNil(failed)
+		if retry > 0 {
+			at := sqldb.At(retry)
+			rec.RetryAt = &at
+		}
+		if _, err := t.One([]any{&rec.Waiting}, countWaiting, r.Name, waitingCounted); err != nil {
+			return err
+		}
+		v.Receivers = append(v.Receivers, rec)
+	}
+	return nil
+}
+
+// waitingCounted bounds the count of waiting messages: there is at most one for each cause.
+const waitingCounted = 1000
+
+const countWaiting = `
+select count(*)
+from (select id
+  from alert_messages
+  where receiver = $1
+    and status = 'waiting'
+  limit $2) waiting`

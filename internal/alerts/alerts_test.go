@@ -1,0 +1,489 @@
+package alerts_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"outboxweb/internal/alerts"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/redact"
+	"outboxweb/internal/store"
+	"outboxweb/internal/storetest"
+)
+
+// world is a receiver outside: a real HTTP server that notes what it gets.
+type world struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []outbox.AlertMessage
+	heads  []http.Header
+	bodies []string
+	status int // of its answers; 0 means 200
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{}
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.status != 0 {
+			http.Error(rw, "down, password=hunter2hunter2", w.status)
+			return
+		}
+		var m outbox.AlertMessage
+		_ = json.Unmarshal(body, &m)
+		w.got, w.heads, w.bodies = append(w.got, m), append(w.heads, r.Header), append(w.bodies, string(body))
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *world) answer(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = status
+}
+
+// kinds are the kinds of the messages so far.
+func (w *world) kinds() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var kinds []string
+	for _, m := range w.got {
+		kinds = append(kinds, string(m.Kind))
+	}
+	return strings.Join(kinds, " ")
+}
+
+func parse(tb testing.TB, text string) (alerts.Settings, error) {
+	tb.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		tb.Fatal(err)
+	}
+	env := map[string]string{"HOOK": "s3cret-hook", "PASS": "p@ss word", "WHSEC": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="}
+	return alerts.Parse(document.Content[0], func(name string) (string, bool) {
+		value, set := env[name]
+		return value, set
+	})
+}
+
+// fixture is a store, and a worker whose facts the test sets.
+type fixture struct {
+	*storetest.Fixture
+	*alerts.Alerts
+	worker *alerts.Worker
+	facts  outbox.AlertFacts
+}
+
+func around(f *storetest.Fixture, id, config string) *fixture {
+	f.TB.Helper()
+	settings, err := parse(f.TB, config)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	x := &fixture{Fixture: f}
+	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
+		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
+	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.AlertFacts, error) { return x.facts, nil }})
+	return x
+}
+
+func open(t *testing.T, config string) *fixture { return around(storetest.Open(t), "w-1", config) }
+
+// dead sets how many rows are dead, with an error that has a secret.
+func (f *fixture) dead(n int64) {
+	f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
+		Groups: []outbox.ErrorGroup{{Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}
+	f.facts.Summary.Worker.Running = true
+	if n > 0 {
+		f.facts.Summary.Campaigns.Blocked = n
+	}
+}
+
+// pass lets time pass, in steps of the evaluation.
+func (f *fixture) pass(d time.Duration) {
+	f.TB.Helper()
+	for ; d > 0; d -= 15 * time.Second {
+		f.step()
+		f.Clock.Advance(15 * time.Second)
+	}
+	f.step()
+}
+
+func (f *fixture) step() {
+	f.TB.Helper()
+	if _, err := f.worker.Step(f.Ctx); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func hook(w *world) string {
+	return `{receivers: {hook: {url: "` + w.URL + `/alerts?key=${HOOK}", secret: "${WHSEC}", allow_private: true}}, to: [hook]}`
+}
+
+func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	f.dead(0)
+	f.pass(time.Minute)
+	f.dead(3)
+	f.pass(6 * time.Minute)
+	if w.kinds() != "firing" {
+		t.Fatalf("sent %q", w.kinds())
+	}
+	m := w.got[0]
+	if m.Title != "3 rows are dead" || m.Count != 3 || m.Rule != "dead_rows" || m.Build != "v8" || m.Projection != "campaigns" || m.ProjectionVersion != "abc" ||
+		m.RunbookURL != "https://ops.example/docs/operating#dead-heads-grow" || m.ConsoleURL != "https://ops.example/failures#" || m.Since == nil || m.Todo == "" {
+		t.Errorf("sent %+v", m)
+	}
+	if strings.Contains(w.bodies[0], "hunter2") || !strings.Contains(m.Error, "refused") {
+		t.Errorf("sent the error %q", m.Error)
+	}
+	if h := w.heads[0]; h.Get("Webhook-Id") != m.ID || !strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") || h.Get("User-Agent") != "outboxweb/v9" {
+		t.Errorf("headers %v", h)
+	}
+	f.dead(5)
+	f.pass(time.Hour)
+	if w.kinds() != "firing reminder" || w.got[1].Before == nil || *w.got[1].Before != 3 || w.got[1].Count != 5 {
+		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
+	}
+	f.dead(0)
+	f.pass(time.Minute)
+	if w.kinds() != "firing reminder resolved" || !strings.HasPrefix(w.got[2].Title, "Resolved after 1 h: 40 campaigns are current again") {
+		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
+	}
+	v, err := f.View(f.Ctx)
+	if err != nil || len(v.Messages) != 3 || v.Messages[0].Status != "sent" || v.Receivers[0].SentAt == nil || v.Receivers[0].Waiting != 0 || v.Evaluator != "w-1" {
+		t.Fatalf("view %+v, %v", v, err)
+	}
+	if shown := v.Receivers[0].Destination; strings.Contains(shown, "hook?") || strings.Contains(shown, "s3cret") {
+		t.Errorf("shows %q", shown)
+	}
+}
+
+func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.answer(http.StatusServiceUnavailable)
+	f := open(t, hook(w))
+	f.dead(3)
+	f.pass(70 * time.Minute)
+	v, err := f.View(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := v.Receivers[0]
+	if r.Failures < 5 || r.Failures > 20 || r.RetryAt == nil || r.Waiting != 1 || !strings.Contains(r.LastError, "503") || strings.Contains(r.LastError, "hunter2") {
+		t.Errorf("receiver %+v", r)
+	}
+	f.dead(0)
+	f.pass(time.Minute)
+	w.answer(0)
+	f.pass(6 * time.Minute)
+	if w.kinds() != "resolved" {
+		t.Errorf("sent %q, want only how it ended", w.kinds())
+	}
+}
+
+func TestWorker_sumsUpAfterAQuietTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, quiet: {time_zone: UTC, times: ["06:00-09:00"]}}`) // the clock begins at 7
+	f.dead(3)
+	f.facts.Summary.Campaigns.Drifted = 1
+	f.pass(30 * time.Minute)
+	if w.kinds() != "" {
+		t.Fatalf("sent %q in the quiet time", w.kinds())
+	}
+	f.dead(12) // more than 9 blocked campaigns are urgent
+	f.pass(10 * time.Minute)
+	if w.kinds() != "firing" || w.got[0].Rule != "blocked_campaigns" || !w.got[0].Urgent {
+		t.Fatalf("sent %q: %+v", w.kinds(), w.got)
+	}
+	f.pass(90 * time.Minute)
+	if w.kinds() != "firing reminder summary" {
+		t.Fatalf("sent %q", w.kinds())
+	}
+	for _, m := range w.got {
+		if m.Kind == outbox.AlertSummary && (len(m.Messages) != 2 || m.Title != "2 messages were held back: 1 open, 1 resolved") {
+			t.Errorf("summary %+v", m)
+		}
+	}
+}
+
+func TestMute_holdsBackUntilItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	if _, err := f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h"); err != nil {
+		t.Fatal(err)
+	}
+	f.dead(3)
+	f.pass(30 * time.Minute)
+	if v, _ := f.View(f.Ctx); w.kinds() != "" || v.Rules[0].MutedUntil == nil || v.Rules[0].Status() != outbox.AlertFiring {
+		t.Fatalf("sent %q, %+v", w.kinds(), v.Rules[0])
+	}
+	if _, err := f.Unmute(f.Ctx, storetest.Ana("done"), "all"); err != nil {
+		t.Fatal(err)
+	}
+	f.step()
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q after the mute", w.kinds())
+	}
+	if _, err := f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h"); err != nil {
+		t.Fatal(err)
+	}
+	f.dead(0)
+	f.pass(time.Minute)
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q in the mute", w.kinds())
+	}
+	f.pass(time.Minute)
+	f.Clock.Advance(8 * time.Hour)
+	f.pass(time.Minute)
+	if w.kinds() != "firing resolved" {
+		t.Errorf("sent %q after the mute", w.kinds())
+	}
+	_, err := f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")
+	storetest.Refused(t, err, outbox.ErrConflict, "rule dead_rows is not muted")
+	_, err = f.Mute(f.Ctx, storetest.Ana(""), "nothing", "1h")
+	storetest.Refused(t, err, outbox.ErrNotFound, "no alert rule")
+}
+
+func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	o := storetest.Ana("trying")
+	o.IdempotencyKey = "k-1"
+	for range 2 {
+		if d, err := f.Test(f.Ctx, o, "hook"); err != nil || !d.OK {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if w.kinds() != "test" || !strings.Contains(w.got[0].Title, "Test message, sent by ana") {
+		t.Errorf("sent %q", w.bodies)
+	}
+	w.answer(500)
+	d, err := f.Test(f.Ctx, storetest.Ana(""), "hook")
+	if err != nil || d.OK || !strings.Contains(d.Error, "500") || strings.Contains(d.Error, "hunter2") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	_, err = f.Test(f.Ctx, storetest.Ana(""), "none")
+	storetest.Refused(t, err, outbox.ErrNotFound, `no receiver "none"`)
+	acts, err := f.AuditLogOf(f.Ctx, outbox.AlertReceiverTarget("hook"), 10)
+	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActionAlertTest {
+		t.Errorf("%+v, %v", acts, err)
+	}
+}
+
+func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := open(t, hook(w))
+	two := around(one.Beside(), "w-2", hook(w))
+	for _, f := range []*fixture{one, two} {
+		f.dead(3)
+	}
+	for range 28 {
+		one.step()
+		two.step()
+		one.Clock.Advance(15 * time.Second)
+	}
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q", w.kinds())
+	}
+	for range 8 { // the first is gone
+		two.Clock.Advance(15 * time.Second)
+		two.step()
+	}
+	two.dead(0)
+	two.step()
+	if v, err := two.View(two.Ctx); err != nil || v.Evaluator != "w-2" || w.kinds() != "firing resolved" {
+		t.Errorf("sent %q, by %+v, %v", w.kinds(), v.Evaluator, err)
+	}
+}
+
+// childReceiver is the URL to which a process started by a test sends; childJournal and
+// childProjections are its databases.
+const childReceiver, childJournal, childProjections = "OUTBOXWEB_TEST_RECEIVER", "OUTBOXWEB_TEST_JOURNAL", "OUTBOXWEB_TEST_PROJECTIONS"
+
+// sendAndDie evaluates rules that fire until its parent kills it, which it does when it gets the
+// message.
+func sendAndDie(url string) int {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(`{receivers: {hook: {url: "`+url+`", allow_private: true}}, to: [hook], rules: {dead_rows: {for: 0}}}`), &document); err != nil {
+		panic(err)
+	}
+	settings, err := alerts.Parse(document.Content[0], os.LookupEnv)
+	if err != nil {
+		panic(err)
+	}
+	st, err := store.Open(context.Background(), store.Options{Journal: os.Getenv(childJournal), Projections: os.Getenv(childProjections)})
+	if err != nil {
+		panic(err)
+	}
+	facts := outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
+	w := alerts.NewWorker(alerts.WorkerConfig{Alerts: alerts.New(st, alerts.Options{Settings: settings}), ID: fmt.Sprint("p-", os.Getpid()),
+		Facts: func(context.Context) (outbox.AlertFacts, error) { return facts, nil }, Every: 10 * time.Millisecond})
+	w.Run(context.Background())
+	return 0
+}
+
+// child starts a process that evaluates on the fixture's databases.
+func child(t *testing.T, f *storetest.Fixture, url string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childReceiver+"="+url, childJournal+"="+f.Pair.Journal, childProjections+"="+f.Pair.Projections)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd
+}
+
+// A process that is killed between sending a message and recording that sends it again, as the same
+// one.
+func TestWorker_sendsAgainAfterAKill(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	ids, proceed := make(chan string, 10), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m outbox.AlertMessage
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		ids <- m.ID
+		<-proceed
+	}))
+	defer server.Close()
+	first := child(t, f, server.URL)
+	sent := <-ids
+	_ = first.Process.Kill()
+	_, _ = first.Process.Wait()
+	close(proceed)
+	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
+	child(t, f, server.URL)
+	if again := <-ids; again != sent {
+		t.Errorf("sent %q after the kill, and %q before", again, sent)
+	}
+	await(t, func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
+	if n := f.Number(`select count(*) from alert_messages`); n != 1 {
+		t.Errorf("%d messages, want the one", n)
+	}
+}
+
+// Two processes on one server send a message once.
+func TestPostgresWorkers_sendOnce(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	w := newWorld(t)
+	child(t, f, w.URL)
+	child(t, f, w.URL)
+	await(t, func() bool { return w.kinds() != "" })
+	await(t, func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
+	evaluated := f.Number(`select evaluated_at from alert_evaluator`)
+	await(t, func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+1_000_000 })
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q", w.kinds())
+	}
+}
+
+func await(t *testing.T, met func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); !met(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 30 s")
+		}
+	}
+}
+
+func TestParse_namesTheLineOfTheMistake(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, want string
+		line       int
+	}{
+		{"{}", "there is no receiver", 1},
+		{"to: []", "the list is empty", 1},
+		{"to: [ops]", `no receiver "ops"`, 1},
+		{"to: [\"gopher://x\"]", "unknown scheme gopher:", 1},
+		{"to: [\"http://h/x\"]", "needs allow_private", 1},
+		{"to: [\"slack+http://h/x\"]", "slack+https:// otherwise", 1},
+		{"to: [\"smtps://h\"]", "describe it under receivers", 1},
+		{"to: [\"https://h/${NO}\"]", "the variable NO is not set", 1},
+		{"to: [\"https://h/x\"]\nrules:\n  dead_rows: {over: -1}", "must be from 0", 3},
+		{"to: [\"https://h/x\"]\nrules:\n  dead: {over: 1}", "what must be dead_rows", 3},
+		{"to: [\"https://h/x\"]\nrules:\n  publisher: {over: 1}", "has no threshold", 3},
+		{"to: [\"https://h/x\"]\nrules:\n  all: {what: drift}", "all means every rule", 3},
+		{"to: [\"https://h/x\"]\nrules:\n  pager: off", "must be off, for one of the rules", 3},
+		{"to: [\"https://h/x\"]\nquiet: {time_zone: Mars, times: [\"22:00-07:00\"]}", "Mars", 2},
+		{"to: [\"https://h/x\"]\nquiet: {times: [\"22:00-07:00\"]}", "need both keys", 2},
+		{"receivers:\n  m: {url: \"smtps://h\", from: a@b.c}", "e-mail needs from: ADDRESS and to", 2},
+		{"receivers:\n  m: {url: \"smtps://h\", from: nobody, to: [x@y.z]}", "is not an e-mail address", 2},
+		{"receivers:\n  m: {url: \"https://h\", from: a@b.c}", "from is a key of e-mail", 2},
+		{"receivers:\n  m: {url: \"ntfy+https://h/t\", secret: \"${WHSEC}\"}", "only webhooks are signed", 2},
+		{"receivers:\n  m: {url: \"https://h/x\"}", "rule dead_rows has no receiver", 1},
+	} {
+		_, err := parse(t, c.text)
+		refusal, ok := errors.AsType[*outbox.Refusal](err)
+		if !ok || refusal.Line != c.line || !strings.Contains(refusal.Detail, c.want) || strings.Contains(fmt.Sprint(err), "s3cret") {
+			t.Errorf("%q is refused with %v, want line %d: %s", c.text, err, c.line, c.want)
+		}
+	}
+}
+
+func TestParse_takesOneAddressAlone(t *testing.T) {
+	t.Parallel()
+	s, err := parse(t, `to: ["slack+https://hooks.slack.com/services/T/B/literal", "https://h/x", "https://i/y", "https://h/x"]`)
+	if err != nil || len(s.Rules) != len(outbox.AlertRules()) || len(s.Receivers) != 3 || strings.Join(s.Rules[0].To, " ") != "slack webhook webhook-2" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if shown := s.Receivers[0].Shown; shown != "slack+https://hooks.slack.com/…" {
+		t.Errorf("shows %q", shown)
+	}
+	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
+	if err != nil || len(s.Rules) != 6 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[5].Name != "pager" || s.Rules[5].Over != 100 || !s.Rules[5].Urgent || len(s.Rules[5].To) != 1 {
+		t.Errorf("%+v, %v", s.Rules, err)
+	}
+}
+
+// The examples in the documentation and on the page are valid configurations.
+func TestParse_readsTheDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)\n```yaml\nalerts:(.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
+	if len(examples) != 2 {
+		t.Fatalf("%d examples were found", len(examples))
+	}
+	for _, example := range examples {
+		var document yaml.Node
+		if err := yaml.Unmarshal([]byte(example[1]), &document); err != nil {
+			t.Fatal(err)
+		}
+		s, err := alerts.Parse(document.Content[0], func(string) (string, bool) { return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=", true })
+		if err != nil || len(s.Receivers) == 0 {
+			t.Errorf("%v in\n%s", err, example[1])
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package alerts
+
+import (
+	"database/sql"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// evaluation is one evaluation of all rules.
+type evaluation struct {
+	*Worker
+	tx     *store.Tx
+	now    time.Time
+	micros int64
+	facts  outbox.AlertFacts
+	mutes  []outbox.AlertMute
+	firing map[string]int // causes by rule
+}
+
+func (e *evaluation) run(facts outbox.AlertFacts) error {
+	e.facts = facts
+	if err := e.begin(); err != nil {
+		return err
+	}
+	states, err := readStates(e.tx)
+	if err != nil {
+		return err
+	}
+	if e.mutes, err = readMutes(e.tx, e.micros); err != nil {
+		return err
+	}
+	for _, rule := range e.Alerts.Rules {
+		of := slices.DeleteFunc(slices.Clone(states), func(a outbox.Alert) bool { return a.Rule != rule.Name })
+		if err := e.rule(rule, of); err != nil {
+			return err
+		}
+	}
+	return e.prune(states)
+}
+
+// begin checks the lease, and finds out whether anything moved since the last evaluation.
+func (e *evaluation) begin() error {
+	w := e.facts.Summary.Worker
+	progress, before := w.Applied+w.Failed, int64(0)
+	found, err := e.tx.One([]any{&before}, `select progress from alert_evaluator where lease_owner = $1 and lease_epoch = $2`+e.tx.ForUpdate, e.ID, e.epoch)
+	if err == nil && !found {
+		err = errElsewhere
+	}
+	if err != nil {
+		return err
+	}
+	e.facts.Moved = progress != before
+	_, err = e.tx.Exec(`update alert_evaluator set progress = $1, evaluated_at = $2`, progress, e.micros)
+	return err
+}
+
+// rule evaluates one rule: the causes it finds, and those it found before.
+func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
+	causes := rule.Causes(e.facts, e.now)
+	for _, c := range causes {
+		a := outbox.Alert{Rule: rule.Name}
+		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
+			a = states[i]
+		}
+		if err := e.next(rule, a, &c); err != nil {
+			return err
+		}
+	}
+	for _, a := range states {
+		if slices.ContainsFunc(causes, func(c outbox.AlertCause) bool { return c.Key == a.Cause.Key }) {
+			continue
+		}
+		if err := e.next(rule, a, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next stores the state of a cause, and its message if there is one.
+func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *outbox.AlertCause) error {
+	muted := outbox.MutedUntil(e.mutes, rule.Name, e.now)
+	if cause != nil {
+		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
+		cause.Sentence = e.Alerts.Hide(cause.Sentence)
+	}
+	a, kind := before.Next(rule, cause, !muted.IsZero(), e.now)
+	if a.Status == outbox.AlertFiring {
+		e.firing[rule.Name]++
+	}
+	if kind != outbox.AlertNoMessage {
+		var counted *int64
+		if kind == outbox.AlertReminder {
+			counted = &before.SentCount
+		}
+		a.SentCount = a.Cause.Count
+		m := a.Message(rule, kind, counted, rule.Calm(e.facts, a.Cause.Key, e.now), e.Alerts.link, e.Alerts.Hide)
+		due := e.due(rule, muted)
+		a.HeldUntil = nil
+		if due.After(e.now) {
+			a.HeldUntil = &due
+		}
+		if err := e.post(rule, m, due); err != nil {
+			return err
+		}
+	}
+	if before.Status == outbox.AlertOK && a.Status == outbox.AlertOK {
+		return nil
+	}
+	return saveState(e.tx, a)
+}
+
+// errorKept is the maximum length of a cause's error in its state, in bytes.
+const errorKept = 4 << 10
+
+// due is when a message about the rule may be sent.
+func (e *evaluation) due(rule outbox.AlertRule, muted time.Time) time.Time {
+	due := e.now
+	if !rule.Urgent {
+		if quiet := e.Alerts.Quiet.Until(e.now); quiet.After(due) {
+			due = quiet
+		}
+	}
+	if muted.After(due) {
+		due = muted
+	}
+	return due
+}
+
+// post stores a message for each receiver of the rule. It replaces one about the same cause that is
+// not sent yet, so that a receiver that was down, or was not to be disturbed, gets the latest only.
+func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage, due time.Time) error {
+	m.ID = rule.Name + "-" + strconv.FormatInt(e.epoch, 36) + "-" + strconv.FormatInt(e.micros, 36)
+	if m.Cause != "" {
+		m.ID += "-" + outbox.Fingerprint(m.Cause)
+	}
+	for _, receiver := range rule.To {
+		_, err := e.tx.Exec(`update alert_messages set status = 'superseded' where receiver = $1 and rule = $2 and cause = $3 and status = 'waiting'`, receiver, rule.Name, m.Cause)
+		if err != nil {
+			return err
+		}
+		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: e.now, DueAt: due, Held: due.After(e.now), Status: "waiting"}
+		if err := insertMessage(e.tx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func insertMessage(t *store.Tx, d outbox.AlertDelivery) error {
+	body, err := json.Marshal(d.Message)
+	if err != nil {
+		return err
+	}
+	var sent sql.NullInt64
+	if d.SentAt != nil {
+		sent = sql.NullInt64{Int64: d.SentAt.UnixMicro(), Valid: true}
+	}
+	_, err = t.Exec(`
+insert into alert_messages (receiver, rule, cause, body, created_at, due_at, held, status, sent_at, last_error)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, d.Receiver, d.Message.Rule, d.Message.Cause, sqldb.Storable(string(body)), d.CreatedAt.UnixMicro(), d.DueAt.UnixMicro(),
+		sqldb.Truth(d.Held), d.Status, sent, sqldb.Storable(d.LastError))
+	return err
+}
+
+// tooOld is the age at which a message that cannot be sent is given up. While its cause goes on, a
+// reminder replaces it long before.
+const tooOld = 3 * 24 * time.Hour
+
+// messagesKept is how many messages are kept, beside those that wait.
+const messagesKept = 1000
+
+// prune deletes what no one needs any more: states that ended a day ago or whose rule is gone, mutes
+// that ended, and old messages.
+func (e *evaluation) prune(states []outbox.Alert) error {
+	for _, a := range states {
+		_, known := e.Alerts.rule(a.Rule)
+		over := a.EndedAt != nil && e.now.Sub(*a.EndedAt) > endedFor
+		if !over && (known || e.now.Sub(a.SeenAt) < endedFor) {
+			continue
+		}
+		if _, err := e.tx.Exec(`delete from alert_states where rule = $1 and cause = $2`, a.Rule, a.Cause.Key); err != nil {
+			return err
+		}
+	}
+	if _, err := e.tx.Exec(`delete from alert_mutes where until <= $1`, e.micros); err != nil {
+		return err
+	}
+	_, err := e.tx.Exec(`update alert_messages set status = 'failed' where status = 'waiting' and due_at < $1`, e.now.Add(-tooOld).UnixMicro())
+	if err != nil {
+		return err
+	}
+	_, err = e.tx.Exec(`delete from alert_messages where id <= (select max(id) from alert_messages) - $1 and status <> 'waiting'`, messagesKept)
+	return err
+}

@@ -1,0 +1,15 @@
+package alerts_test
+
+import (
+	"os"
+	"testing"
+
+	"outboxweb/internal/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childReceiver); url != "" {
+		os.Exit(sendAndDie(url))
+	}
+	os.Exit(storetest.Main(m, "^TestPostgres"))
+}

@@ -1,0 +1,104 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strings"
+	"time"
+
+	"outboxweb/internal/outbound"
+	"outboxweb/internal/outbox"
+)
+
+// Send sends a message to the receiver, and returns within its timeout.
+func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version string, now time.Time) error {
+	if r.Kind == "email" {
+		return r.mail(ctx, m, now)
+	}
+	_, url, _ := strings.Cut(r.url.Whole, "+")
+	if r.Kind == "webhook" {
+		url = r.url.Whole
+	}
+	client, err := outbound.NewClient("receiver "+r.Name, url, r.http, r.timeout, version)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	switch r.Kind {
+	case "slack":
+		body, err := json.Marshal(map[string]string{"text": slackText(m, now)})
+		if err != nil {
+			return err
+		}
+		return client.Post(ctx, m.ID, "application/json", body, nil)
+	case "ntfy":
+		return client.Post(ctx, m.ID, "text/plain; charset=utf-8", []byte(plainText(m, now)), ntfyHeaders(m))
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return client.Post(ctx, m.ID, "application/json", body, nil)
+}
+
+// icon begins a title where there is no other sign of the kind.
+func icon(m outbox.AlertMessage) string {
+	switch m.Kind {
+	case outbox.AlertResolved:
+		return "✅"
+	case outbox.AlertTest, outbox.AlertSummary:
+		return "ℹ️"
+	}
+	if m.Urgent {
+		return "🚨"
+	}
+	return "⚠️"
+}
+
+// plainText is the message without its title.
+func plainText(m outbox.AlertMessage, now time.Time) string {
+	lines := m.Lines(now)
+	if m.Error != "" {
+		lines = append(lines, "", m.Error)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// slackEscape makes a text of any origin harmless in a chat: no markup, no link and no mention.
+var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b", "`", "'", "*", "∗")
+
+func slackText(m outbox.AlertMessage, now time.Time) string {
+	text := fmt.Sprintf("%s *%s*", icon(m), slackEscape.Replace(m.Title))
+	for _, line := range m.Lines(now) {
+		if !strings.HasPrefix(line, "Runbook: ") && !strings.HasPrefix(line, "Console: ") {
+			line = slackEscape.Replace(line)
+		}
+		text += "\n" + line
+	}
+	if m.Error != "" {
+		text += "\n```\n" + slackEscape.Replace(m.Error) + "\n```"
+	}
+	return text
+}
+
+func ntfyHeaders(m outbox.AlertMessage) map[string]string {
+	priority, tags := "default", "warning"
+	switch {
+	case m.Kind == outbox.AlertResolved:
+		priority, tags = "low", "white_check_mark"
+	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
+		tags = "information_source"
+	case m.Urgent:
+		priority, tags = "urgent", "rotating_light"
+	}
+	headers := map[string]string{"Title": mime.QEncoding.Encode("utf-8", oneLine(m.Title)), "Priority": priority, "Tags": tags}
+	if m.ConsoleURL != "" {
+		headers["Click"] = m.ConsoleURL
+	}
+	return headers
+}
+
+// oneLine makes a text fit for a header.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,170 @@
+package templates
+
+import (
+	"encoding/json"
+	"time"
+
+	"outboxweb/internal/outbox"
+)
+
+// exampleAlerts is a configuration of alerts to copy.
+const exampleAlerts = `alerts:
+  to: ["slack+https://hooks.slack.com/services/${SLACK_HOOK}"]
+  quiet: {time_zone: Europe/Berlin, times: ["22:00-07:00"]}
+`
+
+var alertLooks = map[outbox.AlertStatus]look{
+	outbox.AlertOK:      {"✓", "s-current"},
+	outbox.AlertPending: {"○", "s-failed"},
+	outbox.AlertFiring:  {"✕", "s-dead"},
+}
+
+var deliveryLooks = map[string]look{
+	"waiting":    {"○", "s-pending"},
+	"sent":       {"✓", "s-current"},
+	"failed":     {"✕", "s-dead"},
+	"superseded": {"⊘", "s-paused"},
+}
+
+// deliveryWord is the status of a message; one that is held back is not late.
+func deliveryWord(d outbox.AlertDelivery, now time.Time) string {
+	switch {
+	case d.Status == "waiting" && d.DueAt.After(now):
+		return "held back"
+	case d.Status == "waiting" && d.LastError != "":
+		return "retrying"
+	case d.Status == "superseded":
+		return "replaced"
+	}
+	return d.Status
+}
+
+// alertsHealth says in a sentence how things are.
+func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
+	h := outbox.Health{Level: outbox.LevelOK}
+	var firing, pending, failing int64
+	for _, r := range v.Rules {
+		for _, a := range r.Alerts {
+			switch a.Status {
+			case outbox.AlertFiring:
+				firing++
+			case outbox.AlertPending:
+				pending++
+			}
+		}
+	}
+	for _, r := range v.Receivers {
+		if r.Failures > 0 {
+			failing++
+		}
+	}
+	switch {
+	case firing > 0:
+		h.Level, h.Sentence = outbox.LevelBad, count(firing, "alert is", "alerts are")+" firing."
+	case pending > 0:
+		h.Level, h.Sentence = outbox.LevelWarn, "No alert is firing, "+num(pending)+" pending."
+	default:
+		h.Sentence = "No alert is firing."
+	}
+	if failing > 0 {
+		if h.Level == outbox.LevelOK {
+			h.Level = outbox.LevelWarn
+		}
+		h.Notes = append(h.Notes, count(failing, "receiver does", "receivers do")+" not take messages. They are sent again until it does.")
+	}
+	switch {
+	case v.EvaluatedAt == nil:
+		h.Notes = append(h.Notes, "The rules have not been evaluated yet.")
+	case now.Sub(*v.EvaluatedAt) > 2*time.Minute:
+		if h.Level == outbox.LevelOK {
+			h.Level = outbox.LevelWarn
+		}
+		h.Notes = append(h.Notes, "The rules were last evaluated "+outbox.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
+	}
+	if v.QuietUntil != nil {
+		h.Notes = append(h.Notes, "Quiet time until "+stampTime(*v.QuietUntil)+": messages are held back, except urgent ones.")
+	}
+	for _, m := range v.Mutes {
+		what := "All rules are"
+		if m.Rule != "" {
+			what = "Rule " + m.Rule + " is"
+		}
+		note := what + " muted until " + stampTime(m.Until) + " by " + m.By
+		if m.Reason != "" {
+			note += ": " + m.Reason
+		}
+		h.Notes = append(h.Notes, note)
+	}
+	return h
+}
+
+func stampTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// mutedAll reports whether all rules are muted by one mute.
+func mutedAll(v outbox.AlertsView) bool { return mutedBy(v, "") }
+
+func mutedBy(v outbox.AlertsView, rule string) bool {
+	for _, m := range v.Mutes {
+		if m.Rule == rule {
+			return true
+		}
+	}
+	return false
+}
+
+// alertForms are the ids of the page's forms.
+func alertForms(v outbox.AlertsView) []string {
+	forms := []string{muteFormID(outbox.AllAlerts)}
+	for _, r := range v.Rules {
+		forms = append(forms, muteFormID(r.Name))
+	}
+	for _, r := range v.Receivers {
+		forms = append(forms, testFormID(r.Name))
+	}
+	return forms
+}
+
+func muteFormID(rule string) string { return "mute-" + rule }
+
+func testFormID(receiver string) string { return "test-" + receiver }
+
+func muteSpanWords(span string) string {
+	switch span {
+	case "1h":
+		return "1 hour"
+	case "8h":
+		return "8 hours"
+	}
+	return "until morning"
+}
+
+func alertTwins(p Page) Twins {
+	return Twins{
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionAlertMute, outbox.AllAlerts), map[string]string{"for": "1h", "reason": "why"}),
+		CLI:  p.program() + "alerts mute --for 1h --reason 'why' all",
+	}
+}
+
+// alertActionSentence describes an action on alerts.
+func alertActionSentence(a outbox.AuditEntry) string {
+	var d struct {
+		Rule     string    `json:"rule"`
+		Receiver string    `json:"receiver"`
+		Until    time.Time `json:"until"`
+		outbox.TestDelivery
+	}
+	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
+	what := "rule " + d.Rule
+	if d.Rule == outbox.AllAlerts {
+		what = "all alert rules"
+	}
+	switch {
+	case a.Action == outbox.ActionAlertMute:
+		return "Muted " + what + " until " + stampTime(d.Until) + "."
+	case a.Action == outbox.ActionAlertUnmute:
+		return "Unmuted " + what + "."
+	case d.OK:
+		return "Sent a test message to receiver " + d.Receiver + ": taken in " + tookText(d.Seconds) + "."
+	}
+	return "Sent a test message to receiver " + d.Receiver + ": " + Visible(firstLine(d.Error))
+}
