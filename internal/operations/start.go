@@ -215,7 +215,7 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 		if err := ops.core.RequireReason(o, is.Released); err != nil {
 			return outbox.Operation{}, err
 		}
-		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary,
+		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary, Rehearsal: order.Rehearsal,
 			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Refused: refused}
 		if len(order.Rows) == 0 {
 			op.Filter = &order.Filter
@@ -240,6 +240,9 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 // number and a digest.
 func auditTarget(order outbox.OperationRequest) map[string]any {
 	asked := map[string]any{"filter": nil, "rows_named": len(order.Rows), "canary": order.Canary}
+	if order.Rehearsal > 0 {
+		asked["rehearsal"] = order.Rehearsal
+	}
 	if len(order.Rows) == 0 {
 		asked["filter"] = order.Filter
 		return asked
@@ -277,8 +280,8 @@ func (t *tx) nothingToRequeue(order outbox.OperationRequest, now int64) error {
 }
 
 const insertOperation = `
-insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, refused)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)
+insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, refused, rehearsal)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11)
 returning id`
 
 const insertOperationGroup = `
@@ -306,7 +309,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 		}
 		filter = string(text)
 	}
-	_, err := t.One([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), sqldb.Truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused)
+	_, err := t.One([]any{&op.ID}, insertOperation, op.Kind, string(op.Status), sqldb.Truth(op.Canary), filter, op.StartedBy, op.Via, op.Reason, op.RequestID, now, op.Refused, op.Rehearsal)
 	if err != nil {
 		return fmt.Errorf("start an operation: %w", err)
 	}

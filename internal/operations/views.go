@@ -14,7 +14,7 @@ import (
 
 const operationColumns = `id, kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, finished_at,
   heads, released, refused, chosen, waiting, requeued, done, skipped, failed_again, left_alone, unwatched,
-  stop_reason, cancelled_by, acknowledged_by, acknowledged_at`
+  stop_reason, cancelled_by, acknowledged_by, acknowledged_at, rehearsal`
 
 func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 	var o outbox.Operation
@@ -24,7 +24,7 @@ func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 	n := &o.Totals
 	err := row.Scan(&o.ID, &o.Kind, &status, &canary, &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID, &started, &updated, &finished,
 		&o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
-		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged)
+		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged, &o.Rehearsal)
 	o.Status, o.Canary = outbox.OperationStatus(status), canary != 0
 	o.StartedAt, o.UpdatedAt = sqldb.At(started), sqldb.At(updated)
 	o.FinishedAt, o.AcknowledgedAt = sqldb.AtOrNil(finished), sqldb.AtOrNil(acknowledged)

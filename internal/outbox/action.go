@@ -31,6 +31,7 @@ const (
 	ActionRunStart             Action = "run_start"
 	ActionRunCancel            Action = "run_cancel"
 	ActionRunResume            Action = "run_resume"
+	ActionRehearse             Action = "rehearse"
 	ActionPublisherPause       Action = "publisher_pause"
 	ActionPublisherResume      Action = "publisher_resume"
 	ActionPublisherReset       Action = "publisher_reset"
@@ -83,6 +84,7 @@ var actions = []ActionInfo{
 	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, nil},
 	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
 	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
+	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget, nil},
 	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
 	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
 	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},

@@ -95,8 +95,9 @@ type Operation struct {
 	ID             int64           `json:"id"`
 	Kind           string          `json:"kind" api:"enum=requeue"` // requeue
 	Status         OperationStatus `json:"status"`
-	Canary         bool            `json:"canary"` // one head of each error group goes first, then waves of 1, 2, 4, …
-	Filter         *RequeueFilter  `json:"filter"` // nil when the rows were named one by one
+	Canary         bool            `json:"canary"`    // one head of each error group goes first, then waves of 1, 2, 4, …
+	Filter         *RequeueFilter  `json:"filter"`    // nil when the rows were named one by one
+	Rehearsal      int64           `json:"rehearsal"` // the rehearsal that it rests on; 0 without one
 	StartedBy      string          `json:"started_by"`
 	Via            string          `json:"via"`
 	Reason         string          `json:"reason"`
@@ -239,6 +240,9 @@ type Selection struct {
 type OperationRequest struct {
 	Selection
 	Canary bool
+	// Rehearsal is the rehearsal that the operation rests on; 0 without one. Its files must be
+	// loaded.
+	Rehearsal int64
 	// ExpectedRows and ExpectedReleased are the preview's numbers; nil skips the comparison.
 	ExpectedRows, ExpectedReleased *int64
 }

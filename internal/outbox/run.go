@@ -17,10 +17,16 @@ const (
 	RunReplay  RunKind = "replay"  // unapplied events get their rows back; projections that are behind or quarantined catch up
 	RunVerify  RunKind = "verify"  // the journal is replayed and compared with the live rows, which do not change
 	RunRebuild RunKind = "rebuild" // the journal is replayed and the live rows are replaced
+	// RunRehearse applies blocked events with changed projection files to copies of the live rows,
+	// which do not change. Only a rehearsal starts it.
+	RunRehearse RunKind = "rehearse"
 )
 
 // RunKinds lists every kind.
-var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
+var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild, RunRehearse}
+
+// ReadsOnly reports whether a run of this kind leaves every row as it is.
+func (k RunKind) ReadsOnly() bool { return k == RunVerify || k == RunRehearse }
 
 // CatchesUp reports whether a run of this kind catches up projections.
 func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
@@ -174,6 +180,9 @@ func (r Run) Succeeded() bool {
 
 // Scope describes the run's scope in words.
 func (r Run) Scope() string {
+	if r.Kind == RunRehearse {
+		return "changed files in " + Count(int64(len(r.CampaignIDs)), "campaign", "campaigns")
+	}
 	what := "projection " + strings.Join(r.Projections, ", ")
 	if len(r.Projections) > 1 {
 		what = "projections " + list(r.Projections, " and ")
@@ -212,10 +221,10 @@ func (k RunKind) OutcomeName(outcome string) string {
 	if k == RunRebuild && outcome == OutcomeDrift {
 		return "differed before"
 	}
-	if outcome == OutcomeNotCompared {
+	if outcome == OutcomeNotCompared && k != RunRehearse {
 		return "not fully compared"
 	}
-	return outcome
+	return strings.ReplaceAll(outcome, "_", " ")
 }
 
 // LeftOut returns the result of a projection of which a run over one campaign left out events; nil
@@ -236,12 +245,13 @@ type RunResult struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
 	// not_compared: nothing differs, but a projection that is paused, quarantined or behind lacks
 	// events; also for a rebuild, which does not advance a paused one
-	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared"`
+	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
 	Seq         int64              `json:"seq"`    // replayed up to here
 	Events      int64              `json:"events"` // number of the run's events that are this campaign's
 	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
 	Projections []ProjectionResult `json:"projections"`
-	Error       string             `json:"error"` // in full; empty unless failed
+	Error       string             `json:"error"`     // in full; empty unless failed
+	Rehearsed   *Rehearsed         `json:"rehearsed"` // nil unless the run is a rehearsal
 	At          time.Time          `json:"at"`
 	// Unsound is the event of the journal that made a verify impossible; 0 without one. It is not
 	// stored, but Verifications use it.
@@ -389,7 +399,7 @@ func (r RunResult) Verifications(run Run) []Verification {
 		}
 		return all
 	}
-	if run.UntilSeq > 0 || run.Kind == RunReplay {
+	if run.UntilSeq > 0 || run.Kind == RunReplay || run.Kind == RunRehearse {
 		return nil
 	}
 	for _, p := range r.Projections {

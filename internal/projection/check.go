@@ -15,10 +15,16 @@ import (
 // for SQLite. Errors are *outbox.Refusal with outbox.ErrSetup, and begin with FILE:LINE if they are
 // about a file. No other database is needed.
 func Check(ctx context.Context, sources ...string) (*Set, error) {
-	if _, err := Load("postgres", sources...); err != nil {
+	s, err := Load("postgres", sources...)
+	if err != nil {
 		return nil, err
 	}
-	s, err := Load("sqlite", sources...)
+	return s.checked(ctx)
+}
+
+// checked is Check of the files of a set.
+func (s *Set) checked(ctx context.Context) (*Set, error) {
+	s, err := build("sqlite", s.files)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,11 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 				if err != nil {
 					return err
 				}
-				if _, err := t.stream(ctx, rows, table, columns, campaign); err != nil {
+				order, err := storedOrder(rows, table)
+				if err != nil {
+					return err
+				}
+				if _, err := t.stream(ctx, rows, table, columns, campaign, order); err != nil {
 					return err
 				}
 			}
@@ -113,16 +117,28 @@ func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, erro
 	return t.Exec("insert into "+qualified(to, table)+" ("+names+") select "+names+" from "+qualified(from, table)+" where campaign_id = $1 order by "+quoteNames(key), campaign)
 }
 
+// storedOrder returns the end of a query of a SQLite table that reads its rows in the order in which
+// they are stored: whether an update of several rows of a unique key succeeds depends on the order
+// in which it visits them. The plus keeps the index of the campaign in use. Tables without a rowid
+// are stored in the order of their key.
+func storedOrder(each source, table string) (order string, err error) {
+	err = each(func(sqldb.Row) error {
+		order = " order by +x._rowid_"
+		return nil
+	}, `select name from pragma_table_list where schema = 'main' and name = $1 collate nocase and wr = 0`, table)
+	return order, err
+}
+
 // Limits of one insert into SQLite, in values and rows.
 const (
 	streamValues = 256
 	streamRows   = 32
 )
 
-// stream copies the rows of a campaign into the table of the transaction, a few at a time, and
-// returns their number. ctx is checked between batches.
-func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign string) (total int64, err error) {
-	query := "select " + storedValues(columns) + " from " + QuoteName(table) + " as x where campaign_id = $1"
+// stream copies the rows of a campaign into the table of the transaction, a few at a time and in
+// the order given as the end of the query, and returns their number. ctx is checked between batches.
+func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign, order string) (total int64, err error) {
+	query := "select " + storedValues(columns) + " from " + QuoteName(table) + " as x where campaign_id = $1" + order
 	width := len(columns)
 	at := max(1, min(streamRows, streamValues/width))
 	insert := "insert into " + QuoteName(table) + " (" + quoteNames(columns) + ") values "

@@ -255,7 +255,7 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 		if t.Dialect().TempTables {
 			n, err = w.scratch.transfer(t, sqldb.Temporary, t.Schema(), table, p.CampaignID)
 		} else {
-			n, err = t.stream(ctx, w.scratch.Each, table, w.scratch.columns[table], p.CampaignID)
+			n, err = t.stream(ctx, w.scratch.Each, table, w.scratch.columns[table], p.CampaignID, "")
 		}
 		if err != nil {
 			return fmt.Errorf("copy the rows of table %q: %w", table, err)

@@ -98,6 +98,8 @@ func (rs *Runs) soundRun(r *runRow) error {
 	switch {
 	case !slices.Contains(outbox.RunKinds, r.Kind):
 		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
+	case r.Kind == outbox.RunRehearse && !r.admitted():
+		return outbox.Invalid("kind", "a rehearsal needs changed projection files; start it at /rehearsals")
 	case r.All && len(r.CampaignIDs) > 0:
 		return outbox.Invalid("campaign_ids", "name campaigns or choose all, not both")
 	case !r.All && len(r.CampaignIDs) == 0:
@@ -110,11 +112,14 @@ func (rs *Runs) soundRun(r *runRow) error {
 		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
 		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
-	case r.Kind != outbox.RunVerify && rs.core.Mode() == outbox.ModeShadow:
+	case !r.Kind.ReadsOnly() && rs.core.Mode() == outbox.ModeShadow:
 		return outbox.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", rs.core.Mode(), r.Kind)
 	}
 	return nil
 }
+
+// admitted reports whether the run is stored.
+func (r *runRow) admitted() bool { return r.ID > 0 }
 
 // chooseProjections sets the projections of the run, in load order, and their versions. No names
 // mean all.
@@ -201,8 +206,12 @@ func (t *tx) refuseBlocked(r *runRow, now int64) error {
 	return blockedBy(other, now)
 }
 
-// runInTheWay returns the oldest active run that has part of the scope, or nil.
+// runInTheWay returns the oldest active run that has part of the scope, or nil. A rehearsal has no
+// part that another run could not have as well.
 func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
+	if r.Kind == outbox.RunRehearse {
+		return nil, nil
+	}
 	var taken []int64
 	collect := func(row sqldb.Row) error {
 		var id int64
@@ -245,7 +254,7 @@ returning id`
 
 	insertScope = `
 insert into run_scopes (run_id, campaign_id, projection, active)
-values ($1, $2, $3, 1)
+values ($1, $2, $3, $4)
 on conflict (projection, campaign_id) where active = 1 do nothing`
 )
 
@@ -271,7 +280,7 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	var b sqldb.Batch
 	for _, campaign := range scope {
 		for _, projection := range r.Projections {
-			b.Exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection)
+			b.Exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection, sqldb.Truth(r.Kind != outbox.RunRehearse))
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
@@ -336,8 +345,10 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 		if err := t.refuseBlocked(r, now); err != nil {
 			return err
 		}
-		if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
-			return fmt.Errorf("take the scope of run %d again: %w", id, err)
+		if r.Kind != outbox.RunRehearse {
+			if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
+				return fmt.Errorf("take the scope of run %d again: %w", id, err)
+			}
 		}
 		if _, err := t.Exec(deleteFailed, id); err != nil {
 			return fmt.Errorf("forget the failures of run %d: %w", id, err)
@@ -364,7 +375,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 
 // countRun sets the run's counts from the results.
 func (t *tx) countRun(r *runRow) error {
-	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
+	r.Counts, r.Events.Done, r.rehearsed = outbox.RunCounts{}, 0, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
 		var campaigns, events int64
@@ -393,7 +404,11 @@ func (r *runRow) count(outcome string, n int64) {
 	case outbox.OutcomeNotCompared:
 		r.Counts.NotCompared += n
 	}
-	r.Campaigns.Done = r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
+	if r.Kind == outbox.RunRehearse && outcome != "" {
+		r.Counts.NotCompared = 0 // which the rehearsal counts itself
+		r.rehearsed += n
+	}
+	r.Campaigns.Done = r.rehearsed + r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
 }
 
 // changeRun performs an action on one run.

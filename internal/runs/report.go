@@ -25,11 +25,11 @@ const (
 	selectOutcome = `select outcome from run_results where run_id = $1 and campaign_id = $2`
 
 	upsertResult = `
-insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at, rehearsed)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict (run_id, campaign_id) do update
 set outcome = excluded.outcome, seq = excluded.seq, events = excluded.events, full_digest = excluded.full_digest,
-  projections = excluded.projections, error = excluded.error, at = excluded.at`
+  projections = excluded.projections, error = excluded.error, at = excluded.at, rehearsed = excluded.rehearsed`
 
 	insertLine = `
 insert into run_log (run_id, at, campaign_id, text)
@@ -76,12 +76,18 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 		if err != nil {
 			return fmt.Errorf("write the result of campaign %q: %w", result.CampaignID, err)
 		}
+		rehearsed := []byte{}
+		if result.Rehearsed != nil {
+			if rehearsed, err = json.Marshal(result.Rehearsed); err != nil {
+				return fmt.Errorf("write how far campaign %q was rehearsed: %w", result.CampaignID, err)
+			}
+		}
 		when := now
 		if !result.At.IsZero() {
 			when = result.At.UnixMicro()
 		}
 		looks.Each(func(row sqldb.Row) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
-		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), sqldb.Storable(result.Error), when)
+		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), sqldb.Storable(result.Error), when, string(rehearsed))
 		result.At = sqldb.At(when)
 		verified = append(verified, result.Verifications(r.Run)...)
 	}

@@ -9,15 +9,20 @@ import (
 	"outboxweb/internal/sqldb"
 )
 
-const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at`
+const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at, rehearsed`
 
 func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	var r outbox.RunResult
-	var projections string
+	var projections, rehearsed string
 	var when int64
-	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, &projections, &r.Error, &when)
+	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, &projections, &r.Error, &when, &rehearsed)
 	if err != nil {
 		return r, err
+	}
+	if rehearsed != "" {
+		if err := json.Unmarshal([]byte(rehearsed), &r.Rehearsed); err != nil {
+			return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
+		}
 	}
 	r.At = sqldb.At(when)
 	if err := json.Unmarshal([]byte(projections), &r.Projections); err != nil {

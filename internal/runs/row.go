@@ -21,6 +21,8 @@ type runRow struct {
 	// diverged is the number of diverged campaigns of its scope, as last counted.
 	diverged int64
 	pace     float64 // events per second, as last reported
+	// rehearsed counts the campaigns that have an outcome of a rehearsal.
+	rehearsed int64
 }
 
 const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate,
@@ -41,7 +43,10 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
+	if r.Kind == outbox.RunRehearse {
+		r.rehearsed = r.Campaigns.Done
+	}
+	n.NotCompared = r.Campaigns.Done - r.rehearsed - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
 	r.All, r.RequestedAt, r.UpdatedAt = all != 0, sqldb.At(requested), sqldb.At(updated)
 	r.StartedAt, r.FinishedAt = sqldb.AtOrNil(started), sqldb.AtOrNil(finished)
 	for _, field := range []struct {
@@ -171,7 +176,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	r.owner, r.expires, r.pace = "", 0, 0
 	if r.Counts.Drifted > 0 {
 		r.Verdict = outbox.VerdictDrift
-	} else if status == outbox.RunCompleted && r.Kind != outbox.RunReplay && r.Counts.NotCompared == 0 {
+	} else if status == outbox.RunCompleted && (r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild) && r.Counts.NotCompared == 0 {
 		r.Verdict = outbox.VerdictMatch
 	}
 	if err := t.digestsOfRun(r); err != nil {
@@ -186,7 +191,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 // digestsOfRun sets the digests of a run over one campaign from its result. If nothing was
 // compared, since the live rows are of another event, it has no verdict.
 func (t *tx) digestsOfRun(r *runRow) error {
-	if r.CampaignID == "" {
+	if r.CampaignID == "" || r.Kind == outbox.RunRehearse {
 		return nil
 	}
 	result, found, err := t.runResult(r.ID, r.CampaignID)

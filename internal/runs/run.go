@@ -105,7 +105,11 @@ func (r *runner) run(ctx context.Context) error {
 	var reporting sync.WaitGroup
 	var unsaved error
 	reporting.Go(func() { unsaved = r.saveResults(working, stop) })
-	err := r.work(working, stop)
+	work := r.work
+	if r.lease.Run.Kind == outbox.RunRehearse {
+		work = r.rehearse
+	}
+	err := work(working, stop)
 	close(r.results)
 	reporting.Wait()
 	if unsaved != nil { // campaigns without a stored result are done again

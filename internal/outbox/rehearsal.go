@@ -1,0 +1,244 @@
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The outcomes of a rehearsal in one campaign: the first four are of blocked campaigns, the others
+// of healthy ones.
+const (
+	OutcomePasses           = "passes"            // the event that blocks it and those behind it would be applied
+	OutcomeFailsSame        = "fails_same"        // that event would fail with the same error
+	OutcomeFailsDifferently = "fails_differently" // that event, or one behind it, would fail with another error
+	OutcomeNotRehearsed     = "not_rehearsed"     // the result says why
+	OutcomeSameRows         = "same_rows"         // the changed files make the same rows of its journal
+	OutcomeOtherRows        = "other_rows"        // they make other rows: a rebuild is needed after loading
+	OutcomeBreaks           = "breaks"            // an applied event fails with them: a rebuild would stop there
+)
+
+// RehearsalOutcomes lists the outcomes of rehearsals, the worst of each half first.
+var RehearsalOutcomes = []string{OutcomeFailsDifferently, OutcomeFailsSame, OutcomeNotRehearsed, OutcomePasses, OutcomeBreaks, OutcomeOtherRows, OutcomeNotCompared, OutcomeSameRows}
+
+// Limits of a rehearsal.
+const (
+	MaxRehearsed         = 500     // blocked campaigns
+	RehearsalSample      = 20      // healthy campaigns
+	RehearsalBehind      = 100     // events behind the blocking one, unless the request says otherwise
+	MaxRehearsalBehind   = 1000    // the most that a request may say
+	MaxRehearsalReplay   = 20_000  // events of one campaign that are replayed from its start
+	MaxRehearsalEvents   = 500_000 // events of all campaigns
+	MaxRehearsalFiles    = 1 << 20 // bytes of all changed files
+	MaxRehearsalFileList = 50      // changed files
+)
+
+// RehearsalFile is a changed projection file.
+type RehearsalFile struct {
+	Name string `json:"name" redact:"-"`
+	Text string `json:"text" redact:"-"`
+}
+
+// RehearsalRequest asks whether changed projection files would fix blocked campaigns.
+type RehearsalRequest struct {
+	Files []RehearsalFile
+	// Fingerprint and Campaigns restrict the blocked campaigns: to those blocked by this error, and
+	// to these. Without them they are all.
+	Fingerprint string
+	Campaigns   []string
+	Behind      int64 // events behind each blocking one; 0 means RehearsalBehind
+}
+
+// Check refuses a request that is invalid by itself, and sets the default of Behind.
+func (o *RehearsalRequest) Check() error {
+	if o.Behind == 0 {
+		o.Behind = RehearsalBehind
+	}
+	size := 0
+	for _, f := range o.Files {
+		size += len(f.Text)
+	}
+	switch {
+	case len(o.Files) == 0:
+		return Invalid("files", "give the changed projection files")
+	case len(o.Files) > MaxRehearsalFileList:
+		return Invalid("files", "%d files are given; the limit is %d", len(o.Files), MaxRehearsalFileList)
+	case size > MaxRehearsalFiles:
+		return Invalid("files", "the files have %s; the limit is %s", Bytes(int64(size)), Bytes(MaxRehearsalFiles))
+	case o.Behind < 0 || o.Behind > MaxRehearsalBehind:
+		return Invalid("behind", "behind must be from 1 to %d", MaxRehearsalBehind)
+	case len(o.Campaigns) > MaxRehearsed:
+		return Invalid("campaign_ids", "%d campaigns are named; the limit is %d", len(o.Campaigns), MaxRehearsed)
+	}
+	return nil
+}
+
+// Rehearsed is how far a rehearsal got in one campaign.
+type Rehearsed struct {
+	Head    int64 `json:"head"`    // the event that blocks the campaign; 0 for a healthy one
+	Applied int64 `json:"applied"` // events that would be applied, from that one on
+	Left    int64 `json:"left"`    // events behind them that were not tried; 0 if all were
+	// FailedSeq is the event that would fail; 0 if none.
+	FailedSeq int64  `json:"failed_seq"`
+	EventType string `json:"event_type" redact:"-"` // of that event
+}
+
+// RehearsalCounts counts the campaigns of a rehearsal by outcome.
+type RehearsalCounts struct {
+	Passes           int64 `json:"passes"`
+	FailsSame        int64 `json:"fails_same"`
+	FailsDifferently int64 `json:"fails_differently"`
+	NotRehearsed     int64 `json:"not_rehearsed"`
+	SameRows         int64 `json:"same_rows"`
+	OtherRows        int64 `json:"other_rows"`
+	Breaks           int64 `json:"breaks"`
+	NotCompared      int64 `json:"not_compared"` // healthy campaigns that could not be compared
+}
+
+// Field returns the counter of an outcome, to be changed; nil for an unknown one.
+func (n *RehearsalCounts) Field(outcome string) *int64 {
+	switch outcome {
+	case OutcomePasses:
+		return &n.Passes
+	case OutcomeFailsSame:
+		return &n.FailsSame
+	case OutcomeFailsDifferently:
+		return &n.FailsDifferently
+	case OutcomeNotRehearsed:
+		return &n.NotRehearsed
+	case OutcomeSameRows:
+		return &n.SameRows
+	case OutcomeOtherRows:
+		return &n.OtherRows
+	case OutcomeBreaks:
+		return &n.Breaks
+	case OutcomeNotCompared:
+		return &n.NotCompared
+	}
+	return nil
+}
+
+// Blocked is the number of blocked campaigns that have a result.
+func (n RehearsalCounts) Blocked() int64 {
+	return n.Passes + n.FailsSame + n.FailsDifferently + n.NotRehearsed
+}
+
+// Healthy is the number of healthy campaigns that were compared.
+func (n RehearsalCounts) Healthy() int64 { return n.SameRows + n.OtherRows + n.Breaks }
+
+// RehearsalGroup is the campaigns of a rehearsal with the same outcome and a like error.
+type RehearsalGroup struct {
+	Outcome   string   `json:"outcome" api:"enum=passes fails_same fails_differently not_rehearsed same_rows other_rows breaks not_compared"`
+	Error     string   `json:"error"` // of the first campaign; empty without one
+	Seq       int64    `json:"seq"`   // the event that fails in that campaign; 0 if none does
+	Count     int64    `json:"count"`
+	Campaigns []string `json:"campaigns" redact:"-" api:"max=5"` // the first ones
+}
+
+// RehearsalVersion is a changed projection: the loaded version of its file and the rehearsed one.
+type RehearsalVersion struct {
+	Projection  string `json:"projection" redact:"-"`
+	Loaded      string `json:"loaded" redact:"-"` // as of now; empty if it is not loaded
+	Rehearsed   string `json:"rehearsed" redact:"-"`
+	OtherSchema bool   `json:"other_schema"` // the changed file gives its tables another form
+}
+
+// FixRehearsal is a run of kind rehearse and its answer.
+type FixRehearsal struct {
+	Run         Run                `json:"run"`
+	Fingerprint string             `json:"fingerprint" redact:"-"` // empty for all causes
+	Behind      int64              `json:"behind"`                 // events tried behind each blocking one
+	Blocked     int64              `json:"blocked"`                // blocked campaigns that it takes
+	More        bool               `json:"more"`                   // there were more than it takes
+	Versions    []RehearsalVersion `json:"versions"`
+	Counts      RehearsalCounts    `json:"counts"`
+	Groups      []RehearsalGroup   `json:"groups"`
+	Answer      string             `json:"answer"`  // "38 of 40 campaigns would pass. …"
+	Effects     string             `json:"effects"` // what loading would change for healthy campaigns
+	Loaded      bool               `json:"loaded"`  // the rehearsed files are the loaded ones
+}
+
+// Passed reports whether the rehearsal is done and every blocked campaign would pass.
+func (r FixRehearsal) Passed() bool {
+	return r.Run.Status == RunCompleted && r.Counts.Blocked() > 0 && r.Counts.Passes == r.Counts.Blocked()
+}
+
+// Describe sets the sentences of the answer.
+func (r *FixRehearsal) Describe() {
+	r.Answer, r.Effects = r.answer(), r.effects()
+}
+
+func (r *FixRehearsal) answer() string {
+	n := r.Counts
+	if n.Blocked() == 0 {
+		return "No blocked campaign has been rehearsed yet"
+	}
+	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Passes), Count(n.Blocked(), "blocked campaign", "blocked campaigns"))}
+	if n.FailsSame > 0 {
+		parts = append(parts, Count(n.FailsSame, "fails", "fail")+" with the same error")
+	}
+	if n.FailsDifferently > 0 {
+		parts = append(parts, Count(n.FailsDifferently, "fails", "fail")+" differently")
+	}
+	if n.NotRehearsed > 0 {
+		parts = append(parts, Count(n.NotRehearsed, "was", "were")+" not rehearsed")
+	}
+	if r.More {
+		parts = append(parts, fmt.Sprintf("more than %s are blocked, the others were not taken", Number(MaxRehearsed)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *FixRehearsal) effects() string {
+	n := r.Counts
+	if n.Healthy() == 0 {
+		return "No healthy campaign was compared"
+	}
+	of := Count(n.Healthy(), "healthy campaign", "healthy campaigns")
+	var parts []string
+	if n.Breaks > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s cannot be rebuilt: an event that is applied fails with the changed files", Number(n.Breaks), of))
+	}
+	if n.OtherRows > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s would get other rows: a rebuild is needed after loading", Number(n.OtherRows), of))
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("%s compared: the changed files make the same rows", of)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// GroupRehearsed groups the results of a rehearsal by outcome and error, and counts them. likeness
+// makes the same text of like errors.
+func GroupRehearsed(results []RunResult, likeness func(string) string) (groups []RehearsalGroup, n RehearsalCounts) {
+	at := map[[2]string]int{}
+	groups = []RehearsalGroup{}
+	for _, r := range results {
+		if field := n.Field(r.Outcome); field != nil {
+			*field++
+		}
+		key := [2]string{r.Outcome, likeness(r.Error)}
+		i, known := at[key]
+		if !known {
+			i = len(groups)
+			at[key] = i
+			g := RehearsalGroup{Outcome: r.Outcome, Error: r.Error, Campaigns: []string{}}
+			if r.Rehearsed != nil {
+				g.Seq = r.Rehearsed.FailedSeq
+			}
+			groups = append(groups, g)
+		}
+		groups[i].Count++
+		if len(groups[i].Campaigns) < groupNames {
+			groups[i].Campaigns = append(groups[i].Campaigns, r.CampaignID)
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b RehearsalGroup) int {
+		return cmp.Or(cmp.Compare(slices.Index(RehearsalOutcomes, a.Outcome), slices.Index(RehearsalOutcomes, b.Outcome)), cmp.Compare(b.Count, a.Count))
+	})
+	return groups, n
+}
+
+// groupNames is how many campaigns a group names.
+const groupNames = 5

@@ -1,0 +1,151 @@
+package projection
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"outboxweb/internal/outbox"
+)
+
+// File is the text of a projection's file.
+type File struct {
+	Projection string
+	Name       string // of the file, without its directory
+	Text       string
+}
+
+// Files lists the files of the set in load order.
+func (s *Set) Files() []File {
+	files := make([]File, len(s.files))
+	for i, f := range s.files {
+		files[i] = File{s.projections[i].Name, filepath.Base(f.name), f.content}
+	}
+	return files
+}
+
+// Changed returns the set with other texts of some of its files, which replace those of the
+// projections that they define, and the names of these. It checks all files as Check does. A file
+// that is equal to the loaded one is left out; one of an unknown projection is an outbox.ErrSetup
+// refusal, as is any fault that Check finds. Errors name the files as they are loaded.
+func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (changed *Set, names []string, err error) {
+	files := slices.Clone(s.files)
+	for _, one := range texts {
+		p, err := parse(s.dialect, file{one.Name, one.Text})
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(s.projections, func(q *Projection) bool { return q.Name == p.Name })
+		switch {
+		case i < 0:
+			return nil, nil, outbox.Setup("%s: projection %q is not loaded; a changed file replaces that of a loaded projection", one.Name, p.Name)
+		case slices.Contains(names, p.Name):
+			return nil, nil, outbox.Setup("%s: projection %q is defined by another of the files too", one.Name, p.Name)
+		case files[i].content == one.Text:
+			continue
+		}
+		files[i].content = one.Text
+		names = append(names, p.Name)
+	}
+	// Both dialects are checked, as Check does, whichever this set is for.
+	all, err := build("postgres", files)
+	if err != nil {
+		return nil, nil, err
+	}
+	lite, err := all.checked(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.dialect == "sqlite" {
+		all = lite
+	}
+	return all, names, nil
+}
+
+// SameSchema reports whether the schemas of both versions of a projection are the same, apart from
+// white space and comments.
+func (p *Projection) SameSchema(q *Projection) bool {
+	return slices.EqualFunc(p.SchemaStatements, q.SchemaStatements, func(a, b Statement) bool {
+		return slices.EqualFunc(a.tokens, b.tokens, func(x, y token) bool { return x.text == y.text })
+	})
+}
+
+// Shared lists the tables that have a key without the campaign: whether a row fits into them
+// depends on rows of other campaigns.
+func (p *Projection) Shared() []string {
+	var shared []string
+	for _, st := range p.SchemaStatements {
+		name, keys := uniqueKeys(st.tokens)
+		for _, key := range keys {
+			drawn := len(key) == 1 && slices.Contains(p.Drawn()[name], key[0])
+			if !drawn && !slices.Contains(key, "campaign_id") && !slices.Contains(shared, name) {
+				shared = append(shared, name)
+			}
+		}
+	}
+	return shared
+}
+
+// uniqueKeys returns the table that a schema statement is about, and the columns of each key that it
+// declares. A key over an expression has no columns, or only some.
+func uniqueKeys(tokens []token) (table string, keys [][]string) {
+	index := slices.ContainsFunc(tokens[:min(4, len(tokens))], func(t token) bool { return t.is("index") })
+	at := slices.IndexFunc(tokens, func(t token) bool { return t.is("table") || index && t.is("on") })
+	if at < 0 {
+		return "", nil
+	}
+	if next(tokens, at+1).is("if") {
+		at += 3
+	}
+	table = next(tokens, at+1).name()
+	if index {
+		if next(tokens, 1).is("unique") {
+			keys = append(keys, listed(tokens, at+2))
+		}
+		return table, keys
+	}
+	column, depth := "", 0
+	for i := at + 2; i < len(tokens); i++ {
+		t := tokens[i]
+		switch {
+		case t.text == "(":
+			depth++
+		case t.text == ")":
+			depth--
+		case depth != 1:
+		case t.is("primary") && next(tokens, i+1).is("key"), t.is("unique"), t.is("exclude"):
+			open := i + 1
+			for open < len(tokens) && tokens[open].text != "(" && tokens[open].text != "," && tokens[open].text != ")" {
+				open++
+			}
+			if column != "" {
+				keys = append(keys, []string{column})
+			} else {
+				keys = append(keys, listed(tokens, open))
+			}
+		}
+		if depth == 1 && (t.text == "(" || t.text == ",") {
+			column = ""
+			if first := next(tokens, i+1); !first.oneOf("primary", "unique", "check", "foreign", "exclude", "constraint") {
+				column = first.name()
+			}
+		}
+	}
+	return table, keys
+}
+
+// listed returns the names in the parentheses that open at index i.
+func listed(tokens []token, i int) (names []string) {
+	if next(tokens, i).text != "(" {
+		return nil
+	}
+	for _, t := range tokens[i+1:] {
+		switch {
+		case t.text == ")":
+			return names
+		case t.name() != "":
+			names = append(names, t.name())
+		}
+	}
+	return names
+}

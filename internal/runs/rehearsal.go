@@ -1,0 +1,360 @@
+package runs
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
+)
+
+// rehearsalRow is what a rehearsal was asked, as a row of run_rehearsals.
+type rehearsalRow struct {
+	fingerprint string
+	behind      int64
+	blocked     map[string]blockedHead // by campaign
+	more        bool                   // more campaigns are blocked
+	versions    map[string]string      // of the changed projections, by name
+	otherSchema []string               // those of them whose tables get another form
+	files       []outbox.RehearsalFile // none once they are pruned
+}
+
+// blockedHead is the event that blocked a campaign when the rehearsal was started.
+type blockedHead struct {
+	Seq         int64  `json:"seq"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// checkTime is how long checking changed files may take.
+const checkTime = 10 * time.Second
+
+// Rehearse queues a run that applies blocked events with changed projection files to copies of the
+// live rows. It checks the files as loading does. It returns outbox.ErrInvalid for an invalid
+// request and for files that could not be loaded, outbox.ErrConflict if no campaign is blocked.
+func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionRehearse}
+	changed, names, err := rs.checkFiles(ctx, &order, loaded)
+	if err != nil {
+		return outbox.Run{}, rs.core.Refused(ctx, a, err)
+	}
+	asked := rehearsalRow{fingerprint: order.Fingerprint, behind: order.Behind, files: order.Files, versions: map[string]string{}}
+	for _, name := range names {
+		asked.versions[name] = changed.Named(name).Version
+		if !changed.Named(name).SameSchema(loaded.Named(name)) {
+			asked.otherSchema = append(asked.otherSchema, name)
+		}
+	}
+	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "behind": order.Behind, "versions": asked.versions}
+	a.Before, a.Asked = target, target
+	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
+		run, err := rs.admitRehearsal(t, o, order, asked, loaded, now)
+		if err == nil {
+			started(a, run)
+		}
+		return run, err
+	})
+	if err == nil {
+		rs.wakeWorker()
+	}
+	return run, err
+}
+
+// checkFiles returns the set with the changed files, and the projections that they change. It also
+// creates their tables in a scratch database of the kind of the live one.
+func (rs *Runs) checkFiles(ctx context.Context, order *outbox.RehearsalRequest, loaded *projection.Set) (*projection.Set, []string, error) {
+	if err := order.Check(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	changed, names, err := loaded.Changed(ctx, order.Files)
+	if err == nil && len(names) == 0 {
+		return nil, nil, outbox.Invalid("files", "the files are those that are loaded; change one of them")
+	}
+	if err == nil {
+		var f *Replayer
+		if f, err = NewReplayer(ctx, rs.core, changed); err == nil {
+			err = f.Close()
+		}
+	}
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && errors.Is(err, outbox.ErrSetup) {
+		err = outbox.Invalid("files", "%s", refusal.Detail)
+	}
+	return changed, names, err
+}
+
+// admitRehearsal stores a rehearsal, within an action: it freezes the blocked campaigns and chooses
+// the healthy ones.
+func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRequest, asked rehearsalRow, loaded *projection.Set, now int64) (outbox.Run, error) {
+	if err := rs.core.Require(o, 0); err != nil {
+		return outbox.Run{}, err
+	}
+	var err error
+	if asked.blocked, asked.more, err = t.blockedHeads(order); err != nil {
+		return outbox.Run{}, err
+	}
+	if len(asked.blocked) == 0 {
+		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event that matches, so there is nothing to rehearse")
+	}
+	healthy, err := t.healthySample(asked)
+	if err != nil {
+		return outbox.Run{}, err
+	}
+	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))),
+		Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID, RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
+	if len(r.CampaignIDs) == 1 {
+		r.CampaignID = r.CampaignIDs[0]
+	}
+	for _, p := range loaded.Projections() {
+		r.Projections = append(r.Projections, p.Name)
+		r.Versions[p.Name] = p.Version
+	}
+	if err := t.insertRun(r, now); err != nil {
+		return outbox.Run{}, err
+	}
+	return r.view(now), t.insertRehearsal(r.ID, asked)
+}
+
+const (
+	selectBlocked = `
+select c.campaign_id, c.head_seq, o.fingerprint
+from campaigns c
+join projection_apply_outbox o on o.campaign_id = c.campaign_id and o.seq = c.head_seq
+where (c.failed > 0 or c.dead > 0 or c.diverged <> '')
+  and o.status in ('failed', 'dead')
+  and ($1 = '' or o.fingerprint = $1)`
+
+	blockedOfAll = selectBlocked + `
+order by c.campaign_id
+limit $2`
+
+	blockedOfOne = selectBlocked + `
+  and c.campaign_id = $2`
+)
+
+// blockedHeads reads the campaigns that a failed or dead event blocks, and whether there are more
+// than a rehearsal takes.
+func (t *tx) blockedHeads(order outbox.RehearsalRequest) (heads map[string]blockedHead, more bool, err error) {
+	heads = map[string]blockedHead{}
+	collect := func(row sqldb.Row) error {
+		var id string
+		var head blockedHead
+		err := row.Scan(&id, &head.Seq, &head.Fingerprint)
+		if len(heads) == outbox.MaxRehearsed {
+			more = true
+			return err
+		}
+		heads[id] = head
+		return err
+	}
+	var b sqldb.Batch
+	if len(order.Campaigns) == 0 {
+		b.Each(collect, blockedOfAll, order.Fingerprint, outbox.MaxRehearsed+1)
+	}
+	for _, id := range order.Campaigns {
+		b.Each(collect, blockedOfOne, order.Fingerprint, id)
+	}
+	if err := t.RunAll(&b); err != nil {
+		return nil, false, fmt.Errorf("read the blocked campaigns: %w", err)
+	}
+	return heads, more, nil
+}
+
+const (
+	selectSpan = `select coalesce(min(position), 0), coalesce(max(position), 0) from events`
+
+	selectAt = `
+select campaign_id
+from events
+where position >= $1
+order by position
+limit 1`
+
+	selectHealthy = `
+select campaign_id
+from campaigns
+where campaign_id = $1
+  and applied_seq > 0
+  and applied_seq <= $2
+  and diverged = ''
+  and coalesce(head_status, '') not in ('failed', 'dead')`
+)
+
+// probes is how many events are examined for healthy campaigns.
+const probes = 8 * outbox.RehearsalSample
+
+// healthySample chooses campaigns to compare, at most outbox.RehearsalSample: those of the latest
+// events, then those of events all over the journal, where large campaigns are likely. The same
+// files and journal give the same sample.
+func (t *tx) healthySample(asked rehearsalRow) ([]string, error) {
+	var first, last int64
+	if _, err := t.One([]any{&first, &last}, selectSpan); err != nil {
+		return nil, fmt.Errorf("read the span of the journal: %w", err)
+	}
+	var drawn []string
+	collect := func(row sqldb.Row) error {
+		id, err := sqldb.Column[string](row)
+		if !slices.Contains(drawn, id) {
+			drawn = append(drawn, id)
+		}
+		return err
+	}
+	var b sqldb.Batch
+	for i := range int64(probes) {
+		at := last - i
+		if i >= probes/2 {
+			at = first + draw(asked.versions, i)%max(1, last-first+1)
+		}
+		b.Each(collect, selectAt, max(at, first))
+	}
+	if err := t.RunAll(&b); err != nil {
+		return nil, fmt.Errorf("draw healthy campaigns: %w", err)
+	}
+	var healthy []string
+	b = sqldb.Batch{}
+	for _, id := range drawn {
+		if _, is := asked.blocked[id]; !is {
+			b.Each(func(row sqldb.Row) error {
+				one, err := sqldb.Column[string](row)
+				healthy = append(healthy, one)
+				return err
+			}, selectHealthy, id, outbox.MaxRehearsalReplay)
+		}
+	}
+	if err := t.RunAll(&b); err != nil {
+		return nil, fmt.Errorf("choose healthy campaigns: %w", err)
+	}
+	return healthy[:min(len(healthy), outbox.RehearsalSample)], nil
+}
+
+// draw returns the i-th number of a sequence that depends on the versions only.
+func draw(versions map[string]string, i int64) int64 {
+	h := fnv.New64a()
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		sum, _ := hex.DecodeString(versions[name])
+		h.Write(sum)
+	}
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(i)))
+	return int64(h.Sum64() >> 1)
+}
+
+const insertRehearsal = `
+insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
+values ($1, $2, $3, $4, $5, $6, $7, $8)`
+
+func (t *tx) insertRehearsal(id int64, r rehearsalRow) error {
+	var texts [4]string
+	for i, v := range []any{r.blocked, r.versions, orEmpty(r.otherSchema), r.files} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("write a rehearsal: %w", err)
+		}
+		texts[i] = string(text)
+	}
+	if _, err := t.Exec(insertRehearsal, id, r.fingerprint, r.behind, texts[0], sqldb.Truth(r.more), texts[1], texts[2], texts[3]); err != nil {
+		return fmt.Errorf("store rehearsal %d: %w", id, err)
+	}
+	return nil
+}
+
+const selectRehearsal = `
+select fingerprint, behind, blocked, more, versions, other_schema, files
+from run_rehearsals
+where run_id = $1`
+
+// rehearsal reads what a run was asked to rehearse. A run of another kind is outbox.ErrNotFound.
+func (t *tx) rehearsal(id int64) (r rehearsalRow, err error) {
+	var blocked, versions, otherSchema, files string
+	var more int64
+	found, err := t.One([]any{&r.fingerprint, &r.behind, &blocked, &more, &versions, &otherSchema, &files}, selectRehearsal, id)
+	if err != nil {
+		return r, fmt.Errorf("read rehearsal %d: %w", id, err)
+	}
+	if !found {
+		return r, outbox.NotFound("run %d is no rehearsal", id)
+	}
+	r.more = more != 0
+	for _, field := range []struct {
+		text string
+		into any
+	}{{blocked, &r.blocked}, {versions, &r.versions}, {otherSchema, &r.otherSchema}, {files, &r.files}} {
+		if field.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
+			return r, fmt.Errorf("rehearsal %d: %w", id, err)
+		}
+	}
+	return r, nil
+}
+
+// The results without their comparisons.
+const rehearsedResults = `
+select campaign_id, outcome, seq, events, full_digest, '[]', error, at, rehearsed
+from run_results
+where run_id = $1
+order by campaign_id`
+
+// Rehearsal reads a rehearsal with its answer, so far as there is one. A missing run, or one of
+// another kind, is outbox.ErrNotFound.
+func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (outbox.FixRehearsal, error) {
+	var d outbox.FixRehearsal
+	err := rs.read(ctx, func(t *tx) error {
+		r, err := t.existingRun(id)
+		if err != nil {
+			return err
+		}
+		asked, err := t.rehearsal(id)
+		if err != nil {
+			return err
+		}
+		results, err := sqldb.All(t, scanResult, rehearsedResults, id)
+		if err != nil {
+			return fmt.Errorf("read the results of rehearsal %d: %w", id, err)
+		}
+		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more, Loaded: true}
+		now := versionsOf(slices.Collect(maps.Keys(asked.versions)), loaded)
+		d.Versions = []outbox.RehearsalVersion{}
+		for _, name := range slices.Sorted(maps.Keys(asked.versions)) {
+			v := outbox.RehearsalVersion{Projection: name, Loaded: now[name], Rehearsed: asked.versions[name], OtherSchema: slices.Contains(asked.otherSchema, name)}
+			d.Loaded = d.Loaded && v.Loaded == v.Rehearsed
+			d.Versions = append(d.Versions, v)
+		}
+		d.Groups, d.Counts = outbox.GroupRehearsed(results, outbox.Fingerprint)
+		d.Describe()
+		return nil
+	})
+	return d, err
+}
+
+const pruneFiles = `
+update run_rehearsals
+set files = ''
+where run_id < $1
+  and files <> ''`
+
+// pruneRehearsals deletes the files of all but the latest ended rehearsals.
+func (rs *Runs) pruneRehearsals(ctx context.Context) error {
+	var oldest int64
+	err := rs.read(ctx, func(t *tx) (err error) {
+		oldest, err = t.oldestKept(outbox.RunRehearse)
+		return err
+	})
+	if err != nil || oldest == 0 {
+		return err
+	}
+	return rs.write(ctx, func(t *tx) error {
+		_, err := t.Exec(pruneFiles, oldest)
+		return err
+	})
+}

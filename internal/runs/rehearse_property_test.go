@@ -1,0 +1,231 @@
+package runs_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
+)
+
+// Statements that a random projection's events run on its tables, and conditions on these.
+var (
+	randomStatements = []string{
+		"insert into things (campaign_id, id, n, word) values (:campaign_id, :payload.id!, :payload.n, :payload.word);",
+		"insert into things (campaign_id, id, n, word) values (:campaign_id, :payload.id!, :payload.n, :payload.word) on conflict do nothing;",
+		"insert into things (campaign_id, id, n, word) values (:campaign_id, :payload.id!, :payload.n, :payload.word) on conflict (campaign_id, id) do update set n = things.n + excluded.n;",
+		"insert into things (campaign_id, id, n, word) values (:campaign_id, :seq, 0, :event_type);",
+		"update things set n = n - cast(:payload.n! as bigint) where campaign_id = :campaign_id and id = cast(:payload.id! as bigint);",
+		"update things set n = n * 2 + 1, word = word || :payload.word where campaign_id = :campaign_id and id <= cast(:payload.id! as bigint);",
+		"update things set word = :payload.word where campaign_id = :campaign_id and id = cast(:payload.id! as bigint);",
+		"delete from things where campaign_id = :campaign_id and id = cast(:payload.id! as bigint);",
+		"delete from things where campaign_id = :campaign_id and n < 0;",
+		"delete from sums where campaign_id = :campaign_id;\ninsert into sums (campaign_id, total, latest) select cast(:campaign_id as text), sum(n), cast(:seq as bigint) from things where campaign_id = :campaign_id;",
+		"insert into sums (campaign_id, total, latest) values (:campaign_id, :payload.n, :seq) on conflict (campaign_id) do update set total = sums.total + excluded.total, latest = excluded.latest;",
+		"update sums set total = total - cast(:payload.n! as bigint) where campaign_id = :campaign_id;",
+	}
+	// Of these only some fail, on null or on a condition.
+	lenientStatements = append([]string{"update things set n = n + 1 where campaign_id = :campaign_id;", "update sums set latest = :seq where campaign_id = :campaign_id;"},
+		randomStatements[1], randomStatements[6], randomStatements[7], randomStatements[8])
+	randomConditions = []string{"", " check (n >= 0)", " check (n <= 9)", " not null", " not null check (n <> 3)"}
+	randomUniques    = []string{"", ", unique (campaign_id, word)", ", unique (campaign_id, n)", ", check (word <> 'bad')"}
+	randomSums       = []string{"", " check (total >= 0)", " not null check (total < 12)"}
+	randomTypes      = []string{"one", "two", "three"}
+)
+
+// randomProjection is a projection of random statements; a fix changes some of its parts.
+type randomProjection struct {
+	condition, unique, sum string
+	statements             map[string][]string // by event type
+}
+
+func drawProjection(t *rapid.T) randomProjection {
+	p := randomProjection{condition: rapid.SampledFrom(randomConditions).Draw(t, "condition"), unique: rapid.SampledFrom(randomUniques).Draw(t, "unique"),
+		sum: rapid.SampledFrom(randomSums).Draw(t, "sum"), statements: map[string][]string{}}
+	for _, name := range randomTypes {
+		p.statements[name] = rapid.SliceOfN(rapid.SampledFrom(randomStatements), 1, 2).Draw(t, name)
+	}
+	return p
+}
+
+// fix changes what one or all event types do and, if schema is set, maybe the conditions.
+func (p randomProjection) fix(t *rapid.T, schema bool) randomProjection {
+	q, other := p, drawProjection(t)
+	q.statements = map[string][]string{}
+	if rapid.Bool().Draw(t, "lenient") {
+		other.unique = ""
+		for _, name := range randomTypes {
+			other.statements[name] = rapid.SliceOfN(rapid.SampledFrom(lenientStatements), 1, 2).Draw(t, "lenient "+name)
+		}
+	}
+	one := rapid.SampledFrom(append([]string{""}, randomTypes...)).Draw(t, "changed type")
+	for name, statements := range p.statements {
+		if q.statements[name] = statements; one == "" || one == name {
+			q.statements[name] = other.statements[name]
+		}
+	}
+	if schema {
+		q.condition, q.unique, q.sum = other.condition, other.unique, other.sum
+	}
+	return q
+}
+
+func (p randomProjection) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "-- projection: things\n-- tables: things, sums\n\n-- schema\n")
+	fmt.Fprintf(&b, "create table things (campaign_id text not null, id bigint not null, n bigint%s, word text, primary key (campaign_id, id)%s);\n", p.condition, p.unique)
+	fmt.Fprintf(&b, "create table sums (campaign_id text not null primary key, total bigint%s, latest bigint);\n", p.sum)
+	for _, name := range randomTypes {
+		fmt.Fprintf(&b, "\n-- on: %s\n%s\n", name, strings.Join(p.statements[name], "\n"))
+	}
+	return b.String()
+}
+
+// ordered reports whether the order in which the database visits rows decides whether an event
+// fails: an update of several rows of a unique key. A rebuild and a copy on PostgreSQL store rows in
+// the order of their key, not in that in which they were made.
+func (p randomProjection) ordered() bool {
+	return strings.HasPrefix(p.unique, ", unique") && slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(p.statements))...), func(statement string) bool {
+		return strings.HasPrefix(statement, "update things set n = n + 1") || strings.HasPrefix(statement, "update things set n = n * 2")
+	})
+}
+
+// drawJournal is a campaign of random events.
+func drawJournal(t *rapid.T, campaign string) []outbox.Event {
+	n := rapid.IntRange(3, 40).Draw(t, "events of "+campaign)
+	events := make([]outbox.Event, n)
+	for i := range events {
+		number := fmt.Sprint(rapid.IntRange(-2, 6).Draw(t, "n"))
+		if rapid.IntRange(0, 15).Draw(t, "null") == 0 {
+			number = "null"
+		}
+		word := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "bad"}).Draw(t, "word")
+		events[i] = enginetest.EventOf(campaign, rapid.SampledFrom(randomTypes).Draw(t, "type"),
+			fmt.Sprintf(`{"id":%d,"n":%s,"word":%q}`, rapid.IntRange(1, 6).Draw(t, "id"), number, word))
+	}
+	return events
+}
+
+var randomCampaigns = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+
+// TestRehearse_saysWhatTheCanaryFinds compares what a rehearsal says of ten campaigns with what
+// happens once the changed file is loaded and a canary has requeued their dead events. A hundred
+// checks, which are the default, are a thousand campaigns.
+func TestRehearse_saysWhatTheCanaryFinds(t *testing.T) {
+	t.Parallel()
+	passed, failed := 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		tb, clock := enginetest.RapidTB{TB: t, R: r}, storetest.NewClock()
+		p := drawProjection(r)
+		schema := rapid.IntRange(0, 3).Draw(r, "schema") == 0
+		q := p.fix(r, schema)
+		if p.text() == q.text() {
+			r.Skip("nothing changed")
+		}
+		b := enginetest.Open(tb, enginetest.Define(t, p.text()), enginetest.At(clock), enginetest.MaxAttempts(1))
+		for _, campaign := range randomCampaigns {
+			b.MustAppend(tb, drawJournal(r, campaign)...)
+		}
+		if q.ordered() && (p.condition+p.unique+p.sum != q.condition+q.unique+q.sum || b.OnPostgres()) {
+			r.Skip("the order of rows decides")
+		}
+		b.Drain(tb)
+		dead, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(q.text()), Behind: rapid.SampledFrom([]int64{20, 30, 100}).Draw(r, "behind")}, b.Set)
+		if err != nil {
+			r.Skip("no campaign is blocked, or the files are refused: ", err)
+		}
+		b.StepRuns(tb)
+		d := mustReadRehearsal(tb, b, dead.ID)
+		if d.Run.Status != outbox.RunCompleted || d.Counts.NotRehearsed > 0 || d.Counts.NotCompared > 0 {
+			r.Fatalf("the rehearsal is %s (%s): %+v", d.Run.Status, d.Run.Error, d.Groups)
+		}
+		if d.Versions[0].OtherSchema {
+			b.Meddle(tb, "drop table things")
+			b.Meddle(tb, "drop table sums")
+		}
+		fixed := enginetest.OpenPair(tb, b.Pair, enginetest.Define(t, q.text()), enginetest.At(clock), enginetest.MaxAttempts(1))
+		if d.Versions[0].OtherSchema {
+			fixed.MustRun(tb, enginetest.Rebuild(randomCampaigns...))
+		}
+		if !mustReadRehearsal(tb, fixed, dead.ID).Loaded {
+			r.Fatal("the rehearsed file does not count as loaded")
+		}
+		refutedBy(tb, fixed, d)
+		page, err := fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, result := range page.Items {
+			campaign := result.CampaignID
+			at := fixed.MustCampaign(tb, campaign).AppliedSeq
+			switch result.Outcome {
+			case outbox.OutcomePasses:
+				if passed++; at < result.Seq {
+					r.Fatalf("campaign %s would pass up to event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Seq, at, p.text(), q.text())
+				}
+			case outbox.OutcomeFailsSame, outbox.OutcomeFailsDifferently:
+				if failed++; at != result.Rehearsed.FailedSeq-1 && !d.Versions[0].OtherSchema {
+					r.Fatalf("campaign %s would fail at event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Rehearsed.FailedSeq, at, p.text(), q.text())
+				}
+			}
+		}
+	})
+	t.Logf("%d would pass, %d would fail", passed, failed)
+	if !testing.Short() && (passed == 0 || failed == 0) {
+		t.Errorf("%d would pass, %d would fail: one of the two was never tried", passed, failed)
+	}
+}
+
+// refutedBy requeues every dead row with a canary that rests on the rehearsal, and fails the test if
+// a row of a campaign that would pass does not.
+func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsal) {
+	ctx := context.Background()
+	for _, outcome := range []string{outbox.OutcomePasses, outbox.OutcomeFailsDifferently, outbox.OutcomeFailsSame} {
+		page, err := b.Runs.Results(ctx, outbox.ResultFilter{RunID: d.Run.ID, Outcome: outcome})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		var rows []outbox.RowKey
+		for _, one := range page.Items {
+			rows = append(rows, outbox.RowKey{CampaignID: one.CampaignID, Seq: one.Rehearsed.Head})
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		op, err := b.Operations.Start(ctx, enginetest.Operator, outbox.OperationRequest{Selection: outbox.Selection{Rows: rows}, Canary: outcome == outbox.OutcomePasses, Rehearsal: d.Run.ID})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for range 100 {
+			changed, err := b.Operations.StepOne(ctx, op.ID)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			if b.Drain(tb); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, mustOperation(tb, b, op.ID).Status) {
+				break
+			}
+		}
+		end := mustOperation(tb, b, op.ID)
+		if end.Rehearsal != d.Run.ID {
+			tb.Fatalf("the operation rests on rehearsal %d, want %d", end.Rehearsal, d.Run.ID)
+		}
+		if outcome == outbox.OutcomePasses && end.Status != outbox.OperationDone {
+			tb.Fatalf("the canary refutes the rehearsal: %s", end.Why)
+		}
+	}
+}
+
+func mustOperation(tb enginetest.RapidTB, b *enginetest.Engine, id int64) outbox.OperationDetail {
+	d, err := b.Operations.Get(context.Background(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}

@@ -1,0 +1,204 @@
+package runs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/enginetest"
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/storetest"
+)
+
+// fixed is Accounts, but a balance never sinks below 0.
+var fixed = strings.ReplaceAll(enginetest.Accounts, "balance - :payload.amount!", "case when balance < cast(:payload.amount! as bigint) then 0 else balance - cast(:payload.amount! as bigint) end")
+
+func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalRequest) outbox.FixRehearsal {
+	tb.Helper()
+	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b.StepRuns(tb)
+	return mustReadRehearsal(tb, b, run.ID)
+}
+
+func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.FixRehearsal {
+	tb.Helper()
+	d, err := b.Runs.Rehearsal(context.Background(), id, b.Infos())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+func changedTo(texts ...string) []outbox.RehearsalFile {
+	var files []outbox.RehearsalFile
+	for i, text := range texts {
+		files = append(files, outbox.RehearsalFile{Name: fmt.Sprintf("changed%d.sql", i), Text: text})
+	}
+	return files
+}
+
+// blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the
+// overdraft helps at event 4, and a healthy one.
+func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
+	t.Helper()
+	clock := storetest.NewClock()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(clock))
+	for _, id := range []string{"a", "b", "c"} {
+		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Noted(id), enginetest.Spent(id, 11))
+	}
+	b.MustAppend(t, enginetest.Notes("a", 30)...)
+	b.MustAppend(t, enginetest.Opened("c", 5), enginetest.Noted("c"))
+	b.MustAppend(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
+	enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+	return b
+}
+
+func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	before := b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(fixed), Behind: 20})
+	if d.Run.Status != outbox.RunCompleted {
+		t.Fatalf("the run is %s: %s", d.Run.Status, d.Run.Error)
+	}
+	if want := (outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
+	}
+	if want := "2 of 3 blocked campaigns would pass; 1 fails differently"; d.Answer != want {
+		t.Errorf("answer %q, want %q", d.Answer, want)
+	}
+	a := b.RunResult(t, d.Run, "a")
+	if want := (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}); *a.Rehearsed != want {
+		t.Errorf("a was rehearsed %+v, want %+v", *a.Rehearsed, want)
+	}
+	if c := a.Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
+		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
+	}
+	if c := b.RunResult(t, d.Run, "c"); c.Rehearsed.FailedSeq != 4 || !strings.Contains(c.Error, "00.sql:") {
+		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
+	}
+	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
+}
+
+func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	still := strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2")
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
+	if want := (outbox.RehearsalCounts{FailsSame: 3, OtherRows: 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v", d.Counts, want)
+	}
+	if d.Passed() || d.Loaded {
+		t.Error("it passed, or its files are loaded")
+	}
+	if want := "1 of 1 healthy campaign would get other rows: a rebuild is needed after loading"; d.Effects != want {
+		t.Errorf("effects %q, want %q", d.Effects, want)
+	}
+}
+
+func TestRehearse_replaysCampaignsIfTheSchemaChanges(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
+	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v", d.Counts, want)
+	}
+	if !d.Versions[0].OtherSchema {
+		t.Error("the schema counts as unchanged")
+	}
+}
+
+func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	for name, text := range map[string]string{
+		"a statement on another's table": strings.ReplaceAll(enginetest.Accounts, "update accounts set spent", "update trail set spent"),
+		"a drop":                         enginetest.Accounts + "drop table accounts;\n",
+		"attach":                         enginetest.Accounts + "attach 'other.db' as other;\n",
+		"an unknown column":              strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set owed = 1"),
+		"an unknown projection":          strings.ReplaceAll(enginetest.Accounts, "projection: accounts", "projection: others"),
+		"the loaded file":                enginetest.Accounts,
+		"too much":                       enginetest.Accounts + strings.Repeat("-- more\n", outbox.MaxRehearsalFiles/8),
+	} {
+		if _, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(text)}, b.Set); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%s is admitted or refused as %v", name, err)
+		}
+	}
+}
+
+func TestRehearse_doesNotVouchForKeysAcrossCampaigns(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	names := `-- projection: names
+-- tables: names
+
+-- schema
+create table names (campaign_id text not null, seq bigint not null, name text not null, n bigint not null check (n < 5), primary key (campaign_id, seq), unique (name));
+
+-- on: named
+insert into names (campaign_id, seq, name, n) values (:campaign_id, :seq, :payload.name!, :payload.n!);
+`
+	b := enginetest.Open(t, enginetest.Define(t, names), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b.MustAppend(t, enginetest.EventOf("a", "named", `{"name":"x","n":1}`), enginetest.EventOf("b", "named", `{"name":"x","n":9}`))
+	enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(names, ":payload.n!", "4"))})
+	if want := (outbox.RehearsalCounts{NotRehearsed: 1, OtherRows: 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
+	}
+}
+
+func TestRehearse_saysThatACampaignMoved(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.MustSkip(t, "a", 3)
+	b.StepRuns(t)
+	d := mustReadRehearsal(t, b, run.ID)
+	if result := b.RunResult(t, d.Run, "a"); result.Outcome != outbox.OutcomeNotRehearsed || !strings.Contains(result.Error, "moved") {
+		t.Errorf("the result is %s: %s", result.Outcome, result.Error)
+	}
+}
+
+func TestRehearse_goesOnAfterItsProcessDied(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.RunWorker.DieInRun(context.Background(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Runs.EndLeases(context.Background(), ""); err != nil {
+		t.Fatal(err)
+	}
+	b.StepRuns(t)
+	d := mustReadRehearsal(t, b, run.ID)
+	if want := (outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1}); d.Counts != want || d.Run.Status != outbox.RunCompleted || d.Run.Attempts != 2 {
+		t.Errorf("run %s after %d attempts, counts %+v, want %+v", d.Run.Status, d.Run.Attempts, d.Counts, want)
+	}
+}
+
+func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.MustStartRun(t, enginetest.VerifyAll())
+	if run, err = b.Runs.Cancel(context.Background(), enginetest.Operator, run.ID); err != nil || run.Status != outbox.RunCancelled {
+		t.Errorf("the run is %s (%v)", run.Status, err)
+	}
+	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos()); !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("a rehearsal without files was answered with %v", err)
+	}
+}
