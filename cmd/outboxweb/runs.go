@@ -319,7 +319,7 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 }
 
 type runsListCmd struct {
-	Kind   string `placeholder:"K" help:"Only runs of this kind: replay, verify or rebuild."`
+	Kind   string `placeholder:"K" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
 	Status string `placeholder:"S" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
 	listFlags
 }

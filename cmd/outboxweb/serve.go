@@ -333,7 +333,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 // handlerConfig returns the handlers' configuration from the flags.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Explain: explainer(st, set),
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Explain: explainer(st, set), Rehearse: rehearser(st, set), ProjectionFile: loadedFile(set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
 
@@ -348,6 +348,25 @@ func explainer(st *engine, set *projection.Set) func(context.Context, outbox.Hid
 func dryRunner(st *engine, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
 	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
 		return runs.DryRun(ctx, st.Store, set, campaign, seq, next)
+	}
+}
+
+// rehearser returns a function that starts rehearsals of changed projection files.
+func rehearser(st *engine, set *projection.Set) func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
+	return func(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
+		return st.runs.Rehearse(ctx, o, order, set)
+	}
+}
+
+// loadedFile returns a function that returns the loaded file of a projection.
+func loadedFile(set *projection.Set) func(string) outbox.RehearsalFile {
+	return func(name string) outbox.RehearsalFile {
+		for _, f := range set.Files() {
+			if f.Projection == name {
+				return outbox.RehearsalFile{Name: f.Name, Text: f.Text}
+			}
+		}
+		return outbox.RehearsalFile{}
 	}
 }
 

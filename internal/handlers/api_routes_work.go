@@ -63,6 +63,17 @@ func (s *server) routeRunsAPI() {
 		body:    takes[runBody](),
 		answers: starts[outbox.Run](),
 	})
+	s.apiAction(outbox.ActionRehearse, s.apiStartRehearsal, endpoint{
+		id: "rehearse", tag: tagRuns,
+		summary: "Try changed projection files on copies of blocked campaigns",
+		body:    takes[rehearsalBody](),
+		answers: starts[outbox.Run](),
+	})
+	s.apiGet("/rehearsals/{run}", reply(s, runParam, s.readRehearsal), endpoint{
+		id: "getRehearsal", tag: tagRuns,
+		summary: "One rehearsal: its run and its answer so far",
+		answers: gives[outbox.FixRehearsal]("the rehearsal"),
+	})
 	s.apiGet("/runs/{run}", reply(s, runParam, s.Runs.Get), endpoint{
 		id: "getRun", tag: tagRuns,
 		summary: "One run: its progress and outcome",

@@ -11,7 +11,7 @@ import (
 
 // runBody is the body of starting a run.
 type runBody struct {
-	Kind        string   `json:"kind" validate:"required,runkind"`
+	Kind        string   `json:"kind" validate:"required,startedkind"`
 	CampaignID  string   `json:"campaign_id" validate:"id"` // a single campaign; or use campaign_ids or all_campaigns
 	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
 	All         bool     `json:"all_campaigns" api:"default=false"`
@@ -61,7 +61,7 @@ func runFilter(r *http.Request) (outbox.RunFilter, error) {
 }
 
 type resultsQuery struct {
-	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared"`
+	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
 	paging
 }
 

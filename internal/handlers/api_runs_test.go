@@ -115,7 +115,7 @@ func TestRunAPI_saysWhatIsWrong(t *testing.T) {
 		{"GET", "/runs/7", ``, 404, "there is no run 7"},
 		{"GET", "/runs/7/results", ``, 404, "there is no run 7"},
 		{"GET", "/runs/7/results/c-1", ``, 404, "there is no run 7"},
-		{"GET", "/runs/7/results?outcome=good", ``, 422, "use match, drift, replayed, failed or not_compared"},
+		{"GET", "/runs/7/results?outcome=good", ``, 422, "use match, drift, replayed, failed, not_compared"},
 		{"GET", "/runs/7/log", ``, 404, "there is no run 7"},
 		{"GET", "/runs?status=ended", ``, 422, "use queued"},
 		{"GET", "/runs?cursor=x", ``, 422, "not valid for this list"},

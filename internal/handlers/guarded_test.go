@@ -37,6 +37,12 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 			t.Fatal(err)
 		}
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
+		c.Rehearse = func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
+			return outbox.Run{}, outbox.Conflict("nothing is blocked")
+		}
+		c.ProjectionFile = func(name string) outbox.RehearsalFile {
+			return outbox.RehearsalFile{Name: name + ".sql", Text: "-- projection: " + name + "\n"}
+		}
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{}, nil
 		}

@@ -10,6 +10,7 @@
 //	/operations, /operations/{operation} requeues of many rows; GET …/new previews, POST starts; POST …/cancel, …/acknowledge
 //	/runs, /runs/{run}                  replays, rebuilds and verifies; GET …/new previews, POST starts; POST …/cancel, …/resume
 //	/runs/{run}/results/{campaign}      the result of one campaign
+//	/rehearsals/new                     changed projection files to try on blocked campaigns, for admins; POST /rehearsals starts
 //	/rows/{campaign}/{seq}/dry-run      what applying a row's event would do
 //	/failures                           errors that rows have in common; POST /failures/groups/note, …/retry
 //	/campaigns/{id}/read-model          the rows of its projections as of any event; …/cell one value and what set it
@@ -100,6 +101,10 @@ type Config struct {
 	Explain func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error)
 	// Travel shows read models as of any event. nil means that they are not offered.
 	Travel *timetravel.Travel
+	// Rehearse starts a rehearsal of changed projection files, and ProjectionFile returns the loaded
+	// file of a projection. nil means that rehearsals are not offered.
+	Rehearse       func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error)
+	ProjectionFile func(projection string) outbox.RehearsalFile
 	// TestPublisher sends a made-up event to a publisher's destination; a delivery failure is not
 	// an error. nil means that this process has no publisher in its configuration.
 	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
@@ -246,6 +251,8 @@ func (s *server) routePages() {
 	s.get("/runs/new", s.newRunPage)
 	s.formAction(outbox.ActionRunStart, s.startRunForm)
 	s.get("/runs/{run}", s.runPage)
+	s.get("/rehearsals/new", s.newRehearsalPage)
+	s.formAction(outbox.ActionRehearse, s.startRehearsalForm)
 	s.get("/runs/{run}/results/{campaign}", s.runResultPage)
 	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage)
 	s.get("/projections", s.projectionsPage)

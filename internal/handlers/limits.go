@@ -237,6 +237,7 @@ func (s *server) limits() []templates.Limit {
 		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
 		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(roomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
 		{Name: "Body with a selection of rows or campaigns", Value: outbox.Bytes(maxSelectionBody)},
+		{Name: "Body with changed projection files", Value: outbox.Bytes(maxRehearsalBody)},
 		{Name: "Body of another action", Value: outbox.Bytes(maxActBody)},
 		{Name: "Time to send the headers", Value: outbox.Limit(defaultPatience.Header)},
 		{Name: "Time to send a request", Value: outbox.Limit(defaultPatience.Read)},

@@ -398,7 +398,7 @@ func enum(texts []string) (values []any) {
 var namedLimits = map[string]int{
 	"DefaultPage": outbox.DefaultPage, "DefaultRequeue": outbox.DefaultRequeue, "MaxNamed": outbox.MaxNamed, "MaxOperation": outbox.MaxOperation,
 	"MaxRunCampaigns": outbox.MaxRunCampaigns, "MaxConditionItems": outbox.MaxConditionItems, "MaxConditionTypes": outbox.MaxConditionTypes,
-	"MaxConditionTags": outbox.MaxConditionTags,
+	"MaxConditionTags": outbox.MaxConditionTags, "MaxRehearsed": outbox.MaxRehearsed, "MaxRehearsalFileList": outbox.MaxRehearsalFileList,
 }
 
 func (g *schemas) number(text string) int64 {

@@ -35,6 +35,7 @@ type operationBody struct {
 	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=MaxNamed"`
 	Filter           *selectionBody `json:"filter"`
 	Canary           bool           `json:"canary" api:"default=false"`
+	Rehearsal        int64          `json:"rehearsal" validate:"min=0" api:"default=0"` // the rehearsal that it rests on, whose files must be loaded; 0 for none
 	Reason           string         `json:"reason" validate:"reason"`
 	Confirm          string         `json:"confirm" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
 	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // number from the preview; refused if it differs
@@ -43,7 +44,7 @@ type operationBody struct {
 
 // request returns the body as the store takes it. Selecting every dead row must be explicit.
 func (b operationBody) request() (outbox.OperationRequest, error) {
-	o := outbox.OperationRequest{Canary: b.Canary, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
+	o := outbox.OperationRequest{Canary: b.Canary, Rehearsal: b.Rehearsal, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
 	switch {
 	case len(b.Rows) > 0 && b.Filter != nil:
 		return o, outbox.Invalid("rows", "name the rows or give a filter, not both")
@@ -71,6 +72,7 @@ type operationForm struct {
 	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
 	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are the ticked ones, even if there are none
 	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
+	Rehearsal        int64    `json:"rehearsal" validate:"min=0"`
 	Reason           string   `json:"reason" validate:"reason"`
 	Confirm          string   `json:"confirm" validate:"phrase"`
 	ExpectedRows     *int64   `json:"expected_rows" validate:"omitnil,min=0"`
@@ -78,7 +80,7 @@ type operationForm struct {
 }
 
 func (f operationForm) request() (outbox.OperationRequest, error) {
-	b := operationBody{Canary: f.Canary == "yes", ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
+	b := operationBody{Canary: f.Canary == "yes", Rehearsal: f.Rehearsal, ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
 	if len(f.Rows) == 0 && f.Chosen != "" {
 		return outbox.OperationRequest{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
@@ -213,6 +215,9 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	}
 	by := s.command(r, "api", body.Reason, nil)
 	by.Confirm = body.Confirm
+	if err := s.restsOn(r.Context(), order.Rehearsal); err != nil {
+		return err
+	}
 	op, err := s.Operations.Start(r.Context(), by, order)
 	if err != nil {
 		return err
@@ -290,6 +295,11 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
+	if detail.Rehearsal > 0 {
+		if view.Rehearsal, err = s.readRehearsal(r.Context(), detail.Rehearsal); err != nil {
+			return err
+		}
+	}
 	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 
@@ -308,13 +318,16 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	p := s.page(r, "Requeue dead rows", "Operations")
-	view := templates.NewOperationView{Selection: order.Selection, Preview: preview, Key: uuid.NewString()}
+	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
 }
 
 func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {
 	form, order, err := readOperationForm(r.PostForm)
 	if err != nil {
+		return err
+	}
+	if err := s.restsOn(r.Context(), order.Rehearsal); err != nil {
 		return err
 	}
 	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form.Reason, nil), order)

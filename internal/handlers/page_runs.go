@@ -20,7 +20,7 @@ const (
 
 // runForm is runBody as a form. Campaigns are one per line or one per field.
 type runForm struct {
-	Kind        string   `json:"kind" validate:"omitempty,runkind"`
+	Kind        string   `json:"kind" validate:"omitempty,startedkind"`
 	Campaigns   string   `json:"campaigns" validate:"text"`
 	Campaign    []string `json:"campaign" validate:"dive,id"`
 	All         string   `json:"all" validate:"omitempty,oneof=0 1"`
@@ -93,10 +93,17 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Acts, err = s.Store.AuditLogOf(ctx, outbox.RunTarget(f.RunID), activityShownOf); err != nil {
 		return v, err
 	}
+	if v.Run.Kind == outbox.RunRehearse {
+		rehearsal, err := s.readRehearsal(ctx, f.RunID)
+		if err != nil {
+			return v, err
+		}
+		v.Rehearsal = &rehearsal
+	}
 	if v.Results, err = s.Runs.Results(ctx, f); err != nil {
 		return v, err
 	}
-	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 {
+	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 && v.Rehearsal == nil {
 		first := []string{outbox.OutcomeFailed, outbox.OutcomeDrift}
 		if v.Run.Counts.NotCompared > 0 {
 			first = append(first, outbox.OutcomeNotCompared)

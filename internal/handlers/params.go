@@ -52,7 +52,7 @@ func newChecker() *validator.Validate {
 var aliases = map[string]string{
 	"action": oneOf(outbox.AuditedActions()),
 	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "range": oneOf(outbox.RangeNames), "role": oneOf(outbox.Roles),
-	"runkind": oneOf(outbox.RunKinds), "runstatus": oneOf(outbox.RunStatuses),
+	"runkind": oneOf(outbox.RunKinds), "startedkind": oneOf(outbox.ScopedRunKinds), "runstatus": oneOf(outbox.RunStatuses),
 	"operationstatus": oneOf(outbox.OperationStatuses), "rowresult": oneOf(outbox.RowResults),
 
 	"id":          atMost(outbox.MaxIDLength),

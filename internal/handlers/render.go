@@ -36,6 +36,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 		ReadOnly:   s.ReadOnly,
 		DryRun:     s.DryRun != nil,
 		Travel:     s.Travel != nil,
+		Rehearse:   s.Rehearse != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
 		Running:    s.running(),

@@ -21,7 +21,8 @@ import (
 // Limits on request bodies, in bytes.
 const (
 	maxActBody        = 64 << 10
-	maxSelectionBody  = 4 << 20 // 10,000 selected rows
+	maxSelectionBody  = 4 << 20                             // 10,000 selected rows
+	maxRehearsalBody  = 2*outbox.MaxRehearsalFiles + 64<<10 // the files, with what JSON escapes
 	maxAppendBody     = 16 << 20
 	maxIdempotencyKey = 200
 )
@@ -122,14 +123,19 @@ func (s *server) form(h handler) handler {
 		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 			return &outbox.Refusal{Err: errOrigin, Detail: "the request has neither an Origin nor a Sec-Fetch-Site header, so its origin cannot be checked. Scripts should use the JSON API under " + string(s.linksOf(r).API().Base())}
 		}
-		if !hasMediaType(r, "application/x-www-form-urlencoded") {
+		uploads := takesFiles(r) && hasMediaType(r, "multipart/form-data")
+		if !uploads && !hasMediaType(r, "application/x-www-form-urlencoded") {
 			return &outbox.Refusal{Err: errMediaType, Detail: "send forms as application/x-www-form-urlencoded"}
 		}
 		if err := s.refuseReadOnly(); err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
-		if err := r.ParseForm(); err != nil {
+		parse := r.ParseForm
+		if uploads {
+			parse = func() error { return r.ParseMultipartForm(bodyLimit(r)) } // in memory
+		}
+		if err := parse(); err != nil {
 			return bodyError(err)
 		}
 		if err := checkKey(r); err != nil {
@@ -170,9 +176,14 @@ func bodyLimit(r *http.Request) int64 {
 		return maxAppendBody
 	case strings.HasSuffix(path, "/operations"), strings.HasSuffix(path, "/operations/preview"), strings.HasSuffix(path, "/runs"):
 		return maxSelectionBody
+	case takesFiles(r):
+		return maxRehearsalBody
 	}
 	return maxActBody
 }
+
+// takesFiles reports whether the address takes projection files.
+func takesFiles(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/rehearsals") }
 
 // idempotencyKey returns the header of that name or, in a page's form, the field.
 func idempotencyKey(r *http.Request) string {

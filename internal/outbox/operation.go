@@ -240,8 +240,7 @@ type Selection struct {
 type OperationRequest struct {
 	Selection
 	Canary bool
-	// Rehearsal is the rehearsal that the operation rests on; 0 without one. Its files must be
-	// loaded.
+	// Rehearsal is the rehearsal that the operation rests on; 0 without one.
 	Rehearsal int64
 	// ExpectedRows and ExpectedReleased are the preview's numbers; nil skips the comparison.
 	ExpectedRows, ExpectedReleased *int64

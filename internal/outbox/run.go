@@ -25,6 +25,9 @@ const (
 // RunKinds lists every kind.
 var RunKinds = []RunKind{RunReplay, RunVerify, RunRebuild, RunRehearse}
 
+// ScopedRunKinds lists the kinds that are started over a scope of campaigns and projections.
+var ScopedRunKinds = []RunKind{RunReplay, RunVerify, RunRebuild}
+
 // ReadsOnly reports whether a run of this kind leaves every row as it is.
 func (k RunKind) ReadsOnly() bool { return k == RunVerify || k == RunRehearse }
 

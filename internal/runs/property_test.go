@@ -52,7 +52,7 @@ func (s *remade) Append(t *rapid.T) {
 
 func (s *remade) startRun(t *rapid.T) {
 	b := s.Either(t)
-	order := outbox.RunRequest{Kind: rapid.SampledFrom(outbox.RunKinds).Draw(t, "kind")}
+	order := outbox.RunRequest{Kind: rapid.SampledFrom(outbox.ScopedRunKinds).Draw(t, "kind")}
 	if order.All = rapid.Bool().Draw(t, "all"); !order.All {
 		order.Campaigns = []string{s.Campaign(t)}
 	}

@@ -21,12 +21,14 @@ type OperationView struct {
 	Operation outbox.OperationDetail
 	Filter    outbox.OperationRowFilter `redact:"-"`
 	Rows      outbox.Page[outbox.OperationRow]
+	Rehearsal outbox.FixRehearsal // that the operation rests on; zero without one
 	Acts      []outbox.AuditEntry // the latest actions on it
 }
 
 // NewOperationView is an operation before it is started.
 type NewOperationView struct {
 	Selection outbox.Selection `redact:"-"`
+	Rehearsal int64            // that it rests on; 0 without one
 	Preview   outbox.OperationPreview
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
@@ -195,6 +197,9 @@ func selectionFields(v NewOperationView) []namedText {
 	fields := []namedText{
 		{"idempotency_key", v.Key},
 		{"expected_rows", itoa(v.Preview.Rows)}, {"expected_released", itoa(v.Preview.Released)},
+	}
+	if v.Rehearsal > 0 {
+		fields = append(fields, namedText{"rehearsal", itoa(v.Rehearsal)})
 	}
 	for _, r := range v.Selection.Rows {
 		fields = append(fields, namedText{"rows", rowName(r)})

@@ -26,7 +26,8 @@ type RunView struct {
 	Results outbox.Page[outbox.RunResult]
 	// First are results that need attention; empty if Results is filtered.
 	First     []outbox.RunResult
-	LogCursor string `redact:"-"`
+	Rehearsal *outbox.FixRehearsal // nil unless the run is one
+	LogCursor string               `redact:"-"`
 	Log       outbox.Page[outbox.RunLine]
 	Acts      []outbox.AuditEntry // the latest actions on it
 }
@@ -114,6 +115,9 @@ func runStatusChoices(p Page, f outbox.RunFilter) []choice {
 
 // outcomeChoices are the filters of a run's results: those that need attention first.
 func outcomeChoices(p Page, v RunView) []choice {
+	if v.Rehearsal != nil {
+		return rehearsalChoices(p, v)
+	}
 	n := v.Run.Counts
 	all := []choice{}
 	for _, o := range []struct {
@@ -157,6 +161,9 @@ type runCount struct {
 
 // runCounts are the counts of a run of its kind.
 func runCounts(r outbox.Run) []runCount {
+	if r.Kind == outbox.RunRehearse {
+		return nil // its page has the answer
+	}
 	failed := runCount{"failed", outbox.OutcomeFailed, r.Counts.Failed}
 	if r.Kind == outbox.RunReplay {
 		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}}
@@ -372,8 +379,11 @@ var (
 )
 
 func sidesOf(kind outbox.RunKind) sides {
-	if kind == outbox.RunRebuild {
+	switch kind {
+	case outbox.RunRebuild:
 		return rebuildSides
+	case outbox.RunRehearse:
+		return dryRunSides
 	}
 	return verifySides
 }

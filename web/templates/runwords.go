@@ -48,6 +48,8 @@ func runDoing(kind outbox.RunKind) string {
 		return "Replaying the journal and comparing it with the live rows"
 	case outbox.RunRebuild:
 		return "Replaying the journal and replacing the live rows"
+	case outbox.RunRehearse:
+		return "Applying blocked events with the changed files to copies of the live rows"
 	default:
 		return "Enqueuing unapplied events again and catching up quarantined projections"
 	}
@@ -58,6 +60,8 @@ func runLeft(r outbox.Run) string {
 	switch r.Kind {
 	case outbox.RunVerify:
 		return "A verify changes no rows."
+	case outbox.RunRehearse:
+		return "A rehearsal changes no rows."
 	case outbox.RunRebuild:
 		return "Unfinished campaigns and failed projections keep their rows; other projections of a failed campaign may have been rebuilt."
 	default:
@@ -70,6 +74,8 @@ func runOutcome(r outbox.Run) string {
 	switch {
 	case r.Campaigns.Done == 0:
 		return "No campaigns in its scope."
+	case r.Kind == outbox.RunRehearse:
+		return "Rehearsed: " + total + ". No live row changed."
 	case r.Kind == outbox.RunReplay:
 		return "Caught up: " + total + "."
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":

@@ -29,6 +29,7 @@ type Page struct {
 	ReadOnly bool
 	DryRun   bool // dry runs are offered
 	Travel   bool // read models as of an event are offered
+	Rehearse bool // rehearsals are offered
 	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
 	// never.
 	ReasonFrom int64
@@ -175,6 +176,8 @@ func actionSentence(a outbox.AuditEntry) string {
 		return pauseSentence(a)
 	case outbox.ActionRunStart, outbox.ActionRunCancel, outbox.ActionRunResume:
 		return runActionSentence(a)
+	case outbox.ActionRehearse:
+		return rehearseSentence(a)
 	case outbox.ActionPublisherPause, outbox.ActionPublisherResume, outbox.ActionPublisherReset, outbox.ActionPublisherSeek, outbox.ActionPublisherSkip, outbox.ActionPublisherTest:
 		return publisherActionSentence(a)
 	case outbox.ActionRetryMany:

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// rehearseCmd tries changed projection files on copies of blocked campaigns.
+type rehearseCmd struct {
+	Changed  []string `arg:"" name:"changed" placeholder:"PATH" help:"Changed projection files, or directories of them. --projections names the loaded ones."`
+	Cause    string   `placeholder:"FINGERPRINT" help:"Only campaigns blocked by the error with this fingerprint."`
+	Campaign []string `placeholder:"C" help:"Only this campaign, if it is blocked. Repeatable."`
+	Behind   int64    `placeholder:"N" help:"How many events to try behind each blocking one: 100 by default, at most 1000."`
+	actionFlags
+}
+
+// Run rehearses and prints the answer. It exits with 1 unless every blocked campaign would pass.
+func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
+	files, err := readChanged(c.Changed)
+	if err != nil {
+		return err
+	}
+	st, set, err := a.openBoth(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	run, err := st.runs.Rehearse(ctx, command(c.Reason), outbox.RehearsalRequest{Files: files, Fingerprint: c.Cause, Campaigns: c.Campaign, Behind: c.Behind}, set)
+	if err != nil {
+		return err
+	}
+	if _, err := a.followRun(ctx, st, set, run.ID); err != nil {
+		return err
+	}
+	d, err := st.runs.Rehearsal(ctx, run.ID, projectionInfos(set))
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = a.printJSON(d)
+	} else {
+		err = a.printRehearsal(d)
+	}
+	if err == nil && !d.Passed() {
+		return errFound
+	}
+	return err
+}
+
+// readChanged reads the named files, and the *.sql files of named directories.
+func readChanged(paths []string) (files []outbox.RehearsalFile, err error) {
+	for _, path := range paths {
+		names := []string{path}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			if names, err = filepath.Glob(filepath.Join(path, "*.sql")); err != nil || len(names) == 0 {
+				return nil, usagef("the directory %q has no .sql file", path)
+			}
+		}
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if err == nil && info.Size() > outbox.MaxRehearsalFiles {
+				return nil, usagef("%s has %s; the limit is %s", name, outbox.Bytes(info.Size()), outbox.Bytes(outbox.MaxRehearsalFiles))
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, usagef("cannot read %s: %v", name, outbox.Cause(err))
+			}
+			files = append(files, outbox.RehearsalFile{Name: filepath.Base(name), Text: string(text)})
+		}
+	}
+	return files, nil
+}
+
+// printRehearsal prints the answer of a rehearsal.
+func (a *app) printRehearsal(d outbox.FixRehearsal) error {
+	if d.Run.Status != outbox.RunCompleted {
+		fmt.Fprintf(a.out, "run %d is %s: %s\n", d.Run.ID, d.Run.Status, d.Run.Error)
+	}
+	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
+	t := table(a.out)
+	fmt.Fprintln(t, "OUTCOME\tCAMPAIGNS\tEVENT\tFOR EXAMPLE\tERROR")
+	for _, g := range d.Groups {
+		event := ""
+		if g.Seq > 0 {
+			event = fmt.Sprint(g.Seq)
+		}
+		t.row(strings.ReplaceAll(g.Outcome, "_", " "), g.Count, event, g.Campaigns[0], firstLine(g.Error, 160))
+	}
+	err := t.Flush()
+	for _, v := range d.Versions {
+		if v.OtherSchema {
+			fmt.Fprintf(a.out, "\nthe changed file of %s gives its tables another form: drop them, restart and rebuild before requeuing\n", v.Projection)
+		}
+	}
+	_, end := fmt.Fprintf(a.out, "\nthe rows that would change: outboxweb runs show %d, or /runs/%d\n", d.Run.ID, d.Run.ID)
+	return errors.Join(err, end)
+}

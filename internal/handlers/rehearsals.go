@@ -1,0 +1,165 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/web/templates"
+)
+
+// rehearsalFileBody is a changed projection file.
+type rehearsalFileBody struct {
+	Name string `json:"name" validate:"required,id"`
+	Text string `json:"text" validate:"required"`
+}
+
+// rehearsalBody is the body of rehearsing a fix. Without a fingerprint and campaigns it takes every
+// blocked campaign.
+type rehearsalBody struct {
+	Files       []rehearsalFileBody `json:"files" validate:"required,dive" api:"max=MaxRehearsalFileList"` // the changed projection files; the others are those that are loaded
+	Fingerprint string              `json:"fingerprint" validate:"fingerprint"`                            // of the error that blocks the campaigns
+	CampaignIDs []string            `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRehearsed"`
+	Behind      int64               `json:"behind" validate:"min=0" api:"default=100"` // events to try behind each blocking one, at most 1,000
+	Reason      string              `json:"reason" validate:"reason"`
+}
+
+// rehearsalForm is rehearsalBody as a form: the edited text of one projection's file, and uploads.
+type rehearsalForm struct {
+	Projection  string `json:"projection" validate:"id"`
+	Text        string `json:"text"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Behind      int64  `json:"behind" validate:"min=0"`
+	Reason      string `json:"reason" validate:"reason"`
+}
+
+// startRehearsal starts a rehearsal, if this server offers them.
+func (s *server) startRehearsal(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
+	if s.Rehearse == nil {
+		return outbox.Run{}, outbox.NotFound("this server cannot rehearse fixes")
+	}
+	return s.Rehearse(ctx, o, order)
+}
+
+func (s *server) apiStartRehearsal(w http.ResponseWriter, r *http.Request) error {
+	var body rehearsalBody
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	order := outbox.RehearsalRequest{Fingerprint: body.Fingerprint, Campaigns: body.CampaignIDs, Behind: body.Behind}
+	for _, f := range body.Files {
+		order.Files = append(order.Files, outbox.RehearsalFile(f))
+	}
+	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body.Reason, nil), order)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", string(s.linksOf(r).API().Rehearsal(run.ID)))
+	return s.writeJSON(w, http.StatusAccepted, run)
+}
+
+func (s *server) readRehearsal(ctx context.Context, id int64) (outbox.FixRehearsal, error) {
+	return s.Runs.Rehearsal(ctx, id, s.Projections)
+}
+
+// rehearsalQuery is what the form is about.
+type rehearsalQuery struct {
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Projection  string `json:"projection" validate:"id"` // the one whose file is edited
+}
+
+// newRehearsalPage asks for the changed files: the text of one to edit, and files to upload.
+func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error {
+	var q rehearsalQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
+		return err
+	}
+	if s.ProjectionFile == nil {
+		return outbox.NotFound("this server cannot rehearse fixes")
+	}
+	view := templates.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: s.Projections, Key: uuid.NewString()}
+	if view.Projection == "" {
+		view.Projection = atFault(q.Fingerprint, s.Projections)
+	}
+	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
+		view.File = s.ProjectionFile(view.Projection)
+	}
+	p := s.page(r, "Rehearse a fix", "Runs")
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRehearsalPage, view))
+}
+
+// atFault returns the projection that an error's fingerprint names, or else the first one.
+func atFault(fingerprint string, loaded []outbox.ProjectionInfo) string {
+	i := slices.IndexFunc(loaded, func(p outbox.ProjectionInfo) bool {
+		return strings.HasPrefix(fingerprint, "projection "+p.Name+" ")
+	})
+	if len(loaded) == 0 {
+		return ""
+	}
+	return loaded[max(i, 0)].Name
+}
+
+func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) error {
+	var form rehearsalForm
+	if err := fill(&form, r.PostForm); err != nil {
+		return err
+	}
+	order := outbox.RehearsalRequest{Fingerprint: form.Fingerprint, Behind: form.Behind}
+	var err error
+	if order.Files, err = uploadedFiles(r); err != nil {
+		return err
+	}
+	// Browsers send line breaks as CR LF.
+	if text := strings.ReplaceAll(form.Text, "\r\n", "\n"); text != "" && s.ProjectionFile != nil && text != s.ProjectionFile(form.Projection).Text {
+		order.Files = append(order.Files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
+	}
+	if len(order.Files) == 0 {
+		return outbox.Invalid("text", "nothing has changed: edit the file, or choose changed files to upload")
+	}
+	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form.Reason, nil), order)
+	if err != nil {
+		return err
+	}
+	return s.done(w, r, s.linksOf(r).RunOf(run.ID))
+}
+
+// uploadedFiles reads the files of a form, which are in memory.
+func uploadedFiles(r *http.Request) (files []outbox.RehearsalFile, err error) {
+	if r.MultipartForm == nil {
+		return nil, nil
+	}
+	for _, header := range r.MultipartForm.File["files"] {
+		if header.Filename == "" {
+			continue
+		}
+		f, err := header.Open()
+		if err != nil {
+			return nil, fmt.Errorf("read an uploaded file: %w", err)
+		}
+		text, err := io.ReadAll(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read an uploaded file: %w", err)
+		}
+		files = append(files, outbox.RehearsalFile{Name: header.Filename, Text: string(text)})
+	}
+	return files, nil
+}
+
+// restsOn refuses an operation that rests on a rehearsal whose files are not loaded; 0 is none.
+func (s *server) restsOn(ctx context.Context, id int64) error {
+	if id == 0 {
+		return nil
+	}
+	d, err := s.readRehearsal(ctx, id)
+	if err == nil && !d.Loaded {
+		err = outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+
+	"outboxweb/internal/outbox"
+)
+
+// rehearsing is a site that records what it is asked to rehearse.
+func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
+	asked := new([]outbox.RehearsalRequest)
+	return newGuarded(t, func(c *Config) {
+		c.Rehearse = func(_ context.Context, _ outbox.Command, o outbox.RehearsalRequest) (outbox.Run, error) {
+			*asked = append(*asked, o)
+			return outbox.Run{ID: 7, Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
+				Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}}, nil
+		}
+	}), asked
+}
+
+// upload makes a multipart form of fields and one file.
+func upload(t *testing.T, file string, fields map[string]string) (body string, contentType string) {
+	t.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for name, value := range fields {
+		if err := w.WriteField(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	part, err := w.CreateFormFile("files", "accounts.sql")
+	if err == nil {
+		_, err = part.Write([]byte(file))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), w.FormDataContentType()
+}
+
+func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
+	t.Parallel()
+	g, asked := rehearsing(t)
+	admin := people[outbox.RoleAdmin]
+	g.get("/rehearsals/new?projection=campaigns", admin).want(t, 200, "-- projection: campaigns", `enctype="multipart/form-data"`)
+	g.get("/rehearsals/new?projection=campaigns", people[outbox.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
+	body, kind := upload(t, "-- uploaded\n", map[string]string{"projection": "campaigns", "text": "-- projection: campaigns\r\n-- edited\r\n", "behind": "30"})
+	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusSeeOther)
+	if got := fmt.Sprint(*asked); got != "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] 30}]" {
+		t.Errorf("asked for %q", got)
+	}
+	body, kind = upload(t, "-- uploaded\n", nil)
+	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), people[outbox.RoleOperator]).want(t, http.StatusForbidden)
+	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", "https://evil.example"), admin).want(t, http.StatusForbidden)
+	g.do(http.MethodPost, "/campaigns/c-1/pause", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusUnsupportedMediaType)
+	body, kind = upload(t, strings.Repeat("-", maxRehearsalBody), nil)
+	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusRequestEntityTooLarge)
+	if len(*asked) != 1 {
+		t.Errorf("%d rehearsals were started", len(*asked))
+	}
+}
+
+func TestRehearseAPI_takesFiles(t *testing.T) {
+	t.Parallel()
+	g, asked := rehearsing(t)
+	json := header("Content-Type", "application/json")
+	g.do(http.MethodPost, "/api/v1/rehearsals", `{"files":[{"name":"a.sql","text":"-- a"}],"campaign_ids":["c-1"]}`, json, people[outbox.RoleAdmin]).want(t, http.StatusAccepted, `"kind":"rehearse"`)
+	g.do(http.MethodPost, "/api/v1/rehearsals", `{"files":[{"name":"a.sql"}]}`, json, people[outbox.RoleAdmin]).want(t, http.StatusUnprocessableEntity)
+	g.do(http.MethodPost, "/api/v1/runs", `{"kind":"rehearse","all_campaigns":true}`, json, people[outbox.RoleAdmin]).want(t, http.StatusUnprocessableEntity, "use replay")
+	g.get("/api/v1/rehearsals/99", people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
+	g.do(http.MethodPost, "/api/v1/operations", `{"filter":{},"rehearsal":99}`, json, people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
+	if len(*asked) != 1 {
+		t.Errorf("%d rehearsals were started", len(*asked))
+	}
+}

@@ -1,0 +1,154 @@
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"outboxweb/internal/outbox"
+)
+
+// NewRehearsalView is a rehearsal before it is started.
+type NewRehearsalView struct {
+	Fingerprint string `redact:"-"` // of the error; empty for every blocked campaign
+	Projection  string `redact:"-"` // whose file is edited
+	File        outbox.RehearsalFile
+	Loaded      []outbox.ProjectionInfo
+	Key         string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
+}
+
+// Rehearse is the page on which a fix of an error is rehearsed, empty for any.
+func (l Links) Rehearse(fingerprint string) URL { return l.rehearseFile(fingerprint, "") }
+
+// rehearseFile is that page with the file of a projection to edit.
+func (l Links) rehearseFile(fingerprint, projection string) URL {
+	return l.at(values("fingerprint", fingerprint, "projection", projection), "rehearsals", "new")
+}
+
+// Rehearsal is one rehearsal with its answer; for the API's links.
+func (l Links) Rehearsal(id int64) URL { return l.at(nil, "rehearsals", itoa(id)) }
+
+// canaryOf is the page that starts the canary of a rehearsed cause.
+func (l Links) canaryOf(d outbox.FixRehearsal) URL {
+	query := url.Values{"rehearsal": {itoa(d.Run.ID)}}
+	if d.Fingerprint != "" {
+		query.Set("fingerprint", d.Fingerprint)
+	}
+	return l.at(query, "operations", "new")
+}
+
+// rehearsing adds the rehearsal of a fix to actions on a page, where it is offered.
+func rehearsing(p Page, actions ...outbox.Action) []outbox.Action {
+	if p.Rehearse {
+		return append(slices.Clone(actions), outbox.ActionRehearse)
+	}
+	return actions
+}
+
+// rehearsalChoices are the filters of a rehearsal's results: those that need attention first.
+func rehearsalChoices(p Page, v RunView) []choice {
+	all := []choice{}
+	for _, outcome := range outbox.RehearsalOutcomes {
+		if n := *v.Rehearsal.Counts.Field(outcome); n > 0 || v.Filter.Outcome == outcome {
+			name := fmt.Sprintf("%s %s %s", outcomeLook(outcome).glyph, rehearsedWords(outcome), num(n))
+			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: outcome}, ""), v.Filter.Outcome == outcome})
+		}
+	}
+	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
+}
+
+func rehearsedWords(outcome string) string { return outbox.RunRehearse.OutcomeName(outcome) }
+
+// rehearsalLevel is the level of a rehearsal's answer.
+func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
+	switch n := d.Counts; {
+	case d.Run.Status.Active():
+		return outbox.LevelOK
+	case n.FailsSame+n.FailsDifferently+n.Breaks > 0:
+		return outbox.LevelBad
+	case !d.Passed() || n.OtherRows > 0:
+		return outbox.LevelWarn
+	}
+	return outbox.LevelOK
+}
+
+// notLoaded says which of the rehearsed files are not loaded: "accounts: loaded 97b5…, rehearsed
+// c18c…".
+func notLoaded(d outbox.FixRehearsal) []string {
+	var all []string
+	for _, v := range d.Versions {
+		if v.Loaded != v.Rehearsed {
+			all = append(all, fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), shortVersion(v.Rehearsed)))
+		}
+	}
+	return all
+}
+
+func valueOrNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// otherSchema lists the projections whose tables the changed files give another form.
+func otherSchema(d outbox.FixRehearsal) string {
+	var names []string
+	for _, v := range d.Versions {
+		if v.OtherSchema {
+			names = append(names, v.Projection)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// groupWhere says where the campaigns of a group fail.
+func groupWhere(g outbox.RehearsalGroup) string {
+	switch {
+	case g.Seq == 0:
+		return ""
+	case g.Count > 1:
+		return fmt.Sprintf("at event %d of campaign %s, and likewise in %s", g.Seq, g.Campaigns[0], count(g.Count-1, "other", "others"))
+	}
+	return fmt.Sprintf("at event %d", g.Seq)
+}
+
+// rehearseTwins are the shell equivalents of starting the rehearsal.
+func rehearseTwins(p Page, v NewRehearsalView) Twins {
+	body := struct {
+		Files       []outbox.RehearsalFile `json:"files"`
+		Fingerprint string                 `json:"fingerprint,omitempty"`
+		Reason      string                 `json:"reason"`
+	}{[]outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}, v.Fingerprint, "why"}
+	command := p.program() + "rehearse " + shellQuote(v.File.Name)
+	if v.Fingerprint != "" {
+		command += " --cause=" + shellQuote(v.Fingerprint)
+	}
+	return Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRehearse), body), CLI: command + " --reason 'why'"}
+}
+
+// rehearseSentence describes the start of a rehearsal from its audit record.
+func rehearseSentence(a outbox.AuditEntry) string {
+	var after struct {
+		RunID int64  `json:"run_id"`
+		Scope string `json:"scope"`
+	}
+	_ = json.Unmarshal(a.After, &after)
+	return fmt.Sprintf("Started run %d: rehearse %s.", after.RunID, after.Scope)
+}
+
+// editable reports whether the projection's file can be edited on the page.
+func (v NewRehearsalView) editable() bool {
+	return v.File.Text != "" && slices.ContainsFunc(v.Loaded, func(p outbox.ProjectionInfo) bool { return p.Name == v.Projection })
+}
+
+// rehearsedFiles are the loaded projections, to choose the file to edit.
+func rehearsedFiles(p Page, v NewRehearsalView) []choice {
+	var all []choice
+	for _, one := range v.Loaded {
+		all = append(all, choice{one.Name, p.Links.rehearseFile(v.Fingerprint, one.Name), one.Name == v.Projection})
+	}
+	return all
+}
