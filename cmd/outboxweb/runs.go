@@ -67,7 +67,7 @@ type runsStartCmd struct {
 
 // Run starts a run and, when asked to, follows it.
 func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
-	kind, err := outbox.ParseRunKind(c.Kind)
+	kind, err := outbox.ParseScopedRunKind(c.Kind)
 	if err != nil {
 		return asUsage("KIND", err)
 	}

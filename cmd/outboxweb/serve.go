@@ -42,6 +42,7 @@ type serveCmd struct {
 	Host         []string      `placeholder:"NAME" help:"An additional allowed host name, or * for any, which needs --auth or --read-only. Repeatable."`
 	BasePath     string        `default:"/" placeholder:"PATH" help:"The path prefix at which the dashboard is served."`
 	ReadOnly     bool          `help:"Refuse every append and action over HTTP."`
+	NoRehearse   bool          `help:"Refuse rehearsals of changed projection files over HTTP: they run an admin's SQL on copies of rows."`
 	Sample       bool          `help:"Fill an empty journal with a sample that has a few failing campaigns."`
 	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
 	Campaigns    []string      `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
@@ -313,6 +314,9 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 		relay.Wake()
 	})
 	config := c.handlerConfig(a, st, set, addr)
+	if c.NoRehearse {
+		config.Rehearse, config.ProjectionFile = nil, nil
+	}
 	config.TestPublisher = c.publisherTester(a, st, subs)
 	config.Alerts = told
 	config.Auth, config.Metrics, config.Logger = gate, collectors, log

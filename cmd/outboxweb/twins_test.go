@@ -30,6 +30,7 @@ var actCommands = map[string]string{
 	"/runs":                                     "runs start",
 	"/runs/{run}/cancel":                        "runs cancel",
 	"/runs/{run}/resume":                        "runs resume",
+	"/rehearsals":                               "rehearse",
 	"/gaps/repair":                              "gaps",
 	"/tokens/{token}/revoke":                    "token revoke",
 	"/publishers/{topic}/{publisher}/pause":     "publishers pause",

@@ -84,6 +84,36 @@ type Rehearsed struct {
 	EventType string `json:"event_type" redact:"-"` // of that event
 }
 
+// RehearsedText describes the result of a campaign of a rehearsal; empty for other runs. The error is
+// shown beside it.
+func (r RunResult) RehearsedText() string {
+	if r.Rehearsed == nil {
+		return ""
+	}
+	at := r.Rehearsed
+	switch r.Outcome {
+	case OutcomePasses:
+		text := fmt.Sprintf("Event %d would be applied, with %s behind it.", at.Head, Count(at.Applied-1, "event", "events"))
+		if at.Left > 0 {
+			text += fmt.Sprintf(" %s behind those not tried.", Count(at.Left, "event was", "events were"))
+		}
+		return text
+	case OutcomeFailsSame:
+		return fmt.Sprintf("Event %d would fail with the same error.", at.FailedSeq)
+	case OutcomeFailsDifferently:
+		return fmt.Sprintf("Event %d would fail, with another error than that which blocks the campaign.", at.FailedSeq)
+	case OutcomeSameRows:
+		return "The changed files make the same rows of its journal as the loaded ones."
+	case OutcomeOtherRows:
+		return "The changed files make other rows of its journal than the loaded ones."
+	case OutcomeBreaks:
+		return fmt.Sprintf("Event %d, which is applied, fails with the changed files.", at.FailedSeq)
+	case OutcomeNotCompared:
+		return "Not compared."
+	}
+	return "Not rehearsed."
+}
+
 // RehearsalCounts counts the campaigns of a rehearsal by outcome.
 type RehearsalCounts struct {
 	Passes           int64 `json:"passes"`

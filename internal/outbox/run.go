@@ -37,6 +37,9 @@ func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
 // ParseRunKind parses a kind's name; the empty name means any.
 func ParseRunKind(name string) (RunKind, error) { return parseName("kind", name, RunKinds) }
 
+// ParseScopedRunKind is ParseRunKind for the kinds that are started over a scope.
+func ParseScopedRunKind(name string) (RunKind, error) { return parseName("kind", name, ScopedRunKinds) }
+
 // RunStatus is the state of a run.
 type RunStatus string
 

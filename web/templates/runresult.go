@@ -59,6 +59,8 @@ func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + 
 // resultSentence describes the result of a campaign.
 func resultSentence(v RunResultView) string {
 	switch {
+	case v.Run.Kind == outbox.RunRehearse:
+		return v.Result.RehearsedText()
 	case v.Result.Outcome == outbox.OutcomeFailed:
 		return "Failed."
 	case v.Result.Outcome == outbox.OutcomeReplayed:

@@ -55,7 +55,7 @@ func RunsPage(p Page, v RunsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Jobs that check or fix read models: verify compares them with the journal, rebuild rebuilds them from the journal, replay catches them up.</p><nav aria-label=\"Which runs\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Jobs that check or fix read models: verify compares them with the journal, rebuild rebuilds them from the journal, replay catches them up, rehearse tries changed projection files.</p><nav aria-label=\"Which runs\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
