@@ -234,7 +234,7 @@ func hostilePages(campaign string) []string {
 // reads as text.
 var hostileQueries = map[string][]string{
 	"/rows": {"campaign", "event_type", "fingerprint", "q"}, "/campaigns": {"q"}, "/audit": {"actor", "campaign"}, "/failures": {"fingerprint", "campaign", "projection"},
-	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign", "projection", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"},
+	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign", "projection", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"}, "/rehearsals/new": {"fingerprint", "projection"},
 	"/publishers/refused/partner/seek": {"position", "time", "reason", "confirm"}, "/": {"span"}, "/projections/hostile": {"campaign"},
 }
 

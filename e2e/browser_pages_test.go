@@ -83,7 +83,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": "/campaigns/" + campaign,
 		"event": fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq), "tree": fmt.Sprintf("/campaigns/%s/events/%d/tree", campaign, seq), "failures": "/failures", "overview-day": "/?span=day", "projections": "/projections", "projection": "/projections/campaigns", "projection-aside": "/projections/campaigns?state=quarantined",
 		"failures-all": "/failures?status=all", "instances": "/instances", "alerts": "/alerts",
-		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1",
+		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1", "rehearse": "/rehearsals/new",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
 		"audit":   "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/docs/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	})
@@ -133,7 +133,10 @@ func TestBrowser_pages(t *testing.T) {
 	t.Run("in trouble", func(t *testing.T) {
 		t.Parallel()
 		s, campaign, seq := troubled(t)
-		inspectPages(t, s, troubledPages(campaign, seq), string(axe))
+		pages := troubledPages(campaign, seq)
+		run := rehearseComment(t, s)
+		pages["rehearsal"], pages["rehearsal-result"] = fmt.Sprintf("/runs/%d", run), fmt.Sprintf("/runs/%d/results/%s", run, campaign)
+		inspectPages(t, s, pages, string(axe))
 	})
 	t.Run("empty", func(t *testing.T) {
 		t.Parallel()

@@ -42,6 +42,11 @@ func tryOnStore(c *Config) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
 		return outbox.EventExplanation{CampaignID: campaign, Seq: seq, Failures: []outbox.ExplainedFailure{}}, err
 	}
+	c.Rehearse = func(ctx context.Context, _ outbox.Command, _ outbox.RehearsalRequest) (outbox.Run, error) {
+		_, err := s.EventWithin(ctx, "c-1", 1, 0)
+		return rehearsalQueued, err
+	}
+	c.ProjectionFile = func(name string) outbox.RehearsalFile { return outbox.RehearsalFile{Name: name + ".sql"} }
 }
 
 // everyRequest is one request to each address.
@@ -78,6 +83,8 @@ func everyRequest(t testing.TB, s *site) []request {
 var neededBodies = map[string]string{
 	apiPrefix + "/campaigns/{campaign}/events": `{"event_type":"a","payload":{}}`,
 	apiPrefix + "/runs":                        `{"kind":"verify","all_campaigns":true}`,
+	apiPrefix + "/rehearsals":                  `{"files":[{"name":"a.sql","text":"-- projection: a"}]}`,
+	"/rehearsals":                              "projection=a&text=changed",
 	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
 	"/failures/groups/note":                    "fingerprint=f&note=n",
 	"/failures/groups/retry":                   "fingerprint=f",
@@ -127,7 +134,7 @@ func (s *site) wantAway(r request, a answer) {
 	s.t.Helper()
 	want := 503
 	switch r.target {
-	case "/healthz", "/metrics", "/docs", "/runs/new", "/search/suggestions", apiPrefix + "/openapi.json":
+	case "/healthz", "/metrics", "/docs", "/runs/new", "/rehearsals/new", "/search/suggestions", apiPrefix + "/openapi.json":
 		want = 200
 	case "/static/none", "/docs/{document}", "/alerts/receivers/chat/test", apiPrefix + "/alerts/receivers/chat/test": // this server has no receiver
 		want = 404

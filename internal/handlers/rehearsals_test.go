@@ -13,14 +13,17 @@ import (
 	"outboxweb/internal/outbox"
 )
 
+// rehearsalQueued is a rehearsal that was just started.
+var rehearsalQueued = outbox.Run{ID: 7, Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
+	Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}}
+
 // rehearsing is a site that records what it is asked to rehearse.
 func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
 	asked := new([]outbox.RehearsalRequest)
 	return newGuarded(t, func(c *Config) {
 		c.Rehearse = func(_ context.Context, _ outbox.Command, o outbox.RehearsalRequest) (outbox.Run, error) {
 			*asked = append(*asked, o)
-			return outbox.Run{ID: 7, Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
-				Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}}, nil
+			return rehearsalQueued, nil
 		}
 	}), asked
 }

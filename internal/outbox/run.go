@@ -224,8 +224,13 @@ const (
 // OutcomeName is an outcome in words for a run of this kind: rows that differed before a rebuild
 // are correct after it.
 func (k RunKind) OutcomeName(outcome string) string {
-	if k == RunRebuild && outcome == OutcomeDrift {
+	switch {
+	case k == RunRebuild && outcome == OutcomeDrift:
 		return "differed before"
+	case k == RunRehearse && outcome == OutcomeDrift:
+		return "rows change"
+	case k == RunRehearse && outcome == OutcomeMatch:
+		return "no row changes"
 	}
 	if outcome == OutcomeNotCompared && k != RunRehearse {
 		return "not fully compared"
