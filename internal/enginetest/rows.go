@@ -73,7 +73,7 @@ func (b *Engine) Tamper(tb testing.TB, statements ...string) {
 // depend on the clock.
 func (b *Engine) Dump(tb testing.TB, except ...string) string {
 	tb.Helper()
-	except = append(except, "samples", "campaign_samples")
+	except = append(except, "samples", "campaign_samples", "series_samples", "projection_loads")
 	var out strings.Builder
 	for _, db := range []*sql.DB{b.JournalDB, b.ProjectionsDB} {
 		for _, table := range dbtest.Tables(tb, db) {

@@ -140,6 +140,8 @@ func (s *site) wantAway(r request, a answer) {
 		want = 404
 	case "/operating":
 		want = 308
+	case "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/read-model", apiPrefix + "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/events/2/changes": // this server replays no read models
+		want = 404
 	case "/rows/requeue", "/search":
 		want = 303
 	case "/views", "/views/{view}/rename", "/views/{view}/remove": // nothing was given
