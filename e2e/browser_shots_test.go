@@ -19,6 +19,9 @@ var (
 	picturesDir = flag.String("pictures", "", "the directory that gets the README's pictures")
 )
 
+// broad is a window as wide as a large screen.
+var broad = viewport{1920, 1080}
+
 // TestPictures makes the README's pictures, from the sample journal; make
 // screenshots runs it. Only times differ from one run to the next.
 func TestPictures(t *testing.T) {

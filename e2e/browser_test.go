@@ -424,7 +424,6 @@ func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 type viewport struct{ width, height int64 }
 
 var (
-	broad  = viewport{1920, 1080}
 	wide   = viewport{1280, 900}
 	narrow = viewport{360, 740}
 )
