@@ -129,7 +129,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.sound("an operation that is done")
 			b.open("/")
 			b.agrees()
-			b.lookUntil("the overview remembers", telling(marked("health"), "All 43 campaigns are current")+" && "+telling(marked("health"), "1 operation has ended and is not acknowledged"))
+			b.lookUntil("the overview remembers", telling(marked("health"), "All 43 campaigns are current")+" && "+telling("#live", "1 operation has ended and not been acknowledged"))
 			b.click(`nav [data-go="j"]`)
 			b.at("/operations")
 			b.click(`.choices a[href="/operations?acknowledged=false"]`)

@@ -283,7 +283,7 @@ func TestBrowser_basePath(t *testing.T) {
 		}
 	}
 
-	b.open("/")
+	b.open("/campaigns/poisoned/events/2")
 	b.click(marked("requeue"))
 	b.await("an act leads back inside", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 	inside("an act", value[string](b, "location.href"))

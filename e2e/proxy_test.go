@@ -185,7 +185,7 @@ func (c *crawl) element(path string, e html.Token) {
 	posts := e.Data == "form" && slices.ContainsFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "method" && strings.EqualFold(a.Val, "post") })
 	for _, a := range e.Attr {
 		switch {
-		case !reference.MatchString(a.Key) || strings.HasPrefix(a.Val, "#"):
+		case !reference.MatchString(a.Key) || strings.HasPrefix(a.Val, "#") || strings.HasSuffix(a.Key, "-url") && (a.Val == "true" || a.Val == "false"):
 		case posts || a.Key == "formaction" || strings.HasSuffix(a.Key, "hx-post"):
 			c.inside(path, c.relative(path, a.Val))
 		default:
@@ -250,6 +250,7 @@ func TestProxy_inABrowser(t *testing.T) {
 			b.open("/")
 			appendTo(t, s, outside, "poisoned", seats("ana", "ana", "cem"))
 			b.await("the overview looks again by itself", telling(marked("count-dead"), "1"))
+			b.open("/campaigns/poisoned/events/2")
 			b.click(marked("requeue"))
 			b.await("an act leads back inside", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 			if at := value[string](b, "location.href"); !strings.HasPrefix(at, s.url+outside+"/") {
