@@ -7,6 +7,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/redact"
+	"outboxweb/internal/runs"
 	"outboxweb/web/templates"
 )
 
@@ -48,7 +49,10 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
 	p.Around = s.around(r.Context())
-	p.Self, p.Twin = s.linksOf(r).EventTab(campaign, seq, view.Tab), s.linksOf(r).API().Event(campaign, seq)
+	p.Twin = s.linksOf(r).API().Event(campaign, seq)
+	if view.Tab != templates.TabPayload { // whose parts stay open: a document never changes
+		p.Self = s.linksOf(r).EventTab(campaign, seq, view.Tab)
+	}
 	if view.Row != nil {
 		p.Twin = s.linksOf(r).API().Row(campaign, seq)
 	}
@@ -98,7 +102,7 @@ func (s *server) readRowOf(ctx context.Context, v *templates.EventView) error {
 // explain adds why projections fail at the event. The page does not depend on it: the databases may
 // be busy with what is wrong.
 func (s *server) explain(ctx context.Context, v *templates.EventView) {
-	if s.Explain == nil {
+	if s.Explain == nil || v.Sizes.Payload > runs.ExplainedBytes {
 		return
 	}
 	x, err := s.explanation(ctx, outbox.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq})

@@ -14,9 +14,9 @@ import (
 // explainTime bounds the reading of live rows for an explanation.
 const explainTime = 2 * time.Second
 
-// explainBytes is the size of the largest event whose values are explained: pages read an
+// ExplainedBytes is the size of the largest event whose values are explained: pages read an
 // explanation again and again.
-const explainBytes = 1 << 20
+const ExplainedBytes = 1 << 20
 
 // Explain says why projections cannot apply an event: the last error of its row, and the open
 // failure of each quarantined projection. It changes nothing, and reads live rows only where the
@@ -31,10 +31,10 @@ func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outb
 	if err != nil || len(failures) == 0 {
 		return x, err
 	}
-	if d.Sizes.Payload+d.Sizes.Tags+d.Sizes.Metadata > explainBytes {
+	if d.Sizes.Payload+d.Sizes.Tags+d.Sizes.Metadata > ExplainedBytes {
 		for _, f := range failures {
 			x.Failures = append(x.Failures, outbox.ExplainedFailure{Error: f.message, Projection: f.projection, FailedVersion: f.version,
-				Unexplained: "The event is larger than " + outbox.Bytes(explainBytes) + ", so its values are not read here."})
+				Unexplained: "The event is larger than " + outbox.Bytes(ExplainedBytes) + ", so its values are not read here."})
 		}
 		return x, nil
 	}
