@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -71,17 +72,11 @@ func (g *ErrorGroup) AddCampaign(c CauseCampaign) {
 	} else if c.NextAttemptAt != nil && (g.NextAttemptAt == nil || c.NextAttemptAt.Before(*g.NextAttemptAt)) {
 		g.NextAttemptAt = c.NextAttemptAt
 	}
-	if n := len(g.Worst); n == CausesNamed && compareCampaigns(c, g.Worst[n-1]) >= 0 {
-		return
+	at, _ := slices.BinarySearchFunc(g.Worst, c, compareCampaigns)
+	if at < CausesNamed {
+		g.Worst = slices.Insert(g.Worst, at, c)
+		g.Worst = g.Worst[:min(len(g.Worst), CausesNamed)]
 	}
-	at := len(g.Worst)
-	for at > 0 && compareCampaigns(c, g.Worst[at-1]) < 0 {
-		at--
-	}
-	g.Worst = append(g.Worst, CauseCampaign{})
-	copy(g.Worst[at+1:], g.Worst[at:])
-	g.Worst[at] = c
-	g.Worst = g.Worst[:min(len(g.Worst), CausesNamed)]
 }
 
 func addCapped(a, b int64) int64 {
