@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// paintLimit is how long a page may take from the click to its first paint, in milliseconds.
+const paintLimit = 100
+
+// BenchmarkPaint opens pages of each kind in Chromium over a deep queue, reports their first
+// contentful paint from the start of the navigation, and fails beyond paintLimit at the median.
+// A page of text alone tells how much of it is the browser's own.
+func BenchmarkPaint(b *testing.B) {
+	tuneCollector(0)
+	shell, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		b.Skipf("without a browser there is nothing to measure: %v", err)
+	}
+	s, _ := drainable(b)
+	server := offering(b, s)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(shell), chromedp.DisableGPU,
+		chromedp.UserDataDir(filepath.Join(b.TempDir(), "profile")))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, stopAllocator := chromedp.NewExecAllocator(b.Context(), options...)
+	defer stopAllocator()
+	tab, stop := chromedp.NewContext(allocator)
+	defer stop()
+
+	paths := map[string]string{
+		"text alone": "/healthz", "lagging": "/campaigns?sort=lag", "events": "/events", "event": "/events?q=character.moved",
+		"search": "/search?q=c-00001", "charts": "/charts", "week": "/charts?range=7d", "runs": "/runs", "projections": "/projections",
+		"publishers": "/publishers", "instances": "/instances",
+	}
+	for name, path := range consolePages {
+		paths[name] = path
+	}
+	for name, path := range paths {
+		b.Run(name, func(b *testing.B) {
+			var painted []time.Duration
+			for range b.N {
+				ms, err := firstPaint(tab, server.URL+path)
+				if err != nil {
+					b.Fatalf("open %s: %v", path, err)
+				}
+				painted = append(painted, ms)
+			}
+			b.ReportMetric(p50(painted), "p50-ms")
+			b.ReportMetric(p99(painted), "p99-ms")
+			if got := p50(painted); got > paintLimit {
+				b.Errorf("%s paints after %.0f ms, limit %d", path, got, paintLimit)
+			}
+		})
+	}
+}
+
+// firstPaint opens a page and returns how long it took from the start of the navigation until
+// something of it was seen.
+func firstPaint(tab context.Context, url string) (time.Duration, error) {
+	if err := chromedp.Do(tab, chromedp.Navigate(url)); err != nil {
+		return 0, err
+	}
+	ms, err := chromedp.Run(tab, chromedp.Evaluate[float64](`new Promise(seen =>
+		new PerformanceObserver(list => list.getEntriesByName("first-contentful-paint").forEach(p => seen(p.startTime))).observe({type: "paint", buffered: true}))`,
+		chromedp.EvalAwaitPromise))
+	return time.Duration(ms * float64(time.Millisecond)), err
+}
