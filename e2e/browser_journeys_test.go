@@ -40,7 +40,7 @@ func (b *tab) agrees() {
 		var f figures
 		b.s.get(b.t, "/api/v1/summary", &f)
 		want := fmt.Sprint(f.Lag.Events, f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted)
-		shown, err := read[string](b, `[document.querySelector(".hero .number"), ...[...document.querySelectorAll(".counts .number")].slice(0, 8)].map(e => e.textContent.replaceAll(",", "")).join(" ")`)
+		shown, err := read[string](b, `[document.querySelector(".hero .number"), ...[...document.querySelectorAll(".statuses .number")].slice(0, 8)].map(e => e.textContent.replaceAll(",", "")).join(" ")`)
 		if err == nil && shown != want && !b.scripts {
 			b.lookAgain()
 		}
@@ -64,7 +64,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b.open("/")
 			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
 			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
-			b.await("every count is shown and leads on", `document.querySelectorAll(".hero a[href]").length === 3 && document.querySelectorAll(".counts a[href]").length === 10`)
+			b.await("every count is shown and leads on", `document.querySelectorAll(".hero a[href]").length === 3 && document.querySelectorAll(".statuses a[href]").length === 10`)
 			b.await("there are four charts", `document.querySelectorAll("figure.chart").length === 4`)
 			b.await("nothing is in trouble or off", telling("#live", "No campaign is blocked or failing")+" && "+telling("#live", "Nothing is paused or disabled"))
 			b.agrees()

@@ -24,7 +24,7 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 	b.lookUntil("the overview is up to date", saying(marked("count-dead"), fmt.Sprint(dead))+" && "+saying(marked("count-pending"), fmt.Sprint(dead)))
 	first := value[string](b, `document.querySelector(".blocked li").dataset.testid`)
 	value[bool](b, `(() => {
-		window.kept = [...document.querySelectorAll(".counts a")].at(-1)
+		window.kept = [...document.querySelectorAll(".statuses a")].at(-1)
 		kept.focus()
 		kept.scrollIntoView({block: "center", behavior: "instant"})
 		window.place = kept.getBoundingClientRect().top

@@ -33,7 +33,7 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	if n := strings.Count(a.body, `data-testid="cause"`); n != 2 {
 		t.Errorf("%d blocks, want 2", n)
 	}
-	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="counts"`, `class="history"`, `id="off"`}
+	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="statuses"`, `class="history"`, `id="off"`}
 	for i := 1; i < len(order); i++ {
 		if strings.Index(a.body, order[i-1]) > strings.Index(a.body, order[i]) {
 			t.Errorf("%s comes after %s", order[i-1], order[i])
@@ -58,7 +58,7 @@ func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
 	s.seed("c-1", poison, "a")
 	s.seed("c-2", "a")
 	s.pass()
-	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "Next retry:").lacks(t, "Requeue with a canary")
+	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "Next retry").lacks(t, "Requeue with a canary")
 	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
 	s.comes("/", `<a href="/campaigns/c-2"><code>c-2</code></a>`)
 }
