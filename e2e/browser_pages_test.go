@@ -85,7 +85,9 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"failures-all": "/failures?status=all", "instances": "/instances", "alerts": "/alerts",
 		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1", "rehearse": "/rehearsals/new",
 		"dry-run": fmt.Sprintf("/rows/%s/%d/dry-run", campaign, seq),
-		"audit":   "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/docs/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
+		"events":  "/events", "events-found": "/events?q=session&since=-2h", "search": "/search?q=" + campaign[:4], "search-none": "/search?q=nothing+like+it",
+		"read-model": fmt.Sprintf("/campaigns/%s/read-model?seq=%d", campaign, seq-1),
+		"audit":      "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/docs/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	})
 	return pages
 }
@@ -93,7 +95,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 // emptyPages are the pages that have a text for an empty state.
 var emptyPages = map[string]string{
 	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
-	"campaigns-blocked": "/campaigns?state=blocked", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "alerts": "/alerts", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
+	"campaigns-blocked": "/campaigns?state=blocked", "events": "/events", "search-none": "/search?q=nothing+like+it", "failures": "/failures", "projections": "/projections", "projection": "/projections/campaigns", "instances": "/instances", "alerts": "/alerts", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
 }
 
 // inspection is what inspect finds out about a page.
