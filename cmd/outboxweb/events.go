@@ -39,7 +39,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		events := []outbox.EventHit{}
 		for len(events) < c.Limit {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
-			page, err := st.SearchEvents(ctx, f)
+			page, err := st.search.Events(ctx, f)
 			if err != nil {
 				return err
 			}

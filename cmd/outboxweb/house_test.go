@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
 	"internal/maintenance":            {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/loop"},
+	"internal/search":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/tokens":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
 	"internal/timetravel":             {"internal/outbox", "internal/store", "internal/projection", "internal/runs"},
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"internal/cputest":    {},
 	"internal/pgtest":     {},

@@ -14,6 +14,7 @@ import (
 	"outboxweb/internal/projection"
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/runs"
+	"outboxweb/internal/search"
 	"outboxweb/internal/store"
 	"outboxweb/internal/tokens"
 	"outboxweb/internal/worker"
@@ -38,6 +39,7 @@ func (a *app) migratingOptions() store.Options {
 type engine struct {
 	*store.Store
 	maintenance *maintenance.Maintenance
+	search      *search.Search
 	tokens      *tokens.Tokens
 	operations  *operations.Operations
 	runs        *runs.Runs
@@ -46,7 +48,7 @@ type engine struct {
 
 // wire builds the engine around a store that is not in use yet.
 func wire(st *store.Store) *engine {
-	return &engine{Store: st, maintenance: maintenance.New(st), tokens: tokens.New(st), operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
+	return &engine{Store: st, maintenance: maintenance.New(st), search: search.New(st), tokens: tokens.New(st), operations: operations.New(st), runs: runs.New(st), publishing: publishing.NewProgress(st)}
 }
 
 // workOnRuns lets a worker's process execute runs as well.

@@ -106,7 +106,7 @@ func BenchmarkPages(b *testing.B) {
 // offering is a server of a store's pages.
 func offering(b *testing.B, s *engine) *httptest.Server {
 	b.Helper()
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.search, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
 }

@@ -336,7 +336,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 
 // handlerConfig returns the handlers' configuration from the flags.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st.Store, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
+	return handlers.Config{Store: st.Store, Search: st.search, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Explain: explainer(st, set), Rehearse: rehearser(st, set), ProjectionFile: loadedFile(set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }

@@ -200,7 +200,7 @@ func (s *server) routeEventsAPI() {
 		query:   queryOf(eventsQuery{}),
 		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
 	})
-	s.apiGet("/events", reply(s, s.eventFilter, s.Store.SearchEvents), endpoint{
+	s.apiGet("/events", reply(s, s.eventFilter, s.Search.Events), endpoint{
 		id: "searchEvents", tag: tagEvents,
 		summary: "Events of all campaigns, newest first unless reversed, without their documents",
 		details: "Ids, entities, requests, tags, campaigns and types are found by an index. Actors, sessions and text are looked for in the events one by one: a page ends after some 100,000 of them or 0.4 seconds, with partial set and a next_cursor to continue from; looked says how far it came. Values are compared as they are shown: redacted ones are not found. In a range of time, events are found if the clocks of the appending processes differ by at most ten minutes.",

@@ -53,6 +53,7 @@ import (
 	"outboxweb/internal/publishing"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/runs"
+	"outboxweb/internal/search"
 	"outboxweb/internal/store"
 	"outboxweb/internal/timetravel"
 	"outboxweb/internal/tokens"
@@ -60,10 +61,11 @@ import (
 	"outboxweb/web/templates"
 )
 
-// Config configures the handlers. Store, Operations, Runs, Tokens, Publishers and Metrics are
-// required.
+// Config configures the handlers. Store, Search, Operations, Runs, Tokens, Publishers and Metrics
+// are required.
 type Config struct {
 	Store      *store.Store
+	Search     *search.Search
 	Operations *operations.Operations
 	Runs       *runs.Runs
 	Tokens     *tokens.Tokens

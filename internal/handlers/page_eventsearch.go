@@ -70,7 +70,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 		seeOther(w, s.linksOf(r).SearchEvents(filter))
 		return nil
 	}
-	page, err := s.Store.SearchEvents(r.Context(), filter)
+	page, err := s.Search.Events(r.Context(), filter)
 	if err != nil {
 		return err
 	}

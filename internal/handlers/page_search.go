@@ -52,7 +52,7 @@ func (s *server) find(r *http.Request) (outbox.Findings, error) {
 		return f, nil
 	}
 	var err error
-	if f.Found, err = s.Store.Find(r.Context(), f.Asked, s.Redact); err != nil {
+	if f.Found, err = s.Search.Find(r.Context(), f.Asked, s.Redact); err != nil {
 		return f, err
 	}
 	for _, look := range []func(context.Context, outbox.Asked) ([]outbox.Finding, error){s.findRun, s.findOperation, s.findProjections} {

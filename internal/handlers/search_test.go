@@ -126,7 +126,7 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 	s.get("/campaigns").want(t, 200).lacks(t, "mine")
 	s.submit("/views", form, header("Sec-Fetch-Site", "cross-site")).want(t, http.StatusForbidden)
 	s.submit("/views", "list=nothing&name=x").want(t, 422)
-	views, err := s.store.Views(t.Context(), "local", "rows")
+	views, err := s.srv.Search.Views(t.Context(), "local", "rows")
 	if err != nil || len(views) != 1 {
 		t.Fatal(views, err)
 	}

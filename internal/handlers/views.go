@@ -40,7 +40,7 @@ func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v := outbox.View{List: form.List, Name: form.Name, Query: form.Query}
-	if err := s.Store.SaveView(r.Context(), me(r).ViewOwner(), v); err != nil {
+	if err := s.Search.SaveView(r.Context(), me(r).ViewOwner(), v); err != nil {
 		return err
 	}
 	return s.backToList(w, r, form)
@@ -53,7 +53,7 @@ func (s *server) renameViewForm(w http.ResponseWriter, r *http.Request) error {
 		err = fill(&form, r.PostForm)
 	}
 	if err == nil {
-		err = s.Store.RenameView(r.Context(), me(r).ViewOwner(), id, form.Name)
+		err = s.Search.RenameView(r.Context(), me(r).ViewOwner(), id, form.Name)
 	}
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *server) removeViewForm(w http.ResponseWriter, r *http.Request) error {
 		err = fill(&form, r.PostForm)
 	}
 	if err == nil {
-		err = s.Store.RemoveView(r.Context(), me(r).ViewOwner(), id)
+		err = s.Search.RemoveView(r.Context(), me(r).ViewOwner(), id)
 	}
 	if err != nil {
 		return err
@@ -88,10 +88,10 @@ func (s *server) offered(r *http.Request, list string) (o templates.Offered, err
 	if current, err := outbox.CheckView(outbox.View{List: list, Name: "-", Query: r.URL.RawQuery}); err == nil {
 		o.Views.Query = current.Query
 	}
-	if o.Views.All, err = s.Store.Views(r.Context(), me(r).ViewOwner(), list); err != nil {
+	if o.Views.All, err = s.Search.Views(r.Context(), me(r).ViewOwner(), list); err != nil {
 		return o, err
 	}
-	if o.Values, err = s.Store.EventValues(r.Context()); err != nil {
+	if o.Values, err = s.Search.Values(r.Context()); err != nil {
 		return o, err
 	}
 	groups, err := s.Store.ErrorGroups(r.Context())

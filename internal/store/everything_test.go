@@ -389,10 +389,10 @@ func (f *fixture) useReads(must func(...error)) {
 	_, err = f.EventHistory(f.Ctx, "dead", 1)
 	must(err)
 	for _, text := range []string{"dead/1", "order 17 today", "e-1"} {
-		_, err = f.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), nil)
+		_, err = f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), nil)
 		must(err)
 	}
-	_, err = f.EventValues(f.Ctx)
+	_, err = f.Search.Values(f.Ctx)
 	must(err)
 	f.useViews(must)
 	p := []outbox.ProjectionInfo{{Name: "p"}}
@@ -535,10 +535,10 @@ func (f *fixture) useLists(must func(...error)) {
 		must(err)
 		for _, events := range []outbox.EventFilter{{}, {EventID: "e"}, {EntityID: "e"}, {RequestID: "r"}, {Tag: "seat=1"}, {CampaignID: "dead"}, {EventType: "counted"}} {
 			events.Reverse = reverse
-			_, err = f.SearchEvents(f.Ctx, events)
+			_, err = f.Search.Events(f.Ctx, events)
 			must(err)
 			events.Q, events.Since, events.Until = "x", f.Clock.Now().Add(-time.Hour), f.Clock.Now()
-			_, err = f.SearchEvents(f.Ctx, events)
+			_, err = f.Search.Events(f.Ctx, events)
 			must(err)
 		}
 		for _, sort := range []outbox.CampaignSort{outbox.SortTrouble, outbox.SortID, outbox.SortLag, outbox.SortAge} {
@@ -570,7 +570,7 @@ func lastPage(status outbox.Status, reverse bool) string {
 
 // useViews calls all methods of views.
 func (f *fixture) useViews(must func(...error)) {
-	must(f.SaveView(f.Ctx, "local", outbox.View{List: "rows", Name: "mine", Query: "status=dead"}))
-	views, err := f.Views(f.Ctx, "local", "rows")
-	must(err, f.RenameView(f.Ctx, "local", views[0].ID, "ours"), f.RemoveView(f.Ctx, "local", views[0].ID))
+	must(f.Search.SaveView(f.Ctx, "local", outbox.View{List: "rows", Name: "mine", Query: "status=dead"}))
+	views, err := f.Search.Views(f.Ctx, "local", "rows")
+	must(err, f.Search.RenameView(f.Ctx, "local", views[0].ID, "ours"), f.Search.RemoveView(f.Ctx, "local", views[0].ID))
 }

@@ -13,20 +13,7 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// pager reads one page of a list at a cursor, as keys.
-type pager func(cursor string) outbox.Page[string]
-
-// keyed converts a page of anything to one of keys.
-func keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
-	keys := outbox.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
-		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
-	for _, item := range page.Items {
-		keys.Items = append(keys.Items, key(item))
-	}
-	return keys
-}
-
-func (f *fixture) rowPager(filter outbox.RowFilter) pager {
+func (f *fixture) rowPager(filter outbox.RowFilter) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
 		f.TB.Helper()
 		filter.Cursor = cursor
@@ -34,11 +21,11 @@ func (f *fixture) rowPager(filter outbox.RowFilter) pager {
 		if err != nil {
 			f.TB.Fatalf("%+v: %v", filter, err)
 		}
-		return keyed(page, func(r outbox.Row) string { return fmt.Sprintf("%s#%d", r.CampaignID, r.Seq) })
+		return storetest.Keyed(page, func(r outbox.Row) string { return fmt.Sprintf("%s#%d", r.CampaignID, r.Seq) })
 	}
 }
 
-func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
+func (f *fixture) campaignPager(filter outbox.CampaignFilter) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
 		f.TB.Helper()
 		filter.Cursor = cursor
@@ -46,11 +33,11 @@ func (f *fixture) campaignPager(filter outbox.CampaignFilter) pager {
 		if err != nil {
 			f.TB.Fatalf("%+v: %v", filter, err)
 		}
-		return keyed(page, func(c outbox.Campaign) string { return c.CampaignID })
+		return storetest.Keyed(page, func(c outbox.Campaign) string { return c.CampaignID })
 	}
 }
 
-func (f *fixture) actPager(filter outbox.AuditFilter) pager {
+func (f *fixture) actPager(filter outbox.AuditFilter) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
 		f.TB.Helper()
 		filter.Cursor = cursor
@@ -58,60 +45,8 @@ func (f *fixture) actPager(filter outbox.AuditFilter) pager {
 		if err != nil {
 			f.TB.Fatalf("%+v: %v", filter, err)
 		}
-		return keyed(page, func(a outbox.AuditEntry) string { return fmt.Sprint(a.ID) })
+		return storetest.Keyed(page, func(a outbox.AuditEntry) string { return fmt.Sprint(a.ID) })
 	}
-}
-
-// forward and backward are the cursors of a page.
-func forward(p outbox.Page[string]) *string  { return p.NextCursor }
-func backward(p outbox.Page[string]) *string { return p.PrevCursor }
-
-// follow reads a page and all pages after it, and calls between after each.
-func (read pager) follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
-	t.Helper()
-	pages := []outbox.Page[string]{page}
-	for way(page) != nil {
-		if len(pages) > 1000 {
-			t.Fatal("the pages never end")
-		}
-		between()
-		page = read(*way(page))
-		pages = append(pages, page)
-	}
-	return pages
-}
-
-func idle() {}
-
-// items are the items of all pages, in order.
-func items(pages []outbox.Page[string]) []string {
-	all := []string{}
-	for _, p := range pages {
-		all = append(all, p.Items...)
-	}
-	return all
-}
-
-// bothWays fails unless walking back from a list's end visits the same items as walking to it.
-func (read pager) bothWays(t *testing.T, name string) []string {
-	t.Helper()
-	there := read.follow(t, read(""), forward, idle)
-	if there[0].PrevCursor != nil {
-		t.Errorf("%s: something comes before the first page", name)
-	}
-	back := read.follow(t, there[len(there)-1], backward, idle)
-	slices.Reverse(back)
-	if diff := cmp.Diff(items(there), items(back)); diff != "" {
-		t.Errorf("%s (-there +back):\n%s", name, diff)
-	}
-	for i, p := range there {
-		if i > 0 && len(p.Items) > 0 && i < len(back) && len(there) == len(back) && there[1].Partial == false {
-			if got := read(*p.PrevCursor); !there[i-1].Partial && !slices.Equal(got.Items, there[i-1].Items) {
-				t.Errorf("%s: back from page %d is %v, it was %v", name, i+1, got.Items, there[i-1].Items)
-			}
-		}
-	}
-	return items(there)
 }
 
 // reversed fails unless reverse is the list in reverse order.
@@ -134,10 +69,10 @@ func TestPages_ofRowsLeadBackAsTheyLedThere(t *testing.T) {
 	for _, filter := range filters {
 		for _, limit := range []int{1, 3, 200} {
 			filter.Limit = limit
-			list := f.rowPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+			list := f.rowPager(filter).BothWays(t, fmt.Sprintf("%+v", filter))
 			turned := filter
 			turned.Reverse = true
-			reversed(t, fmt.Sprintf("%+v", filter), list, f.rowPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+			reversed(t, fmt.Sprintf("%+v", filter), list, f.rowPager(turned).BothWays(t, fmt.Sprintf("%+v", turned)))
 		}
 	}
 }
@@ -150,10 +85,10 @@ func TestPages_ofCampaignsLeadBackAsTheyLedThere(t *testing.T) {
 			for _, q := range []string{"", "lag", "none"} {
 				for _, limit := range []int{1, 3, 200} {
 					filter := outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit}
-					list := f.campaignPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+					list := f.campaignPager(filter).BothWays(t, fmt.Sprintf("%+v", filter))
 					turned := filter
 					turned.Reverse = true
-					reversed(t, fmt.Sprintf("%+v", filter), list, f.campaignPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+					reversed(t, fmt.Sprintf("%+v", filter), list, f.campaignPager(turned).BothWays(t, fmt.Sprintf("%+v", turned)))
 				}
 			}
 		}
@@ -193,13 +128,13 @@ func TestPages_ofActionsLeadBackAsTheyLedThere(t *testing.T) {
 		}
 		for _, limit := range []int{1, 5, 200} {
 			filter.Limit = limit
-			list := f.actPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))
+			list := f.actPager(filter).BothWays(t, fmt.Sprintf("%+v", filter))
 			if !slices.Equal(list, want) {
 				t.Errorf("%+v: acts are %v, want %v", filter, list, want)
 			}
 			turned := filter
 			turned.Reverse = true
-			reversed(t, fmt.Sprintf("%+v", filter), list, f.actPager(turned).bothWays(t, fmt.Sprintf("%+v", turned)))
+			reversed(t, fmt.Sprintf("%+v", filter), list, f.actPager(turned).BothWays(t, fmt.Sprintf("%+v", turned)))
 		}
 	}
 	if got := f.actPager(outbox.AuditFilter{Since: times[3]})(""); len(got.Items) != 9 {
@@ -250,9 +185,9 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 			}
 			read := f.rowPager(filter)
 			visit := func(from outbox.Page[string], way func(outbox.Page[string]) *string) outbox.Page[string] {
-				pages := read.follow(t, from, way, func() { f.churn(random, stays) })
+				pages := read.Follow(t, from, way, func() { f.churn(random, stays) })
 				seen := map[string]int{}
-				for _, key := range items(pages) {
+				for _, key := range storetest.Items(pages) {
 					seen[key]++
 				}
 				for key := range stays {
@@ -262,8 +197,8 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 				}
 				return pages[len(pages)-1]
 			}
-			end := visit(read(""), forward)
-			visit(end, backward)
+			end := visit(read(""), storetest.Forward)
+			visit(end, storetest.Backward)
 		})
 	}
 }
@@ -318,12 +253,12 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 	f.MustAppend(storetest.Event("a", "rare"))
 	f.AppendN("a", 10)
 	read := f.rowPager(outbox.RowFilter{EventType: "rare"})
-	there := read.follow(t, read(""), forward, idle)
-	back := read.follow(t, there[len(there)-1], backward, idle)
-	if diff := cmp.Diff([]string{"a#1", "a#6002"}, items(there)); diff != "" || !there[0].Partial || len(there) != 2 {
+	there := read.Follow(t, read(""), storetest.Forward, storetest.Idle)
+	back := read.Follow(t, there[len(there)-1], storetest.Backward, storetest.Idle)
+	if diff := cmp.Diff([]string{"a#1", "a#6002"}, storetest.Items(there)); diff != "" || !there[0].Partial || len(there) != 2 {
 		t.Errorf("%d pages (-want +got):\n%s", len(there), diff)
 	}
-	if diff := cmp.Diff([]string{"a#6002", "a#1"}, items(back)); diff != "" || len(back) < 2 || back[len(back)-1].PrevCursor != nil {
+	if diff := cmp.Diff([]string{"a#6002", "a#1"}, storetest.Items(back)); diff != "" || len(back) < 2 || back[len(back)-1].PrevCursor != nil {
 		t.Errorf("%d pages going back (-want +got):\n%s", len(back), diff)
 	}
 	last := read(*there[0].NextCursor)

@@ -228,7 +228,7 @@ var pages = []struct {
 	{"(select 1\nfrom event_tags", `'seat', '7', 100, 9223372036854775807, 1000`},
 	{"event_type\nfrom events\nwhere event_type = $1", `'nobody', 100, 9223372036854775807, 32`},
 	{"(select 1\nfrom events\nwhere event_type = $1", `'nobody', 100, 9223372036854775807, 1000`},
-	{"event_type\nfrom events\nwhere campaign_id = $1", `'x-5000', 1, 9223372036854775807, 32`},
+	{"event_type\nfrom events\nwhere campaign_id = $1\n  and seq > $2", `'x-5000', 1, 9223372036854775807, 32`},
 	{"(select 1\nfrom events\nwhere campaign_id = $1", `'x-5000', 1, 9223372036854775807, 1000`},
 	{"where (name, value, position) >", `'seat', '7', 1, 2000`},
 }

@@ -64,7 +64,6 @@ type Store struct {
 	summary  Snapshot[outbox.Summary]
 	holdings Snapshot[map[string]outbox.HeldLeases]
 	groups   Snapshot[outbox.ErrorGroups]
-	values   Snapshot[outbox.EventValues]
 
 	// Hooks of other packages; see the methods of the same names.
 	onChange    []func()

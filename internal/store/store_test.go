@@ -7,6 +7,7 @@ import (
 
 	"outboxweb/internal/dbtest"
 	"outboxweb/internal/enginetest"
+	"outboxweb/internal/search"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 	"outboxweb/internal/tokens"
@@ -46,8 +47,8 @@ var (
 type fixture struct {
 	*enginetest.Rooms
 	*tokens.Tokens
-	swaps    []store.Statement // prepared on a Scratch's connection
-	appended []int64
+	Search *search.Search
+	swaps  []store.Statement // prepared on a Scratch's connection
 }
 
 // open creates an empty store. change adjusts its options.
@@ -62,7 +63,7 @@ func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*
 }
 
 func around(f *storetest.Fixture) *fixture {
-	return &fixture{Rooms: enginetest.RoomsOf(f), Tokens: tokens.New(f.Store)}
+	return &fixture{Rooms: enginetest.RoomsOf(f), Tokens: tokens.New(f.Store), Search: search.New(f.Store)}
 }
 
 // beside opens a second store on the same databases, as another process would.

@@ -20,6 +20,7 @@ import (
 	"outboxweb/internal/metrics"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/publishing"
+	"outboxweb/internal/search"
 	"outboxweb/internal/store"
 	"outboxweb/internal/storetest"
 )
@@ -235,7 +236,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 
 // console is the server of one process at this time.
 func (s *honest) console(b *enginetest.Engine) func(path string) (int, string) {
-	server := handlers.New(handlers.Config{Store: b.Store, Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
+	server := handlers.New(handlers.Config{Store: b.Store, Search: search.New(b.Store), Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
 	return func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
 		w := httptest.NewRecorder()

@@ -1,4 +1,4 @@
-package store
+package search
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // Limits of one page of a search that looks through events.
@@ -87,7 +88,7 @@ func walkFor(f outbox.EventFilter) eventWalk {
 	case f.RequestID != "":
 		return positionWalk("request", "events e", "e.request_id = $4\n  and e.request_id <> ''\n  and ", f.RequestID)
 	case f.Tag != "":
-		name, value := TagEntry(f.TagParts())
+		name, value := store.TagEntry(f.TagParts())
 		return taggedWalk(name, value)
 	case f.CampaignID != "":
 		return eventWalk{name: "campaign", bare: sqldb.BothWays(hitColumns + withoutDocuments + ofCampaign), whole: sqldb.BothWays(hitColumns + withDocuments + ofCampaign),
@@ -114,14 +115,14 @@ limit $6`
 		args: []any{name, value}, probe: probePosition, exact: true}
 }
 
-// SearchEvents pages through the events of all campaigns that f selects, newest first unless
+// Events pages through the events of all campaigns that f selects, newest first unless
 // reversed. Ids, entities, requests, tags, campaigns and types are found by an index. Everything
 // else is looked for in the events one by one: a page ends after some 100,000 of them or 0.4
 // seconds, with Partial set and a cursor to go on from.
 //
 // In a range of time, events are found as long as the clocks of the processes that appended them
 // differ by at most outbox.ClockTolerance.
-func (s *Store) SearchEvents(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
+func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
 	page := outbox.FoundEvents{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
 	if err := f.Validate(); err != nil {
 		return page, err
@@ -129,8 +130,8 @@ func (s *Store) SearchEvents(ctx context.Context, f outbox.EventFilter) (outbox.
 	if f.Impossible() {
 		return page, nil
 	}
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		page, err = t.searchEvents(f)
+	err := s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		page, err = searchEvents(t, f)
 		return err
 	})
 	if err != nil {
@@ -150,9 +151,9 @@ type keyTime struct {
 	at  time.Time
 }
 
-func (t *Tx) searchEvents(f outbox.EventFilter) (page outbox.FoundEvents, err error) {
+func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, err error) {
 	w := walkFor(f)
-	low, high, err := t.searchBounds(w, f)
+	low, high, err := searchBounds(t, w, f)
 	if err != nil {
 		return page, err
 	}
@@ -165,7 +166,7 @@ func (t *Tx) searchEvents(f outbox.EventFilter) (page outbox.FoundEvents, err er
 	if err != nil {
 		return page, err
 	}
-	if err := t.readPayloads(read.Items, f); err != nil {
+	if err := readPayloads(t, read.Items, f); err != nil {
 		return page, err
 	}
 	events := s.list.PageOf(from, read)
@@ -189,7 +190,7 @@ func newEventSearch(w eventWalk, f outbox.EventFilter, low, high int64) *eventSe
 		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse,
 		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: cmp.Or(f.Within, searchTime),
 		Scan: func(row sqldb.Row) (outbox.Event, error) {
-			e, err := ScanEvent(row)
+			e, err := store.ScanEvent(row)
 			s.times[0], s.times[1] = s.times[1], keyTime{key(e), e.RecordedAt}
 			return e, err
 		},
@@ -233,25 +234,28 @@ func (s *eventSearch) looked(w eventWalk, from sqldb.Place, read sqldb.Stretch[o
 	return l
 }
 
+const selectLastSeq = `
+select high_water_seq
+from campaigns
+where campaign_id = $1`
+
 // searchBounds are the keys of the walk between which a search has to look: after low, up to high.
-func (t *Tx) searchBounds(w eventWalk, f outbox.EventFilter) (low, high int64, err error) {
+func searchBounds(t *store.Tx, w eventWalk, f outbox.EventFilter) (low, high int64, err error) {
 	if w.bySeq {
-		c, found, err := t.campaign(f.CampaignID)
-		if err != nil || !found {
+		if found, err := t.One([]any{&high}, selectLastSeq, f.CampaignID); err != nil || !found {
 			return 0, 0, err
 		}
-		high = c.HighWater
 	} else if high, err = t.HeadPosition(); err != nil {
 		return 0, 0, err
 	}
 	head := high
 	if !f.Until.IsZero() {
-		if high, err = t.recordedBefore(w, f.Until.Add(outbox.ClockTolerance), head); err != nil {
+		if high, err = recordedBefore(t, w, f.Until.Add(outbox.ClockTolerance), head); err != nil {
 			return 0, 0, err
 		}
 	}
 	if !f.Since.IsZero() {
-		low, err = t.recordedBefore(w, f.Since.Add(-outbox.ClockTolerance), head)
+		low, err = recordedBefore(t, w, f.Since.Add(-outbox.ClockTolerance), head)
 	}
 	return low, high, err
 }
@@ -260,7 +264,7 @@ func (t *Tx) searchBounds(w eventWalk, f outbox.EventFilter) (low, high int64, e
 // binary search: 0 if the first event was not, high if no event follows. As long as clocks differ by
 // less than a tolerance, every event up to that key was recorded before when plus the tolerance, and
 // every later one not before when minus the tolerance.
-func (t *Tx) recordedBefore(w eventWalk, when time.Time, high int64) (int64, error) {
+func recordedBefore(t *store.Tx, w eventWalk, when time.Time, high int64) (int64, error) {
 	low, before := int64(0), when.UnixMicro()
 	for low < high {
 		middle := low + (high-low)/2
@@ -285,7 +289,7 @@ where position = $1`
 
 // readPayloads reads the payloads of found events, for their excerpts, unless the search has read
 // them or they are hidden.
-func (t *Tx) readPayloads(events []outbox.Event, f outbox.EventFilter) error {
+func readPayloads(t *store.Tx, events []outbox.Event, f outbox.EventFilter) error {
 	if f.NeedsDocuments() || f.Shown != nil && f.Shown.HidesPayloads() {
 		return nil
 	}
@@ -295,7 +299,7 @@ func (t *Tx) readPayloads(events []outbox.Event, f outbox.EventFilter) error {
 		b.Each(func(row sqldb.Row) error {
 			var payload string
 			err := row.Scan(&payload)
-			e.Payload = RawObject(payload)
+			e.Payload = store.RawObject(payload)
 			return err
 		}, selectPayload, e.Position)
 	}

@@ -1,4 +1,4 @@
-package store
+package search
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // Limits of a search for anything.
@@ -27,15 +28,15 @@ limit $3`
 // Find looks for what a reader may mean: a campaign by the beginning of its id, an event by its id
 // or CAMPAIGN/SEQ, an entity, a request, an error by its fingerprint or a part of it. Every lookup
 // uses an index and is bounded. Hidden values are not found; see outbox.EventFilter.
-func (s *Store) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+func (s *Search) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
 	var found []outbox.Finding
 	text := a.Named()
 	if text == "" || len(text) > outbox.MaxIDLength {
 		return found, nil
 	}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		for _, look := range []func(outbox.Asked, outbox.EventRedactor) ([]outbox.Finding, error){t.findCampaigns, t.findEvents, t.findEntity, t.findRequest} {
-			some, err := look(a, shown)
+	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
+		for _, look := range []func(*store.Tx, outbox.Asked, outbox.EventRedactor) ([]outbox.Finding, error){findCampaigns, findEvents, findEntity, findRequest} {
+			some, err := look(t, a, shown)
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ func (s *Store) Find(ctx context.Context, a outbox.Asked, shown outbox.EventReda
 	return append(found, causes...), err
 }
 
-func (t *Tx) findCampaigns(a outbox.Asked, _ outbox.EventRedactor) ([]outbox.Finding, error) {
+func findCampaigns(t *store.Tx, a outbox.Asked, _ outbox.EventRedactor) ([]outbox.Finding, error) {
 	text := a.Named()
 	return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
 		f := outbox.Finding{Kind: outbox.FoundCampaign}
@@ -66,19 +67,26 @@ func (t *Tx) findCampaigns(a outbox.Asked, _ outbox.EventRedactor) ([]outbox.Fin
 	}, campaignsWithPrefix, text, text+"\U0010FFFF", foundOfKind)
 }
 
+const selectType = `
+select event_type
+from events
+where campaign_id = $1
+  and seq = $2`
+
 // findEvents finds an event by CAMPAIGN/SEQ, and those with an id.
-func (t *Tx) findEvents(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+func findEvents(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
 	var found []outbox.Finding
 	if row, ok := a.Row(); ok {
-		e, exists, err := t.event(SelectEvent+` where campaign_id = $1 and seq = $2`, row.CampaignID, row.Seq)
+		var eventType string
+		exists, err := t.One([]any{&eventType}, selectType, row.CampaignID, row.Seq)
 		if err != nil {
 			return nil, err
 		}
 		if exists {
-			found = append(found, foundEvent(e.CampaignID, e.Seq, e.EventType))
+			found = append(found, foundEvent(row.CampaignID, row.Seq, eventType))
 		}
 	}
-	page, err := t.lookUp(outbox.EventFilter{EventID: a.Named(), Shown: shown, Limit: foundOfKind})
+	page, err := lookUp(t, outbox.EventFilter{EventID: a.Named(), Shown: shown, Limit: foundOfKind})
 	for _, e := range page.Items {
 		one := foundEvent(e.CampaignID, e.Seq, e.EventType)
 		one.Certain = len(page.Items) == 1
@@ -92,17 +100,17 @@ func foundEvent(campaign string, seq int64, eventType string) outbox.Finding {
 }
 
 // lookUp is a short search for what an index finds.
-func (t *Tx) lookUp(f outbox.EventFilter) (outbox.FoundEvents, error) {
+func lookUp(t *store.Tx, f outbox.EventFilter) (outbox.FoundEvents, error) {
 	if f.Impossible() {
 		return outbox.FoundEvents{}, nil
 	}
 	f.Within = foundWithin
-	return t.searchEvents(f)
+	return searchEvents(t, f)
 }
 
 // findEntity finds the events of an entity. With a range of time it also offers the events with the
 // text, in case it is no entity.
-func (t *Tx) findEntity(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+func findEntity(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
 	var found []outbox.Finding
 	kind, id := a.Entity()
 	ranged := !a.Since.IsZero()
@@ -111,7 +119,7 @@ func (t *Tx) findEntity(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Fi
 			continue
 		}
 		f.Shown, f.Limit = shown, 1
-		page, err := t.lookUp(f)
+		page, err := lookUp(t, f)
 		if err != nil {
 			return nil, err
 		}
@@ -143,9 +151,9 @@ func foundEvents(kind outbox.FindingKind, f outbox.EventFilter, note string) out
 	return outbox.Finding{Kind: kind, Certain: kind != outbox.FoundRange, Events: f, Note: note}
 }
 
-func (t *Tx) findRequest(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+func findRequest(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
 	f := outbox.EventFilter{RequestID: a.Named(), Shown: shown, Limit: 1}
-	page, err := t.lookUp(f)
+	page, err := lookUp(t, f)
 	if err != nil || len(page.Items) == 0 {
 		return nil, err
 	}
@@ -153,8 +161,8 @@ func (t *Tx) findRequest(a outbox.Asked, shown outbox.EventRedactor) ([]outbox.F
 }
 
 // findCauses finds errors of failed and dead rows in the shared groups, by what is shown of them.
-func (s *Store) findCauses(ctx context.Context, text string, shown outbox.EventRedactor) ([]outbox.Finding, error) {
-	all, err := s.ErrorGroups(ctx)
+func (s *Search) findCauses(ctx context.Context, text string, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+	all, err := s.core.ErrorGroups(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package store_test
+package search_test
 
 import (
 	"fmt"
@@ -60,7 +60,7 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 		"'; drop table":  {},
 		"%":              {},
 	} {
-		found, err := f.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), redact.Builtin())
+		found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), redact.Builtin())
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
@@ -75,22 +75,22 @@ func TestFind_redactedIDsAreNotFound(t *testing.T) {
 	f := open(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
-	if open, _ := f.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil); len(open) != 3 {
+	if open, _ := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil); len(open) != 3 {
 		t.Fatalf("without redaction %v is found, want event, entity and request", described(open))
 	}
-	found, err := f.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
+	found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
 	if err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", described(found), err)
 	}
 }
 
-func TestEventValues_areThoseInUse(t *testing.T) {
+func TestValues_areThoseInUse(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
-	got, err := f.EventValues(f.Ctx)
+	got, err := f.Search.Values(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +103,10 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	save := func(owner, name, query string) error {
-		return f.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})
+		return f.Search.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})
 	}
 	names := func(owner string) (all []string) {
-		views, err := f.Views(f.Ctx, owner, "rows")
+		views, err := f.Search.Views(f.Ctx, owner, "rows")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,27 +124,27 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 	if got := names("ben"); len(got) != 0 {
 		t.Errorf("ben sees %q", got)
 	}
-	views, _ := f.Views(f.Ctx, "ana", "rows")
-	refused(t, f.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
-	refused(t, f.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
+	views, _ := f.Search.Views(f.Ctx, "ana", "rows")
+	refused(t, f.Search.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
+	refused(t, f.Search.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
 	if err := save("ana", "mine", "status=failed"); err != nil {
 		t.Fatal(err)
 	}
 	if err := save("ana", "other", ""); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, f.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
-	if err := f.RenameView(f.Ctx, "ana", views[0].ID, "renamed"); err != nil {
+	refused(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
+	if err := f.Search.RenameView(f.Ctx, "ana", views[0].ID, "renamed"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.RemoveView(f.Ctx, "ana", views[0].ID); err != nil {
+	if err := f.Search.RemoveView(f.Ctx, "ana", views[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"other "}, names("ana")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, wrong := range []outbox.View{{List: "nothing", Name: "x"}, {List: "rows"}, {List: "rows", Name: "a\nb"}, {List: "rows", Name: strings.Repeat("x", 101)}, {List: "rows", Name: "x", Query: "q=" + strings.Repeat("x", 2000)}, {List: "rows", Name: "x", Query: "q=%00"}} {
-		refused(t, f.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
+		refused(t, f.Search.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
 	}
 	for i := range outbox.MaxViews - 1 {
 		if err := save("ana", fmt.Sprint("v", i), ""); err != nil {

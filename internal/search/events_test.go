@@ -1,4 +1,4 @@
-package store_test
+package search_test
 
 import (
 	"fmt"
@@ -16,15 +16,15 @@ import (
 )
 
 // eventPager reads one page of a search at a cursor, as positions.
-func (f *fixture) eventPager(filter outbox.EventFilter) pager {
+func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
 		f.TB.Helper()
 		filter.Cursor = cursor
-		page, err := f.SearchEvents(f.Ctx, filter)
+		page, err := f.Search.Events(f.Ctx, filter)
 		if err != nil {
 			f.TB.Fatalf("%+v: %v", filter, err)
 		}
-		return keyed(page.Page, func(e outbox.EventHit) string { return fmt.Sprint(e.Position) })
+		return storetest.Keyed(page.Page, func(e outbox.EventHit) string { return fmt.Sprint(e.Position) })
 	}
 }
 
@@ -72,12 +72,14 @@ func randomFilter(r *rand.Rand, began, ended time.Time) outbox.EventFilter {
 }
 
 // The clock steps back and forth while the journal is written, by less than the tolerance in all.
-func TestSearchEvents_findsWhatAFilterSelects(t *testing.T) {
+func TestEvents_findsWhatAFilterSelects(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	r := rand.New(rand.NewPCG(7, 7))
 	began := f.Clock.Now()
-	for ahead := false; len(f.Journaled(r)) < 400; {
+	ahead := false
+	for range 400 {
+		f.MustAppend(randomEvent(r))
 		switch step := r.IntN(20); {
 		case step == 0 && ahead:
 			f.Clock.Advance(-9 * time.Minute)
@@ -105,26 +107,20 @@ func TestSearchEvents_findsWhatAFilterSelects(t *testing.T) {
 		if !filter.Reverse {
 			slices.Reverse(want)
 		}
-		if diff := cmp.Diff(want, f.eventPager(filter).bothWays(t, fmt.Sprintf("%+v", filter))); diff != "" {
+		if diff := cmp.Diff(want, f.eventPager(filter).BothWays(t, fmt.Sprintf("%+v", filter))); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", filter, diff)
 		}
 	}
 }
 
-// Journaled appends an event with random values and returns all positions so far.
-func (f *fixture) Journaled(r *rand.Rand) []int64 {
-	f.appended = append(f.appended, f.MustAppend(randomEvent(r))[0].Seq)
-	return f.appended
-}
-
-func TestSearchEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
+func TestEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 120)
 	for _, filter := range []outbox.EventFilter{{Limit: 7}, {CampaignID: "a", Limit: 7}, {Q: "amount", Limit: 7}, {EventType: "counted", Limit: 7}} {
 		before := f.journal()
 		read := f.eventPager(filter)
-		got := items(read.follow(t, read(""), forward, func() { f.AppendN("a", 3) }))
+		got := storetest.Items(read.Follow(t, read(""), storetest.Forward, func() { f.AppendN("a", 3) }))
 		want := []string{}
 		for _, e := range slices.Backward(before) {
 			if filter.Matches(e) {
@@ -137,7 +133,7 @@ func TestSearchEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T)
 	}
 }
 
-func TestSearchEvents_saysHowFarItLooked(t *testing.T) {
+func TestEvents_saysHowFarItLooked(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 20)
@@ -145,7 +141,7 @@ func TestSearchEvents_saysHowFarItLooked(t *testing.T) {
 	head := all[len(all)-1].Position
 	look := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page, err := f.SearchEvents(f.Ctx, filter)
+		page, err := f.Search.Events(f.Ctx, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +168,7 @@ func TestSearchEvents_saysHowFarItLooked(t *testing.T) {
 }
 
 // Whoever may not read a secret must not find out about it piece by piece, nor whole.
-func TestSearchEvents_redactedValuesAreNotFound(t *testing.T) {
+func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	const secret = "hunter2hunter2"
@@ -186,7 +182,7 @@ func TestSearchEvents_redactedValuesAreNotFound(t *testing.T) {
 	}
 	found := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page, err := f.SearchEvents(f.Ctx, filter)
+		page, err := f.Search.Events(f.Ctx, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +238,7 @@ func TestSearchEvents_redactedValuesAreNotFound(t *testing.T) {
 
 // A clock that steps back more than the tolerance is the limit that the documentation names; less
 // than it, the edges of a range are exact.
-func TestSearchEvents_edgesOfARangeAreExact(t *testing.T) {
+func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	start := f.Clock.Now()
@@ -251,7 +247,7 @@ func TestSearchEvents_edgesOfARangeAreExact(t *testing.T) {
 		f.MustAppend(storetest.Event("a", "counted"))
 	}
 	count := func(since, until time.Duration) int {
-		page, err := f.SearchEvents(f.Ctx, outbox.EventFilter{Since: start.Add(since), Until: start.Add(until)})
+		page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Since: start.Add(since), Until: start.Add(until)})
 		if err != nil {
 			t.Fatal(err)
 		}

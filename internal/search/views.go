@@ -1,4 +1,4 @@
-package store
+package search
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 const selectViews = `
@@ -17,8 +18,8 @@ order by name
 limit $3`
 
 // Views lists an owner's views of a list, by name.
-func (s *Store) Views(ctx context.Context, owner, list string) (views []outbox.View, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+func (s *Search) Views(ctx context.Context, owner, list string) (views []outbox.View, err error) {
+	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		views, err = sqldb.All(t, scanView, selectViews, owner, list, outbox.MaxViews)
 		return err
 	})
@@ -67,13 +68,13 @@ where id = $2
 
 // SaveView keeps a view for its owner, in place of one with the same name. It returns
 // outbox.ErrInvalid for one that cannot be kept, and outbox.ErrConflict for one too many.
-func (s *Store) SaveView(ctx context.Context, owner string, v outbox.View) error {
+func (s *Search) SaveView(ctx context.Context, owner string, v outbox.View) error {
 	v, err := outbox.CheckView(v)
 	if err != nil {
 		return err
 	}
-	return s.journal.Write(ctx, func(t *Tx) error {
-		if _, err := t.Exec(upsertView, owner, v.List, v.Name, v.Query, s.Now()); err != nil {
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error {
+		if _, err := t.Exec(upsertView, owner, v.List, v.Name, v.Query, s.core.Now()); err != nil {
 			return fmt.Errorf("save view %q: %w", v.Name, err)
 		}
 		var kept int64
@@ -89,12 +90,12 @@ func (s *Store) SaveView(ctx context.Context, owner string, v outbox.View) error
 
 // RenameView names a view of the owner anew. It returns outbox.ErrNotFound when the owner has none
 // with the id, and outbox.ErrConflict when the name is taken.
-func (s *Store) RenameView(ctx context.Context, owner string, id int64, name string) error {
+func (s *Search) RenameView(ctx context.Context, owner string, id int64, name string) error {
 	checked, err := outbox.CheckView(outbox.View{List: outbox.ViewedLists[0], Name: name})
 	if err != nil {
 		return err
 	}
-	return s.journal.Write(ctx, func(t *Tx) error {
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		var other int64
 		taken, err := t.One([]any{&other}, viewNamed, owner, id, checked.Name)
 		if err != nil {
@@ -103,17 +104,17 @@ func (s *Store) RenameView(ctx context.Context, owner string, id int64, name str
 		if taken && other != id {
 			return outbox.Conflict("there is a view named %q already", checked.Name)
 		}
-		return t.changeView(renameView, owner, id, checked.Name)
+		return changeView(t, renameView, owner, id, checked.Name)
 	})
 }
 
 // RemoveView removes a view of the owner. It returns outbox.ErrNotFound when the owner has none with
 // the id.
-func (s *Store) RemoveView(ctx context.Context, owner string, id int64) error {
-	return s.journal.Write(ctx, func(t *Tx) error { return t.changeView(deleteView, owner, id) })
+func (s *Search) RemoveView(ctx context.Context, owner string, id int64) error {
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return changeView(t, deleteView, owner, id) })
 }
 
-func (t *Tx) changeView(query, owner string, id int64, more ...any) error {
+func changeView(t *store.Tx, query, owner string, id int64, more ...any) error {
 	n, err := t.Exec(query, append([]any{owner, id}, more...)...)
 	if err == nil && n == 0 {
 		return outbox.NotFound("you have no view %d", id)

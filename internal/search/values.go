@@ -1,4 +1,4 @@
-package store
+package search
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/sqldb"
+	"outboxweb/internal/store"
 )
 
 // Limits of the values that filters offer.
@@ -42,15 +43,15 @@ from (
 where entity_type <> ''`
 )
 
-// EventValues reads the values that filters of events offer: event types, and the entity types of
+// Values reads the values that filters of events offer: event types, and the entity types of
 // the newest events. The result is shared by all callers, up to a second old or older; they must not
 // change it.
-func (s *Store) EventValues(ctx context.Context) (outbox.EventValues, error) {
-	return s.values.Get(ctx, func() (outbox.EventValues, error) { return s.readEventValues(context.WithoutCancel(ctx)) })
+func (s *Search) Values(ctx context.Context) (outbox.EventValues, error) {
+	return s.values.Get(ctx, func() (outbox.EventValues, error) { return s.readValues(context.WithoutCancel(ctx)) })
 }
 
-func (s *Store) readEventValues(ctx context.Context) (v outbox.EventValues, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+func (s *Search) readValues(ctx context.Context) (v outbox.EventValues, err error) {
+	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		if v.EventTypes, err = sqldb.All(t, sqldb.Column[string], selectTypesUsed, valuesShown); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package store_test
+package search_test
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func BenchmarkSearch(b *testing.B) {
 	search := func(filter outbox.EventFilter) func() (int, error) {
 		filter.Shown = shown
 		return func() (int, error) {
-			page, err := f.SearchEvents(f.Ctx, filter)
+			page, err := f.Search.Events(f.Ctx, filter)
 			return len(page.Items), err
 		}
 	}
@@ -45,7 +45,7 @@ func BenchmarkSearch(b *testing.B) {
 		{"type in a range", 50 * time.Millisecond, search(outbox.EventFilter{EventType: "type-3", Since: began.Add(40 * time.Minute), Until: began.Add(50 * time.Minute)})},
 		{"text, one window", time.Second, search(outbox.EventFilter{Q: "nowhere"})},
 		{"suggestion", 50 * time.Millisecond, func() (int, error) {
-			found, err := f.Find(f.Ctx, outbox.ParseAsked("order 17", f.Clock.Now()), shown)
+			found, err := f.Search.Find(f.Ctx, outbox.ParseAsked("order 17", f.Clock.Now()), shown)
 			return len(found), err
 		}},
 	} {

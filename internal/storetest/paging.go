@@ -1,0 +1,78 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboxweb/internal/outbox"
+)
+
+// Pager reads one page of a list at a cursor, as keys.
+type Pager func(cursor string) outbox.Page[string]
+
+// Keyed converts a page of anything to one of keys.
+func Keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
+	keys := outbox.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
+	for _, item := range page.Items {
+		keys.Items = append(keys.Items, key(item))
+	}
+	return keys
+}
+
+// Forward is the cursor of the next page.
+func Forward(p outbox.Page[string]) *string { return p.NextCursor }
+
+// Backward is the cursor of the previous page.
+func Backward(p outbox.Page[string]) *string { return p.PrevCursor }
+
+// Follow reads a page and all pages after it, and calls between after each.
+func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
+	t.Helper()
+	pages := []outbox.Page[string]{page}
+	for way(page) != nil {
+		if len(pages) > 1000 {
+			t.Fatal("the pages never end")
+		}
+		between()
+		page = read(*way(page))
+		pages = append(pages, page)
+	}
+	return pages
+}
+
+// Idle is for walking through a list that does not change.
+func Idle() {}
+
+// Items are the items of all pages, in order.
+func Items(pages []outbox.Page[string]) []string {
+	all := []string{}
+	for _, p := range pages {
+		all = append(all, p.Items...)
+	}
+	return all
+}
+
+// BothWays fails unless walking back from a list's end visits the same items as walking to it.
+func (read Pager) BothWays(t *testing.T, name string) []string {
+	t.Helper()
+	there := read.Follow(t, read(""), Forward, Idle)
+	if there[0].PrevCursor != nil {
+		t.Errorf("%s: something comes before the first page", name)
+	}
+	back := read.Follow(t, there[len(there)-1], Backward, Idle)
+	slices.Reverse(back)
+	if diff := cmp.Diff(Items(there), Items(back)); diff != "" {
+		t.Errorf("%s (-there +back):\n%s", name, diff)
+	}
+	for i, p := range there {
+		if i > 0 && len(p.Items) > 0 && i < len(back) && len(there) == len(back) && !there[1].Partial {
+			if got := read(*p.PrevCursor); !there[i-1].Partial && !slices.Equal(got.Items, there[i-1].Items) {
+				t.Errorf("%s: back from page %d is %v, it was %v", name, i+1, got.Items, there[i-1].Items)
+			}
+		}
+	}
+	return Items(there)
+}
