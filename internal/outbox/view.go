@@ -17,7 +17,7 @@ const (
 // ViewedLists are the lists that views may be of, by the path of their page.
 var ViewedLists = []string{"events", "rows", "campaigns", "runs", "operations", "audit"}
 
-// View is a filtered list that somebody named. Keeping one is no action on the system: it is not
+// View is a filtered list with a name. Keeping one is no action on the system: it is not
 // audited, and every reader may.
 type View struct {
 	ID        int64

@@ -522,7 +522,7 @@ func attemptFacts(p Page, a outbox.Attempt) templ.Component {
 	})
 }
 
-// happenedAction shows what somebody did, or was refused.
+// happenedAction shows an action, done or refused.
 func happenedAction(p Page, a outbox.AuditEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
