@@ -42,8 +42,8 @@ func TestBrowser_whatHappenedToAnOrderTakesThreeSteps(t *testing.T) {
 	b.await("it is the active one", `document.querySelector("#find").getAttribute("aria-activedescendant") === "found-option-0" && document.querySelector("#found-option-0").getAttribute("aria-selected") === "true"`)
 	b.do("take it", chromedp.KeyEvent("\r"))
 	b.at("/events")
-	b.await("the one event is shown", `document.querySelectorAll('[data-testid="event-hit"]').length === 1 && new URLSearchParams(location.search).get("entity_id") === "17"`)
-	b.click(`[data-testid="event-hit"] th a`)
+	b.await("the one event is shown", `document.querySelectorAll('tr[id^="event-"]').length === 1 && new URLSearchParams(location.search).get("entity_id") === "17"`)
+	b.click(`tr[id^="event-"] th a`)
 	b.at("/campaigns/shop/events/18")
 }
 
@@ -57,7 +57,7 @@ func TestBrowser_searchWorksWithoutJavaScript(t *testing.T) {
 	b.at("/search")
 	b.click(`[data-testid="found-range"] li:first-child a`)
 	b.at("/events")
-	b.await("the one event is shown", `document.querySelectorAll('[data-testid="event-hit"]').length === 1`)
+	b.await("the one event is shown", `document.querySelectorAll('tr[id^="event-"]').length === 1`)
 	b.click(`.views summary`)
 	b.typeInto("#view-name", "order 17")
 	b.do("keep the view", chromedp.KeyEvent("\r"))

@@ -352,9 +352,10 @@ func telling(selector, text string) string {
 	return `(document.querySelector(` + js(selector) + `)?.innerText ?? "").includes(` + js(text) + `)`
 }
 
-// marked selects an element by its data-testid.
+// marked selects an element by its data-testid, or a row of a list by its id.
 func marked(id string) string {
-	return `[data-testid="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"]`
+	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"`
+	return `:is([data-testid=` + quoted + `], tr[id=` + quoted + `])`
 }
 
 // point is a place in the window, in CSS pixels.

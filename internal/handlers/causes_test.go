@@ -39,7 +39,7 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 			t.Errorf("%s comes after %s", order[i-1], order[i])
 		}
 	}
-	if n := strings.Count(a.body, `data-testid="campaign-`); n != 4 {
+	if n := strings.Count(a.body, `id="campaign-`); n != 4 {
 		t.Errorf("%d campaigns are named, want three of one and one of the other", n)
 	}
 	a.lacks(t, `data-testid="requeue"`)

@@ -23,7 +23,7 @@ func (a answer) link(id string) string {
 
 // marks are the test ids on a page that begin with the prefix.
 func (a answer) marks(prefix string) (ids []string) {
-	for _, m := range regexp.MustCompile(`data-testid="(`+prefix+`[^"]*)"`).FindAllStringSubmatch(a.body, -1) {
+	for _, m := range regexp.MustCompile(`id="(`+prefix+`[^"]*)"`).FindAllStringSubmatch(a.body, -1) {
 		ids = append(ids, m[1])
 	}
 	return ids
@@ -123,7 +123,7 @@ func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
 	revision := func(seq int) string {
-		m := regexp.MustCompile(fmt.Sprintf(`data-testid="row-c-1-%d" data-rev="([^"]+)"`, seq)).FindStringSubmatch(s.get("/rows").body)
+		m := regexp.MustCompile(fmt.Sprintf(`id="row-c-1-%d" data-rev="([^"]+)"`, seq)).FindStringSubmatch(s.get("/rows").body)
 		if m == nil {
 			t.Fatalf("row %d has no revision", seq)
 		}

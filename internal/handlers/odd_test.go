@@ -299,7 +299,7 @@ func isUUID(text string) bool {
 }
 
 // elision is the middle of a long id, which is in an element of its own.
-var elision = regexp.MustCompile(`<span class="middle">([^<]*)</span>`)
+var elision = regexp.MustCompile(`<i>([^<]*)</i>`)
 
 // difference says where two answers differ; it is empty if they do not.
 func difference(a, b answer) string {

@@ -153,7 +153,7 @@ func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
 	s.pass()
 	s.stepAll()
 	s.get("/operations/1?status=failed_again").want(t, 200, "stopped", "✕ failed again 1", `data-testid="result-c-1-2"`, "requeued in canary", `data-testid="operation-acknowledge"`).lacks(t, `data-testid="result-c-2-2"`)
-	s.get("/operations").want(t, 200, `data-testid="operation-1"`, "not acknowledged")
+	s.get("/operations").want(t, 200, `id="operation-1"`, "not acknowledged")
 	s.submit("/operations/1/cancel", "expected_status=running").want(t, 409, "it is stopped, not running")
 	to = s.submit("/operations/1/acknowledge", "expected_status=stopped&reason=seen").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Acknowledged operation 1.", "by local").lacks(t, `data-testid="operation-acknowledge"`)

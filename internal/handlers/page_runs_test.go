@@ -135,9 +135,9 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	}
 	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Needs attention first")
 	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)
-	s.get("/runs").want(t, 200, `data-testid="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
+	s.get("/runs").want(t, 200, `id="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
 	s.get("/runs?kind=rebuild").want(t, 200, "No runs match")
-	s.get("/runs?status=running&campaign=c-3").want(t, 200, `data-testid="run-1"`, `<input type="hidden" name="status" value="running"`)
+	s.get("/runs?status=running&campaign=c-3").want(t, 200, `id="run-1"`, `<input type="hidden" name="status" value="running"`)
 	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed from the journal at the last verification", `href="/runs/1/results/c%2F1"`)
 
 	to := s.submit("/runs/1/cancel", "reason=enough").want(t, http.StatusSeeOther).Header.Get("Location")

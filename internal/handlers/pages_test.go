@@ -33,9 +33,9 @@ func TestOverview_showsPlainNumbersAndTheWorstCampaigns(t *testing.T) {
 	s := newSite(t).trouble()
 	a := s.get("/").want(t, 200,
 		`data-testid="count-pending">2<`, `data-testid="count-processing">0<`, `data-testid="count-failed">0<`, `data-testid="count-dead">1<`,
-		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `data-testid="campaign-c-1"`, `data-testid="requeue-group"`,
+		`data-testid="oldest-age"`, `data-testid="retryable-age"`, `data-testid="as-of"`, `id="campaign-c-1"`, `data-testid="requeue-group"`,
 		"1 of 2 campaigns is blocked by a permanently failed event.", `seat &#34;7&#34; is &lt;taken&gt;`, `href="/campaigns/c-1/events/2"`, `href="/rows?status=dead"`)
-	a.lacks(t, `data-testid="campaign-c-2"`, "<taken>")
+	a.lacks(t, `id="campaign-c-2"`, "<taken>")
 }
 
 func TestOverview_ofAnEmptyJournalSaysHowToBegin(t *testing.T) {
@@ -80,7 +80,7 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since this page was loaded: status is pending, not dead")
 
 	s.work()
-	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `data-testid="row-c-1-2"`)
+	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `id="row-c-1-2"`)
 	if to := landing(s.get("/rows/requeue?campaign=c-1&limit=3")); to != "/operations/new?campaign=c-1&limit=3" {
 		t.Errorf("the bulk requeue leads to %q", to)
 	}

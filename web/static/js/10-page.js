@@ -45,6 +45,7 @@
   function tell(el) {
     var t = Date.parse(el.getAttribute("datetime"));
     if (isNaN(t)) return;
+    if (!el.title) el.title = el.getAttribute("datetime");
     if (form !== "relative") say(el, hour(t));
     else say(el, el.dataset.rel === "age" ? age(now() - t) : ago(now() - t));
   }

@@ -23,14 +23,15 @@
 
   function say(button, text) {
     button.textContent = text;
-    region().textContent = text === "Copied" ? "Copied " + button.dataset.copy + "." : "Copying failed.";
+    region().textContent = text === "Copied" ? "Copied " + button.getAttribute("aria-label").replace(/^Copy /, "") + "." : "Copying failed.";
     window.setTimeout(function () { button.textContent = "Copy"; }, 2000);
   }
 
   document.addEventListener("click", function (evt) {
-    var button = evt.target.closest && evt.target.closest("button[data-copy]");
-    var text = button && button.closest(".copyable").querySelector("pre, code");
+    var button = evt.target.closest && evt.target.closest("button.copy");
+    var text = button && button.closest(".copyable, .id").querySelector("pre, code");
     if (!text) return;
+    evt.preventDefault();
     navigator.clipboard.writeText(text.textContent).then(
       function () { say(button, "Copied"); },
       function () { say(button, "Not copied"); });
