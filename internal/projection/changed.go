@@ -70,17 +70,41 @@ func (p *Projection) SameSchema(q *Projection) bool {
 	})
 }
 
+// UniqueKey is a key of a table: no two rows may have the same values in it.
+type UniqueKey struct {
+	Table   string
+	Columns []string
+	// Vague says that the columns alone do not tell which rows conflict: the key is over an expression,
+	// or excludes by another operator than equality.
+	Vague bool
+}
+
+// UniqueKeys lists the keys of the projection's tables.
+func (p *Projection) UniqueKeys() []UniqueKey {
+	var all []UniqueKey
+	for _, st := range p.SchemaStatements {
+		name, keys := uniqueKeys(st.tokens)
+		i := slices.IndexFunc(p.tables, func(t *table) bool { return t.name == name })
+		if i < 0 {
+			continue
+		}
+		for _, names := range keys {
+			key := UniqueKey{Table: name, Columns: names}
+			key.Vague = len(names) == 0 || !p.tables[i].hasAll(names)
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
 // Shared lists the tables that have a key without the campaign: whether a row fits into them
 // depends on rows of other campaigns.
 func (p *Projection) Shared() []string {
 	var shared []string
-	for _, st := range p.SchemaStatements {
-		name, keys := uniqueKeys(st.tokens)
-		for _, key := range keys {
-			drawn := len(key) == 1 && slices.Contains(p.Drawn()[name], key[0])
-			if !drawn && !slices.Contains(key, "campaign_id") && !slices.Contains(shared, name) {
-				shared = append(shared, name)
-			}
+	for _, key := range p.UniqueKeys() {
+		drawn := len(key.Columns) == 1 && slices.Contains(p.Drawn()[key.Table], key.Columns[0])
+		if !drawn && !slices.Contains(key.Columns, "campaign_id") && !slices.Contains(shared, key.Table) {
+			shared = append(shared, key.Table)
 		}
 	}
 	return shared
@@ -134,7 +158,8 @@ func uniqueKeys(tokens []token) (table string, keys [][]string) {
 	return table, keys
 }
 
-// listed returns the names in the parentheses that open at index i.
+// listed returns the names in the parentheses that open at index i, and an empty one for whatever
+// else is there.
 func listed(tokens []token, i int) (names []string) {
 	if next(tokens, i).text != "(" {
 		return nil
@@ -143,7 +168,7 @@ func listed(tokens []token, i int) (names []string) {
 		switch {
 		case t.text == ")":
 			return names
-		case t.name() != "":
+		case t.text != ",":
 			names = append(names, t.name())
 		}
 	}

@@ -26,6 +26,15 @@ func (t *table) isInteger(name string) bool {
 	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name && c.integer })
 }
 
+func (t *table) hasAll(names []string) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
 func (r *parser) addSchema(statements [][]token) error {
 	for _, tokens := range statements {
 		st, _, err := r.compile(tokens, "nothing")

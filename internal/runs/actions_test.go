@@ -6,6 +6,7 @@ import (
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
 	"outboxweb/internal/storetest"
 )
 
@@ -24,6 +25,15 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
 		},
 		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
+	{Action: "rehearse", Scene: (*fixture).DeadHead,
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			set, err := projection.Load(enginetest.DialectOf(f.Pair), enginetest.Define(f.TB, enginetest.Accounts)...)
+			if err != nil {
+				return nil, err
+			}
+			return f.Runs.Rehearse(f.Ctx, o, outbox.RehearsalRequest{Files: changedTo(fixed)}, set)
+		},
+		Undone: func(f *fixture) bool { return f.Number(`select count(*) from run_rehearsals`) == 0 }},
 	// A pause is written to the projections before its record is.
 	{Action: "projection_pause", Scene: (*fixture).DeadHead,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
@@ -60,6 +70,6 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool {
-		return strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")
+		return a == outbox.ActionRehearse || strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")
 	})
 }

@@ -27,8 +27,13 @@ func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunReq
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal as well
 	}
+	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) { return rs.admitRun(t, o, order, loaded, now) })
+}
+
+// start performs the action that admits a run, and wakes workers for it.
+func (rs *Runs) start(ctx context.Context, a *store.Change, admit func(*tx, int64) (outbox.Run, error)) (outbox.Run, error) {
 	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
-		run, err := rs.admitRun(t, o, order, loaded, now)
+		run, err := admit(t, now)
 		if err == nil {
 			started(a, run)
 		}
@@ -40,9 +45,10 @@ func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunReq
 	return run, err
 }
 
-// started adds the run to the record of a run_start.
+// started adds the run to the record of the action that started it. The campaign of the record is
+// that of the request, by which a repeat is known: a rehearsal may find one that was not named.
 func started(a *store.Change, run outbox.Run) {
-	a.CampaignID, a.Target, a.After = run.CampaignID, outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
+	a.Target, a.After = outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
 // auditTarget describes a request for its audit record. Campaigns named one by one are recorded as

@@ -12,6 +12,9 @@ import (
 // Versions returns the versions of the worker's projections.
 func (w *Worker) Versions() map[string]string { return w.versions() }
 
+// Started is signalled when a caller of this process started, resumed or cancelled a run.
+func (rs *Runs) Started() <-chan struct{} { return rs.started }
+
 // DieInRun claims a run and rebuilds its first campaign up to a stage: until it is replayed, until
 // its lease is taken and all is replayed, or until the rows are swapped. Then the process dies; its
 // next step is returned, for a process that only slept. Nil means that there is no run.

@@ -223,7 +223,7 @@ var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "syste
 // recordReplay writes the audit record of an automatic replay. It has no key and no request: those
 // belong to the action that caused it.
 func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
-	a := &store.Change{Command: byItself, Action: outbox.ActionRunStart, Before: auditTarget(order)}
+	a := &store.Change{Command: byItself, Action: outbox.ActionRunStart, CampaignID: run.CampaignID, Before: auditTarget(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }

@@ -59,9 +59,6 @@ func (r *Recording) Close() error { return r.replayer.Close() }
 // Seq is the event up to which the campaign is replayed.
 func (r *Recording) Seq() int64 { return r.expected.Seq }
 
-// Failed holds the projections that refused an event, with that event.
-func (r *Recording) Failed() map[string]ReplayFailure { return r.expected.Failed }
-
 // Skim replays up to an event without recording, and calls step after each chunk. It must come
 // before To.
 func (r *Recording) Skim(ctx context.Context, until int64, step func(seq int64) error) error {

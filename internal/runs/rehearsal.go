@@ -43,6 +43,9 @@ const checkTime = 10 * time.Second
 // request and for files that could not be loaded, outbox.ErrConflict if no campaign is blocked.
 func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
 	a := &store.Change{Command: o, Action: outbox.ActionRehearse}
+	if len(order.Campaigns) == 1 {
+		a.CampaignID = order.Campaigns[0]
+	}
 	changed, names, err := rs.checkFiles(ctx, &order, loaded)
 	if err != nil {
 		return outbox.Run{}, rs.core.Refused(ctx, a, err)
@@ -56,17 +59,9 @@ func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.Reh
 	}
 	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "behind": order.Behind, "versions": asked.versions}
 	a.Before, a.Asked = target, target
-	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
-		run, err := rs.admitRehearsal(t, o, order, asked, loaded, now)
-		if err == nil {
-			started(a, run)
-		}
-		return run, err
+	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) {
+		return rs.admitRehearsal(t, o, order, asked, loaded, now)
 	})
-	if err == nil {
-		rs.wakeWorker()
-	}
-	return run, err
 }
 
 // checkFiles returns the set with the changed files, and the projections that they change. It also

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
@@ -149,6 +150,90 @@ insert into names (campaign_id, seq, name, n) values (:campaign_id, :seq, :paylo
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(names, ":payload.n!", "4"))})
 	if want := (outbox.RehearsalCounts{NotRehearsed: 1, OtherRows: 1}); d.Counts != want {
 		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
+	}
+}
+
+// A row's new rank is the old one of the next row, so that the last row must be visited first.
+func TestRehearse_doesNotVouchForTheOrderOfRows(t *testing.T) {
+	t.Parallel()
+	ranks := `-- projection: ranks
+-- tables: ranks
+
+-- schema
+create table ranks (campaign_id text not null, id bigint not null, n bigint not null, primary key (campaign_id, id), unique (campaign_id, n));
+
+-- on: ranked
+insert into ranks (campaign_id, id, n) values (:campaign_id, :seq, :payload.n!);
+
+-- on: moved
+update ranks set n = null where campaign_id = :campaign_id;
+`
+	for name, c := range map[string]struct {
+		change string
+		vague  bool // whatever the order of the rows, or on PostgreSQL
+	}{
+		"to the next":      {strings.ReplaceAll(ranks, "n = null", "n = n + 1"), true},
+		"far away":         {strings.ReplaceAll(ranks, "n = null", "n = n + 100"), false},
+		"of one row":       {strings.ReplaceAll(ranks, "n = null where", "n = n + 1 where id = 1 and"), false},
+		"without the rule": {strings.ReplaceAll(strings.ReplaceAll(ranks, "n = null", "n = n + 1"), ", unique (campaign_id, n)", ""), false},
+	} {
+		clock := storetest.NewClock()
+		b := enginetest.Open(t, enginetest.Define(t, ranks), enginetest.MaxAttempts(1), enginetest.At(clock))
+		for _, n := range []int{3, 2, 1} {
+			b.MustAppend(t, enginetest.EventOf("a", "ranked", fmt.Sprintf(`{"n":%d}`, n)))
+		}
+		b.MustAppend(t, enginetest.EventOf("a", "moved", `{}`))
+		enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+		d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(c.change)})
+		want := outbox.OutcomePasses
+		if c.vague && b.OnPostgres() {
+			want = outbox.OutcomeNotRehearsed
+		}
+		if result := b.RunResult(t, d.Run, "a"); result.Outcome != want || want == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "event 4 updates several rows of ranks at once (00.sql:11)") {
+			t.Errorf("%s: the result is %s (%s), want %s", name, result.Outcome, result.Error, want)
+		}
+	}
+}
+
+// Events appended and applied while a rehearsal works on a campaign are not part of its answer, and
+// do not make it wrong.
+func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.MustAppend(t, enginetest.Noted("b")) // before it is looked at
+	between := 0
+	w := *b.RunWorker
+	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
+		if between++; between == 1 {
+			b.MustAppend(t, enginetest.Opened("b", 5)) // a second opening fails
+		}
+		b.MustAppend(t, enginetest.Spent("healthy", 1))
+		b.Drain(t)
+		return false
+	}
+	if _, err := w.Step(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	d := mustReadRehearsal(t, b, run.ID)
+	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want || between < 3 {
+		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
+	}
+	result := b.RunResult(t, d.Run, "b")
+	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); *result.Rehearsed != want || result.Seq != 4 {
+		t.Errorf("b was rehearsed %+v up to event %d, want %+v up to event 4", *result.Rehearsed, result.Seq, want)
+	}
+	if healthy := b.RunResult(t, d.Run, "healthy"); healthy.Seq != 3 || healthy.Events != 2*healthy.Seq || b.MustCampaign(t, "healthy").AppliedSeq <= healthy.Seq {
+		t.Errorf("healthy was compared at event %d with %d events", healthy.Seq, healthy.Events)
+	}
+	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, fixed, enginetest.Trail), enginetest.MaxAttempts(1))
+	loaded.MustRequeue(t, "b", 3)
+	loaded.Drain(t)
+	if at := loaded.MustCampaign(t, "b").AppliedSeq; at != result.Seq {
+		t.Errorf("with the fix loaded b is at event %d, want %d", at, result.Seq)
 	}
 }
 

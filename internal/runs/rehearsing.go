@@ -23,7 +23,10 @@ type rehearsing struct {
 	asked    rehearsalRow
 	set      *projection.Set // with the changed files
 	changed  *Replayer       // of set; nil before its first use
+	copies   *Replayer       // of set, for blocked campaigns; nil before its first use
 	loaded   *Replayer       // of the loaded set; nil before its first use
+	keys     []projection.UniqueKey
+	captured []readmodel.CapturedTable // of keys, in the same order; see watchOrder
 	deadline time.Time
 	events   int64 // replayed so far, also by processes that worked on it before
 }
@@ -70,7 +73,7 @@ func (r *runner) rehearse(ctx context.Context, _ context.CancelCauseFunc) error 
 
 // clear empties the scratch tables, so that no row of a campaign meets those of the next.
 func (m *rehearsing) clear(ctx context.Context) error {
-	for _, f := range []*Replayer{m.changed, m.loaded} {
+	for _, f := range []*Replayer{m.changed, m.copies, m.loaded} {
 		if f == nil {
 			continue
 		}
@@ -82,7 +85,7 @@ func (m *rehearsing) clear(ctx context.Context) error {
 }
 
 func (m *rehearsing) close() {
-	for _, f := range []*Replayer{m.changed, m.loaded} {
+	for _, f := range []*Replayer{m.changed, m.copies, m.loaded} {
 		if f != nil {
 			f.Close()
 		}
@@ -202,7 +205,10 @@ func (s standsAt) same(other standsAt) bool {
 
 // blocked applies the event that blocks a campaign, and those behind it, to copies of its rows.
 func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, result *outbox.RunResult) error {
-	f, err := m.open(ctx, &m.changed, m.set)
+	f, err := m.open(ctx, &m.copies, m.set)
+	if err == nil {
+		err = m.watchOrder(f)
+	}
 	if err != nil {
 		return err
 	}
@@ -225,6 +231,9 @@ func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, r
 	}
 	expected, err := m.copied(ctx, f, id, before)
 	if err != nil {
+		return err
+	}
+	if err := m.forgetOrder(f); err != nil {
 		return err
 	}
 	until := min(head.Seq+m.asked.behind, c.HighWaterSeq)
@@ -252,12 +261,15 @@ func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, r
 	}
 	result.Outcome, result.Seq = outbox.OutcomePasses, expected.Seq
 	result.Rehearsed.Applied, result.Rehearsed.Left = expected.Seq-before.mark.AppliedSeq, c.HighWaterSeq-expected.Seq
-	return m.compareLive(ctx, f, expected, before, result)
+	if err := m.compareLive(ctx, f, expected, before, result); err != nil {
+		return err
+	}
+	return m.orderDecides(ctx, f)
 }
 
-// copies reports whether the live rows can be copied: the changed files leave all tables as they
+// copyable reports whether the live rows can be copied: the changed files leave all tables as they
 // are.
-func (m *rehearsing) copies() bool { return len(m.asked.otherSchema) == 0 }
+func (m *rehearsing) copyable() bool { return len(m.asked.otherSchema) == 0 }
 
 // copied returns a replay that stands where the live rows do: with copies of them or, if the changed
 // files give tables another form, with rows replayed from the journal.
@@ -272,7 +284,7 @@ func (m *rehearsing) copied(ctx context.Context, f *Replayer, id string, before 
 		}
 	}
 	at := before.mark.AppliedSeq
-	if m.copies() {
+	if m.copyable() {
 		mark, stands, err := f.scratch.LoadLive(ctx, id, f.tables(expected.names)...)
 		if err != nil {
 			return nil, err

@@ -227,9 +227,6 @@ func (t *tx) digestsOfRun(r *runRow) error {
 // for a long one.
 const workerLoops = 2
 
-// Started is signalled when a caller of this process started, resumed or cancelled a run.
-func (rs *Runs) Started() <-chan struct{} { return rs.started }
-
 // wakeWorker makes this process check for runs now. Other processes find them at their next poll.
 func (rs *Runs) wakeWorker() {
 	for range workerLoops {

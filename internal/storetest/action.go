@@ -230,7 +230,7 @@ func RefusedLeavesOneRecord(t *testing.T, a Action) {
 		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActions()))
 	}
 	about := func(a outbox.AuditEntry) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
-	starts := strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // the created thing has no id before
+	starts := a.Action == string(outbox.ActionRehearse) || strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // the created thing has no id before
 	if about(done[0]) != about(got) && !starts {
 		t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
 	}
