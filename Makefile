@@ -60,8 +60,8 @@ bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, an
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
 .PHONY: bench-timetravel
-bench-timetravel: ## measure steps through a campaign of 100,000 events beside a plain replay, and fail beyond 100 ms
-	go test ./internal/timetravel -run '^$$' -bench Step -benchtime 5x -db sqlite
+bench-timetravel: ## measure steps through a campaign of 100,000 events beside a plain replay, and fail beyond 100 ms, on both databases
+	go test ./internal/timetravel -run '^$$' -bench Step -benchtime 5x -timeout 30m
 
 .PHONY: bench-publish
 bench-publish: ## measure the made and the recorded journal on their way to five files at a time

@@ -24,13 +24,20 @@ const (
 )
 
 // Capture begins to record every change of the tables' rows, whatever makes it: a statement, a
-// trigger or a foreign key. Clear and LoadLive are not recorded.
+// trigger or a foreign key. Clear and LoadLive are not recorded. Nor is, on SQLite, the removal of a
+// row that "or replace" makes room with, if a projection has triggers: it fires triggers only where
+// they may fire each other, which would change what the projection's do.
 func (c *Scratch) Capture(tables []CapturedTable) error {
 	setUp := captureSQLite
 	if c.model.Dialect.TempTables {
 		setUp = capturePostgres
 	}
 	return c.within(sqldb.BeginPlain, func(t *tx) error {
+		if !t.Dialect().TempTables {
+			if err := t.fireOnReplace(); err != nil {
+				return err
+			}
+		}
 		for i, statement := range setUp(tables) {
 			if err := t.Define(statement); err != nil {
 				return fmt.Errorf("capture changes, statement %d: %w", i+1, err)
@@ -38,6 +45,16 @@ func (c *Scratch) Capture(tables []CapturedTable) error {
 		}
 		return nil
 	})
+}
+
+// fireOnReplace makes SQLite fire triggers for the rows that "or replace" removes, unless the tables
+// have triggers already.
+func (t *tx) fireOnReplace() error {
+	var own int64
+	if _, err := t.One([]any{&own}, `select count(*) from sqlite_master where type = 'trigger'`); err != nil || own > 0 {
+		return err
+	}
+	return t.Define("pragma recursive_triggers = on")
 }
 
 // MarkAt names what makes the changes that follow, within Replay.

@@ -64,18 +64,17 @@ where k.tab = $1
 order by k.sort
 limit $4`
 
-const selectChanged = `
+const selectVersions = `
 select k.id, k.tab, k.name, k.key, v.seq, v.cells
 from versions v
-join row_keys k on k.id = v.row
+join row_keys k on k.id = v.row`
+
+const selectChanged = selectVersions + `
 where v.seq = $1
 order by k.tab, k.sort
 limit $2`
 
-const selectRow = `
-select k.id, k.tab, k.name, k.key, v.seq, v.cells
-from row_keys k
-join versions v on v.row = k.id
+const selectRow = selectVersions + `
 where k.name = $1
   and v.seq <= $2
 order by v.seq desc

@@ -302,6 +302,43 @@ func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	}
 }
 
+// A row that makes room for another one is removed, though no statement names it.
+func TestTravel_showsRowsThatAreReplacedThroughAnotherKey(t *testing.T) {
+	t.Parallel()
+	seats := `-- projection: seats
+-- tables: seats
+
+-- schema
+create table seats (campaign_id text not null, who text not null, seat bigint not null, primary key (campaign_id, who), unique (campaign_id, seat));
+
+-- on: sat @sqlite
+insert or replace into seats (campaign_id, who, seat) values (:campaign_id, :payload.who!, :payload.seat!);
+
+-- on: sat @postgres
+delete from seats where campaign_id = :campaign_id and seat = cast(:payload.seat! as bigint);
+insert into seats (campaign_id, who, seat) values (:campaign_id, :payload.who!, :payload.seat!) on conflict (campaign_id, who) do update set seat = excluded.seat;
+`
+	b, tr := open(t, timetravel.Config{}, seats)
+	for _, payload := range []string{`{"who":"ana","seat":1}`, `{"who":"ben","seat":1}`, `{"who":"ben","seat":2}`, `{"who":"cid","seat":2}`} {
+		b.MustAppend(t, enginetest.EventOf("c", "sat", payload))
+	}
+	b.Drain(t)
+	ana, ben, atTwo, cid := "map[seat:1 who:\"ana\"]", "map[seat:1 who:\"ben\"]", "map[seat:2 who:\"ben\"]", "map[seat:2 who:\"cid\"]"
+	for seq, want := range [][]string{nil, {ana}, {ben}, {atTwo}, {cid}} {
+		if seq == 0 {
+			continue
+		}
+		now, _ := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: int64(seq)}))
+		if diff := cmp.Diff(tableState{"seats": want}, now); diff != "" {
+			t.Errorf("as of event %d:\n%s", seq, diff)
+		}
+	}
+	changed := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 2}).Tables[0].Rows
+	if len(changed) != 2 || changed[0].Kind != outbox.RowRemoved || changed[1].Kind != outbox.RowAdded {
+		t.Errorf("event 2 changes %+v, want ana's row removed and ben's added", changed)
+	}
+}
+
 func TestTravel_goesOnWithEventsAppendedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
