@@ -19,8 +19,16 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 	if c.Wait {
 		return a.follow(ctx, st, op.ID, c.jsonFlag)
 	}
-	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind the heads\nfollow it with: outboxweb operations show %d", op.ID,
-		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), op.ID)
+	pace, err := st.Pace(ctx)
+	if err != nil {
+		return err
+	}
+	estimate := outbox.Estimate(op.Totals.Chosen+op.Released, pace)
+	if estimate != "" {
+		estimate = "; " + estimate
+	}
+	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind the heads%s\nfollow it with: outboxweb operations show %d", op.ID,
+		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), estimate, op.ID)
 }
 
 // warnWithoutWorker prints on stderr what happens to the operation when no worker is running.

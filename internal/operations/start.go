@@ -142,7 +142,7 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection) 
 	}
 	if pace > 0 {
 		seconds := float64(p.Rows+p.Released) / pace
-		p.EstimatedSeconds = &seconds
+		p.EstimatedSeconds, p.EventsPerSecond = &seconds, &pace
 	}
 	return p, nil
 }

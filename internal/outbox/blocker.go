@@ -60,7 +60,7 @@ func (s ClaimFacts) Blocker(now int64) (hold Blocker, until int64) {
 type Surroundings struct {
 	Mode   Mode
 	Worker *WorkerSummary // nil when the state of workers is unknown
-	Pace   float64        // best recent rate in applied events per second; 0 when unknown
+	Pace   float64        // in applied events per second, see Pace; 0 when unknown
 }
 
 // Explanation says why a campaign is or is not progressing.

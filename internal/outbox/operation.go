@@ -256,9 +256,10 @@ type OperationPreview struct {
 	Groups    []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.
 	GroupsTotal int64 `json:"groups_total"`
-	// EstimatedSeconds is how long workers would take at the pace of the last day; nil if nothing
-	// was applied recently.
+	// EstimatedSeconds is how long workers would take at EventsPerSecond, the highest rate of the last
+	// 15 minutes in which events were applied; both are nil if none was within a day.
 	EstimatedSeconds *float64 `json:"estimated_seconds"`
+	EventsPerSecond  *float64 `json:"events_per_second"`
 	Confirm          string   `json:"confirm"` // the phrase required to start it; empty if none is
 }
 

@@ -166,19 +166,32 @@ func (s *Store) History(ctx context.Context, r outbox.Range) (outbox.History, er
 	return s.histories.of(r).Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
 }
 
-// Pace is the highest recent rate in events per second, now or averaged over a minute of the last
-// six hours; 0 when nothing was applied. Samples are means, so a short burst may have been faster.
+// A sample is taken each minute in which something changed.
+const selectAppliedTotals = `
+select applied_total
+from samples
+where minute >= $1
+order by minute desc`
+
+// Pace is the rate that estimates of time assume, from the samples of a day; see outbox.Pace. It is
+// shared and at most a second old.
 func (s *Store) Pace(ctx context.Context) (float64, error) {
 	summary, err := s.Summary(ctx)
 	if err != nil {
 		return 0, err
 	}
-	pace := summary.Throughput.AppliedPerSecond
-	history, err := s.History(ctx, outbox.Range{Name: outbox.RangeDay})
-	for _, p := range history.Points {
-		pace = max(pace, float64(p.AppliedPeak)/sampleInterval.Seconds())
-	}
-	return pace, err
+	return s.pace.Get(ctx, func() (float64, error) {
+		totals := []int64{summary.Worker.Applied}
+		err := s.journal.Read(context.WithoutCancel(ctx), func(t *Tx) error {
+			earlier, err := sqldb.All(t, sqldb.Column[int64], selectAppliedTotals, sqldb.At(s.Now()).Add(-24*time.Hour).UnixMicro())
+			totals = append(totals, earlier...)
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("read the samples: %w", err)
+		}
+		return outbox.Pace(summary.Throughput.AppliedPerSecond, totals), nil
+	})
 }
 
 func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History, error) {

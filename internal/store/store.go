@@ -75,6 +75,7 @@ type Store struct {
 	onEndLeases []func(ctx context.Context, owner string) error
 
 	histories historyCache
+	pace      Snapshot[float64]
 	tally     tally
 	drift     atomic.Int64
 	opened    int64                  // in microseconds

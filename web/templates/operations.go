@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"outboxweb/internal/outbox"
 )
@@ -165,14 +164,10 @@ func verb(n int64, one, many string) string {
 
 // estimate says how long workers would take.
 func estimate(p outbox.OperationPreview) string {
-	if p.EstimatedSeconds == nil {
+	if p.EventsPerSecond == nil {
 		return "Duration unknown: nothing was applied in the last day."
 	}
-	d := time.Duration(*p.EstimatedSeconds * float64(time.Second))
-	if d < time.Second {
-		return "That is less than 1 s of work."
-	}
-	return "That is up to " + outbox.Age(d) + " of work at the last day's peak rate."
+	return "Estimate: " + outbox.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + count(outbox.PaceMinutes, "busy minute", "busy minutes") + "."
 }
 
 // filterTexts are the parts of a filter that are set.

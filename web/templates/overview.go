@@ -1,8 +1,6 @@
 package templates
 
 import (
-	"time"
-
 	"outboxweb/internal/outbox"
 )
 
@@ -96,12 +94,8 @@ func (p Page) needsReason(released int64) bool {
 
 // workTime estimates how long workers take for so many rows; empty if nothing was applied recently.
 func workTime(p Page, rows int64) string {
-	if p.Around.Pace <= 0 {
-		return ""
+	if estimate := outbox.Estimate(rows, p.Around.Pace); estimate != "" {
+		return ", " + estimate
 	}
-	d := time.Duration(float64(rows) / p.Around.Pace * float64(time.Second))
-	if d < time.Second {
-		return ", less than 1 s of work"
-	}
-	return ", up to " + outbox.Age(d) + " of work at the last day's peak rate"
+	return ""
 }

@@ -77,18 +77,7 @@ func statusMeaning(s outbox.Status) string {
 // num formats a number with thousands separators: 44,200.
 func num(n int64) string { return outbox.Number(n) }
 
-func rate(perSecond float64) string {
-	switch {
-	case perSecond <= 0:
-		return "0"
-	case perSecond < 0.1:
-		return strconv.FormatFloat(perSecond, 'f', 3, 64)
-	case perSecond < 10:
-		return strconv.FormatFloat(perSecond, 'f', 1, 64)
-	default:
-		return num(int64(perSecond + 0.5))
-	}
-}
+func rate(perSecond float64) string { return outbox.Rate(perSecond) }
 
 func seconds(s float64) string { return outbox.Age(time.Duration(s * float64(time.Second))) }
 
