@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -164,4 +165,73 @@ func TestOperation_survivesKill(t *testing.T) {
 		t.Errorf("the operation is %+v, want all 40 rows done", o)
 	}
 	s.awaitSettled(t)
+}
+
+// overprinted lists pairs of texts whose visible boxes overlap.
+const overprinted = `(() => {
+	const boxes = []
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+	for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+		const parent = text.parentElement
+		if (!text.data.trim() || !parent.checkVisibility({contentVisibilityAuto: true, opacityProperty: true, visibilityProperty: true})) continue
+		const range = document.createRange()
+		range.selectNodeContents(text)
+		for (const r of range.getClientRects()) {
+			const box = {left: r.left, right: r.right, top: r.top, bottom: r.bottom, text}
+			for (let e = parent; e; e = e.parentElement) {
+				if (getComputedStyle(e).overflow === "visible") continue
+				const clip = e.getBoundingClientRect()
+				if (e === document.documentElement || e === document.body) continue
+				box.left = Math.max(box.left, clip.left); box.right = Math.min(box.right, clip.right)
+				box.top = Math.max(box.top, clip.top); box.bottom = Math.min(box.bottom, clip.bottom)
+			}
+			if (box.right - box.left > 2 && box.bottom - box.top > 2) boxes.push(box)
+		}
+	}
+	const found = []
+	boxes.forEach((a, i) => boxes.slice(i + 1).forEach(b => {
+		const across = Math.min(a.right, b.right) - Math.max(a.left, b.left), down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top)
+		if (a.text !== b.text && across > 1 && down > 4) found.push(a.text.data.trim().slice(0, 60) + " | " + b.text.data.trim().slice(0, 60))
+	}))
+	return found
+})()`
+
+// Names and errors may be long: no text of the page that starts an operation is printed over
+// another, in a large window or a small one.
+func TestBrowser_newOperationOfLongNamesCanBeRead(t *testing.T) {
+	t.Parallel()
+	var rules strings.Builder
+	for i := range 6 {
+		long := strings.Repeat(fmt.Sprintf("the_rule_%c_of_seats_", 'a'+i), 12)
+		fmt.Fprintf(&rules, ", constraint %s check (n <> %d)", long, i)
+	}
+	s := start(t, newDatabases(t), append(quickDeath, writeProjections(t, map[string]string{"wide.sql": `
+-- projection: wide
+-- tables: wide
+
+-- schema
+create table wide (campaign_id text not null, seq bigint not null, n bigint not null, primary key (campaign_id, seq)` + rules.String() + `);
+
+-- on: counted
+insert into wide (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
+`})...)...)
+	const campaigns = 40
+	for i := range campaigns {
+		id := fmt.Sprintf("%02d-%s", i, strings.Repeat("a-long-name-without-end", 1+i%8))
+		appendTo(t, s, "", id, []event{{EventType: "counted", Payload: map[string]any{"n": i % 6}}, {EventType: "counted", Payload: map[string]any{"n": 9}}})
+	}
+	awaitCounts(t, s, "", campaigns, 0, campaigns)
+	b := openTab(t, s)
+	for _, size := range []viewport{wide, {780, 900}, narrow} {
+		b.size(size)
+		b.open("/operations/new")
+		b.await("the page names campaigns and groups", telling("main", "40 dead rows of 40 campaigns")+` && document.querySelectorAll(".causes li").length === 6`)
+		if over := value[[]string](b, overprinted); len(over) > 0 {
+			t.Errorf("%d wide: %d texts are printed over others: %s", size.width, len(over), strings.Join(over[:min(5, len(over))], "\n"))
+		}
+		if wider := value[float64](b, "document.documentElement.scrollWidth - innerWidth"); wider > 0 {
+			t.Errorf("%d wide: the page is %v pixels wider", size.width, wider)
+		}
+		b.sound("a new operation of long names")
+	}
 }
