@@ -14,6 +14,7 @@ type ReadModel struct {
 	Live       bool            `json:"live"`      // the rows are read from the projections database, without their history
 	Tables     []ModelTable    `json:"tables"`
 	Changes    []ModelTable    `json:"changes"`     // the rows that the event changed, when no table or row was asked for
+	Graphs     []ModelGraph    `json:"graphs"`      // of projections that have one, when no table or row was asked for
 	Standings  []ModelStanding `json:"projections"` // how the replay went and compares with the live rows
 }
 
@@ -26,6 +27,37 @@ type ModelTable struct {
 	Next       string     `json:"next" redact:"-"` // the row after which the rest begins; empty when there is none
 	More       bool       `json:"more"`            // there are more rows
 }
+
+// ModelGraph is rows of two tables as nodes and edges: those that the event changed, and others in
+// the order of their keys.
+type ModelGraph struct {
+	Projection string      `json:"projection" redact:"-"`
+	Nodes      []ModelNode `json:"nodes" api:"max=60"`
+	Edges      []ModelEdge `json:"edges" api:"max=200"` // between these nodes
+	NodesTotal int64       `json:"nodes_total"`         // how many nodes there are; 1,000 means that or more
+	EdgesTotal int64       `json:"edges_total"`         // likewise
+}
+
+// ModelNode is a row as a node of a graph.
+type ModelNode struct {
+	ID    Field  `json:"id"`
+	Label Field  `json:"label"`
+	Kind  string `json:"kind" redact:"-" api:"enum=added changed removed"` // what the event did to it; empty for nothing
+}
+
+// ModelEdge is a row as an edge of a graph.
+type ModelEdge struct {
+	From int    `json:"from"` // index of a node
+	To   int    `json:"to"`
+	Kind string `json:"kind" redact:"-" api:"enum=added changed removed"`
+}
+
+// Limits of a graph.
+const (
+	MaxGraphNodes = 60
+	MaxGraphEdges = 200
+	GraphRows     = 1000 // rows of a table that are counted and examined
+)
 
 // ModelRow is a row as of an event, beside the one before that event.
 type ModelRow struct {

@@ -111,7 +111,7 @@ func (r *parser) directive(t token) error {
 	key = strings.TrimSpace(key)
 	rest, _, _ = strings.Cut(rest, "--")
 	rest = strings.TrimSpace(rest)
-	header := map[string]func(int, string) error{"projection": r.setName, "tables": r.setTables, "on-failure": r.setOnFailure, "max-attempts": r.setMaxAttempts}
+	header := map[string]func(int, string) error{"projection": r.setName, "tables": r.setTables, "on-failure": r.setOnFailure, "max-attempts": r.setMaxAttempts, "graph": r.setGraph}
 	switch set := header[key]; {
 	case set != nil:
 		return r.header(t, head, key, set, rest)
@@ -131,7 +131,7 @@ func (r *parser) directive(t token) error {
 		return r.openDigest(t)
 	}
 	if r.section.line == 0 {
-		return faultf(t.line, "unknown header %q; a projection has projection, tables, on-failure and max-attempts, then sections (an ordinary comment must not begin with a word and a colon)", key)
+		return faultf(t.line, "unknown header %q; a projection has projection, tables, on-failure, max-attempts and graph, then sections (an ordinary comment must not begin with a word and a colon)", key)
 	}
 	return faultf(t.line, "unknown section %q; the sections are schema, on and digest (an ordinary comment must not begin with a word and a colon)", key)
 }
@@ -350,7 +350,7 @@ func (r *parser) finish() error {
 	}
 	r.p.tables = r.created
 	r.finishDigests()
-	return nil
+	return r.finishGraph()
 }
 
 func (r *parser) table(name string) *table {

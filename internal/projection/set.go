@@ -22,6 +22,7 @@ type Projection struct {
 	Source           string      // the file's path, or builtin:NAME
 	EventTypes       []string    // as written, including wildcards, each once
 	SchemaStatements []Statement // in order; running them again changes nothing
+	Graph            *Graph      // nil if its tables are none
 
 	file      string
 	tables    []*table

@@ -201,16 +201,16 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 		limit = min(q.Limit, limit)
 	}
 	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq, last int64) error {
-		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Standings: h.standings()}
+		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: h.standings()}
 		m.FirstSeq, _, _ = l.span()
 		m.LastSeq = last
-		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit) })
+		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit, t.Set.Graphs()) })
 	})
 	return m, err
 }
 
 // page reads the tables that a query selects.
-func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int) error {
+func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int, graphs []projection.Graph) error {
 	if q.Row != "" {
 		return r.oneRow(m, q.Row)
 	}
@@ -233,6 +233,13 @@ func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int) erro
 	}
 	switch {
 	case q.Table == "":
+		for _, g := range graphs {
+			graph, err := r.graph(g)
+			if err != nil {
+				return err
+			}
+			m.Graphs = append(m.Graphs, graph)
+		}
 		var err error
 		m.Changes, err = r.changes(limit)
 		return err
@@ -290,7 +297,7 @@ func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, w
 // Live reads the first rows of each table as the projections database has them now, without their
 // history.
 func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, error) {
-	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Standings: []outbox.ModelStanding{}}
+	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: []outbox.ModelStanding{}}
 	live, err := t.Store.ReadModel().Live(ctx)
 	if err != nil {
 		return m, err

@@ -1,6 +1,7 @@
 -- projection: context_graph
 -- tables: context_nodes, context_edges
 -- on-failure: block
+-- graph: nodes=context_nodes(node_id,node_id) edges=context_edges(from_node_id,to_node_id)
 
 -- What decision traces touched, as a graph: traces, their actors, entities,
 -- inputs, policies, exceptions and actions are nodes; what an event says about

@@ -1,0 +1,97 @@
+package timetravel
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
+)
+
+// graphRow is a row as far as a graph shows it.
+type graphRow struct {
+	values [2]json.RawMessage
+	kind   string
+	order  int // by key
+}
+
+// graph reads the nodes and edges of a graph as of the event.
+func (r *reading) graph(g projection.Graph) (outbox.ModelGraph, error) {
+	m := outbox.ModelGraph{Projection: g.Projection, Nodes: []outbox.ModelNode{}, Edges: []outbox.ModelEdge{}}
+	nodes, total, err := r.graphRows(g.Nodes, g.ID, g.Label)
+	if err != nil {
+		return m, err
+	}
+	edges, all, err := r.graphRows(g.Edges, g.From, g.To)
+	if err != nil {
+		return m, err
+	}
+	m.NodesTotal, m.EdgesTotal = total, all
+	at := map[string]int{}
+	for _, n := range cutGraph(nodes, outbox.MaxGraphNodes) {
+		at[string(n.values[0])] = len(m.Nodes)
+		m.Nodes = append(m.Nodes, outbox.ModelNode{ID: outbox.Field{Name: g.ID, Value: n.values[0]}, Label: outbox.Field{Name: g.Label, Value: n.values[1]}, Kind: n.kind})
+	}
+	edges = slices.DeleteFunc(edges, func(e graphRow) bool {
+		_, from := at[string(e.values[0])]
+		_, to := at[string(e.values[1])]
+		return !from || !to
+	})
+	for _, e := range cutGraph(edges, outbox.MaxGraphEdges) {
+		m.Edges = append(m.Edges, outbox.ModelEdge{From: at[string(e.values[0])], To: at[string(e.values[1])], Kind: e.kind})
+	}
+	return m, nil
+}
+
+// cutGraph keeps at most limit rows, changed ones first, in the order of their keys.
+func cutGraph(rows []graphRow, limit int) []graphRow {
+	slices.SortStableFunc(rows, func(a, b graphRow) int {
+		switch {
+		case a.kind != "" && b.kind == "":
+			return -1
+		case a.kind == "" && b.kind != "":
+			return 1
+		}
+		return a.order - b.order
+	})
+	rows = rows[:min(limit, len(rows))]
+	slices.SortFunc(rows, func(a, b graphRow) int { return a.order - b.order })
+	return rows
+}
+
+// graphRows reads two columns of the first rows of a table, and how many these are.
+func (r *reading) graphRows(table string, columns ...string) (rows []graphRow, total int64, err error) {
+	tab := slices.IndexFunc(r.log.tables, func(s projection.Shape) bool { return s.Table == table })
+	if tab < 0 {
+		return nil, 0, fmt.Errorf("table %q of a graph is not recorded", table)
+	}
+	found, err := r.rows(selectRows, tab, []byte{}, r.seq, outbox.GraphRows)
+	for i, s := range found {
+		row := graphRow{order: i}
+		cells := s.cells
+		if s.seq == r.seq && s.seq > r.base {
+			was, err := r.before(s)
+			switch {
+			case err != nil:
+				return nil, 0, err
+			case cells == nil:
+				row.kind, cells = outbox.RowRemoved, was
+			case was == nil:
+				row.kind = outbox.RowAdded
+			default:
+				row.kind = outbox.RowChanged
+			}
+		}
+		for j, name := range columns {
+			if at := slices.Index(r.log.tables[tab].Columns, name); at < len(cells) {
+				row.values[j] = cells[at].value
+			}
+		}
+		if row.kind != outbox.RowRemoved {
+			total++
+		}
+		rows = append(rows, row)
+	}
+	return rows, total, err
+}
