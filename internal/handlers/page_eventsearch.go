@@ -78,7 +78,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Offered, err = s.offered(r, "events"); err != nil {
 		return err
 	}
-	p := s.page(r, "Events", "Events")
+	p := s.page(r, "Find events", "Events")
 	p.Twin = s.linksOf(r).API().SearchEvents(filter)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.EventsPage, view))
 }

@@ -21,7 +21,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Failures", "Failures")
+	p := s.page(r, "Causes", "Failures")
 	p.Self, p.Twin = s.linksOf(r).FailuresOf(filter), s.linksOf(r).API().FailureGroups()
 	if err := s.flash(r, &p); err != nil {
 		return err

@@ -19,7 +19,7 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Rows", templates.RowsNav(filter))
+	p := s.page(r, templates.RowsTitle(filter), templates.RowsNav(filter))
 	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
 	if err := s.flash(r, &p); err != nil {
 		return err

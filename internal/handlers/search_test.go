@@ -76,7 +76,7 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 		if got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since")); err != nil || !got.Equal(want) || to.Query().Get("q") != "x" {
 			t.Errorf("%q leads to %s, want since %s", text, to, want)
 		}
-		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Events")
+		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events")
 	}
 	s.get("/events?since=soon").want(t, 422, "yesterday 14:00")
 	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")

@@ -66,6 +66,17 @@ func RowsNav(f outbox.RowFilter) string {
 	return "Rows"
 }
 
+// RowsTitle is the title of a list of rows, as the navigation names it.
+func RowsTitle(f outbox.RowFilter) string {
+	switch f.Status {
+	case outbox.Dead:
+		return "Dead rows"
+	case outbox.Failed:
+		return "Failed rows"
+	}
+	return "Outbox"
+}
+
 // at returns the index of the current page within the section, or -1.
 func (s section) at(nav string) int {
 	return slices.IndexFunc(s.pages, func(at place) bool { return at.nav == nav })

@@ -54,7 +54,7 @@ func RowsPage(p Page, v RowsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = title(p, "Rows").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = title(p, RowsTitle(v.Filter)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

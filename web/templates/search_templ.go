@@ -54,7 +54,7 @@ func EventsPage(p Page, v EventsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = title(p, "Events").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = title(p, "Find events").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
