@@ -46,6 +46,10 @@ func TestBrowser_overviewRefreshes(t *testing.T) {
 		t.Errorf("one campaign only is named, %s", first)
 	}
 	b.await("the time of looking moves", asOf+` > `+js(looked))
+	value[bool](b, `(document.querySelector("[data-testid=count-pending]").closest("a").focus({preventScroll: true}), true)`)
+	appendTo(t, s, "", "paused", seats("", "", "", "", "ivy")[4:])
+	b.await("a focused link shows its own number", saying(marked("count-pending"), fmt.Sprint(dead+8))+` && document.activeElement.matches("a") && document.activeElement.innerText.includes("pending")`)
+	value[bool](b, `(kept.focus({preventScroll: true}), true)`)
 	for what, condition := range map[string]string{
 		"the page was loaded anew":    `!!window.kept`,
 		"the focus was lost":          `document.activeElement === kept && kept.isConnected`,

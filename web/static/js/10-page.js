@@ -320,7 +320,12 @@
     window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
       return !(name === "open" && node.tagName === "DETAILS");
     };
-    window.Idiomorph.defaults.ignoreActiveValue = true;
+    // A field keeps what is typed in it. The option keeps the content of any focused element, so it
+    // is on for fields only: a focused link or button shows its own number.
+    Object.defineProperty(window.Idiomorph.defaults, "ignoreActiveValue", {
+      enumerable: true,
+      get: function () { return /^(INPUT|SELECT|TEXTAREA)$/.test((document.activeElement || {}).tagName); },
+    });
   }
 
   if (document.body) noteServerTime(document.body.getAttribute("data-now"));
