@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,9 +18,29 @@ const (
 // causeView is an error group as a block.
 type causeView struct {
 	outbox.AssessedGroup
-	Capped bool // its counts are lower bounds
-	Shown  int  // the maximum number of campaigns to name
-	Own    bool // the block is on the page of failures
+	Capped bool           // its counts are lower bounds
+	Shown  int            // the maximum number of campaigns to name
+	Own    bool           // the block is on the page of failures
+	After  *outbox.Marker // the deploy that it may be due to; nil if none is known
+}
+
+// blamedFor is how long after a deploy an error that was not seen before may be due to it.
+const blamedFor = time.Hour
+
+// deployBefore is the last deploy, or change of a failing projection, before an error was first
+// seen; nil if none is marked.
+func deployBefore(markers []outbox.Marker, g outbox.ErrorGroup) *outbox.Marker {
+	if g.FirstAt == nil {
+		return nil
+	}
+	for _, m := range slices.Backward(markers) {
+		ago := g.FirstAt.Sub(m.At)
+		changed := m.Kind == outbox.MarkerVersion && slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == m.Subject })
+		if ago >= 0 && ago < blamedFor && (changed || m.Kind == outbox.MarkerDeploy) {
+			return &m
+		}
+	}
+	return nil
 }
 
 // causesOf are the blocks of groups.

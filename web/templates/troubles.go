@@ -2,6 +2,7 @@ package templates
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -91,15 +92,26 @@ func builtTrouble(p Page, v Overview) trouble {
 		t.title = count(n, "projection has", "projections have") + " rows that another version of their definition built"
 	}
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
+	fails := false
 	for _, one := range v.OtherBuilt {
-		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name),
-			sub: "built by " + cmp.Or(shortHash(one.BuiltVersion), "an unknown one") + ", loaded " + shortHash(one.Version)})
+		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "an unknown one") + ", loaded " + shortHash(one.Version)
+		if failing(p, v, one.Name) {
+			sub, fails = sub+", which fails now: fix it before a rebuild", true
+		}
+		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub})
 		rebuild.Projections = append(rebuild.Projections, one.Name)
 	}
-	if p.Offers(outbox.ActionRunStart) {
+	if !fails && p.Offers(outbox.ActionRunStart) {
 		t.action, t.to = "Rebuild all…", p.Links.NewRun(rebuild)
 	}
 	return t
+}
+
+// failing reports whether the loaded version of a projection fails at some event.
+func failing(p Page, v Overview, projection string) bool {
+	return slices.ContainsFunc(v.Causes, func(g outbox.AssessedGroup) bool {
+		return slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == projection && p.Running.Is(t) })
+	})
 }
 
 func quarantineTrouble(p Page, v Overview) trouble {
