@@ -178,6 +178,44 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 	}
 }
 
+// A silent instance is told once. It is over when it is back, was stopped, or is not listed any
+// more; one that was silent long before is not told.
+func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		silent time.Duration // before it is first found
+		end    func(*fixture)
+		want   string
+	}{
+		{"it is back", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances[0].LastSeen = f.Clock.Now().Add(time.Minute) }, "no longer silent or stalled"},
+		{"it was stopped", 2 * time.Minute, func(f *fixture) { at := f.Clock.Now(); f.facts.Summary.Instances[0].StoppedAt = &at }, "was stopped"},
+		{"it is forgotten", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances = nil }, "is forgotten"},
+		{"it was silent before", 61 * time.Minute, func(*fixture) {}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			f := open(t, hook(w))
+			f.facts.Moved = true
+			f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-c.silent)}}
+			f.pass(5 * time.Minute)
+			for range 3 {
+				f.Clock.Advance(time.Hour)
+				f.step()
+			}
+			if got := w.kinds(); got != map[bool]string{true: "", false: "firing"}[c.want == ""] {
+				t.Fatalf("after three hours it sent %q", got)
+			}
+			c.end(f)
+			f.step()
+			if c.want != "" && (w.kinds() != "firing resolved" || !strings.Contains(w.got[1].Title, c.want)) {
+				t.Errorf("at the end it sent %+v", w.got)
+			}
+		})
+	}
+}
+
 func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

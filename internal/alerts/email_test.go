@@ -3,8 +3,15 @@ package alerts_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,20 +20,24 @@ import (
 	"outboxweb/internal/storetest"
 )
 
-// mailServer is a small SMTP server without TLS: it takes everything, unless its refusal is set.
+// mailServer is a small SMTP server: it takes everything, unless its refusal is set. With a
+// certificate it speaks TLS, from the start or after STARTTLS, and then wants a password.
 type mailServer struct {
 	net.Listener
+	tls     *tls.Config
+	atOnce  bool   // TLS from the start
+	account string // name and password, as AUTH PLAIN has them
 	mu      sync.Mutex
 	refusal string
 	got     []string // commands and texts
 }
 
-func newMailServer(t *testing.T) *mailServer {
+func newMailServer(t *testing.T, s *mailServer) *mailServer {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &mailServer{Listener: l}
+	s.Listener = l
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -46,6 +57,10 @@ func newMailServer(t *testing.T) *mailServer {
 
 func (s *mailServer) serve(conn net.Conn) {
 	defer conn.Close()
+	safe := s.atOnce
+	if safe {
+		conn = tls.Server(conn, s.tls)
+	}
 	say := func(text string) { _, _ = conn.Write([]byte(text + "\r\n")) }
 	say("220 mail.test ready")
 	lines, inText := bufio.NewScanner(conn), false
@@ -60,8 +75,20 @@ func (s *mailServer) serve(conn net.Conn) {
 		case inText:
 			inText = false
 			say("250 taken")
+		case word == "EHLO" && s.tls != nil && !safe:
+			say("250-mail.test\r\n250 STARTTLS")
+		case word == "EHLO" && safe:
+			say("250-mail.test\r\n250 AUTH PLAIN")
 		case word == "EHLO":
 			say("250-mail.test\r\n250 8BITMIME")
+		case word == "STARTTLS":
+			say("220 go on")
+			conn, safe = tls.Server(conn, s.tls), true
+			lines = bufio.NewScanner(conn)
+		case word == "AUTH" && line != "AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte(s.account)):
+			say("535 wrong password")
+		case word == "AUTH":
+			say("235 welcome")
 		case word == "RCPT" && refusal != "":
 			say(refusal)
 		case word == "DATA":
@@ -78,7 +105,7 @@ func (s *mailServer) serve(conn net.Conn) {
 
 func TestReceiver_sendsMail(t *testing.T) {
 	t.Parallel()
-	s := newMailServer(t)
+	s := newMailServer(t, &mailServer{})
 	config := `{receivers: {mail: {url: "smtp://` + s.Addr().String() + `", from: "Ops <ops@a.test>", to: [one@b.test, two@b.test], ALLOW timeout: 5s}}, to: [mail]}`
 	f := open(t, strings.Replace(config, "ALLOW", "allow_private: true,", 1))
 	if d, err := f.Test(f.Ctx, storetest.Ana(""), "mail"); err != nil || !d.OK {
@@ -112,11 +139,58 @@ func TestReceiver_sendsMail(t *testing.T) {
 	}
 }
 
+// The password goes over TLS alone, from the start or after STARTTLS, to a server that has a
+// certificate for its name.
+func TestReceiver_sendsMailOverTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	defer certified.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trusted := `, ca_file: "` + ca + `"`
+	for _, c := range []struct {
+		name, url, more, account string
+		want                     string // in the error; empty if it is taken
+		log                      string // the commands up to the message, without names
+	}{
+		{"STARTTLS", "smtp://me:${PASS}@", trusted, "\x00me\x00p@ss word", "", "EHLO STARTTLS EHLO AUTH MAIL RCPT DATA"},
+		{"TLS from the start", "smtps://me:${PASS}@", trusted, "\x00me\x00p@ss word", "", "EHLO AUTH MAIL RCPT DATA"},
+		{"no account", "smtps://", trusted, "", "", "EHLO MAIL RCPT DATA"},
+		{"a wrong password", "smtps://me:${PASS}@", trusted, "\x00me\x00other", `535 "wrong password"`, "EHLO AUTH"},
+		{"STARTTLS with an unknown certificate", "smtp://me:${PASS}@", "", "", "certificate", "EHLO STARTTLS"},
+		{"an unknown certificate", "smtps://me:${PASS}@", "", "", "certificate", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newMailServer(t, &mailServer{tls: certified.TLS, atOnce: strings.HasPrefix(c.url, "smtps"), account: c.account})
+			f := open(t, `{receivers: {mail: {url: "`+c.url+s.Addr().String()+`", from: ops@a.test, to: [one@b.test], allow_private: true, timeout: 5s`+c.more+`}}, to: [mail]}`)
+			d, err := f.Test(f.Ctx, storetest.Ana(""), "mail")
+			if err != nil || d.OK != (c.want == "") || !strings.Contains(d.Error, c.want) || strings.Contains(d.Error, "p@ss") {
+				t.Errorf("%+v, %v", d, err)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			var log []string
+			for _, line := range s.got {
+				word, _, _ := strings.Cut(line, " ")
+				if log = append(log, word); word == "DATA" {
+					break
+				}
+			}
+			if got := strings.Join(log, " "); !strings.HasPrefix(got, c.log) || c.want != "" && strings.Contains(got, "MAIL") || c.want == "certificate" && strings.Contains(got, "AUTH") {
+				t.Errorf("the server was told %q, want %q", got, c.log)
+			}
+		})
+	}
+}
+
 // A text of any origin makes no markup, no link and no mention in a chat, and no header of its own.
 func TestReceiver_escapesTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, Error: "```<https://evil.test|click>", ConsoleURL: "https://ops.example/rows"}
+	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, Error: "```<https://evil.test|click>", Build: "v1", ConsoleURL: "https://ops.example/rows"}
 	settings, err := parse(t, `{to: ["slack+`+w.URL+`", "ntfy+`+w.URL+`"], rules: {}}`)
 	if err == nil {
 		t.Fatal("a private address without allow_private")
@@ -130,14 +204,30 @@ func TestReceiver_escapesTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var chat struct{ Text string }
+	type mark struct{ Type, Text string }
+	var chat struct {
+		Text   string
+		Blocks []struct {
+			Type   string
+			Text   mark
+			Fields []mark
+		}
+	}
 	if err := json.Unmarshal([]byte(w.bodies[0]), &chat); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"<!channel>", "@here", "<https://evil", `\n` + "```" + "```"} {
-		if strings.Contains(chat.Text, bad) {
-			t.Errorf("the chat gets %q in %s", bad, chat.Text)
+	if len(chat.Blocks) != 1 {
+		t.Fatalf("the chat gets %s", w.bodies[0])
+	}
+	for _, text := range []string{chat.Text, chat.Blocks[0].Text.Text} {
+		for _, bad := range []string{"<!channel>", "@here", "<https://evil", `\n` + "```" + "```"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("the chat gets %q in %s", bad, text)
+			}
 		}
+	}
+	if b := chat.Blocks[0]; !strings.HasPrefix(b.Text.Text, "🚨 *<https://ops.example/rows|&lt;!channel&gt;") || len(b.Fields) != 1 || b.Fields[0].Text != "*Build*\nv1" || b.Type != "section" {
+		t.Errorf("the block is %+v", b)
 	}
 	if h := w.heads[1]; h.Get("X") != "" || h.Get("Title") != "<!channel> @here *x* X: y" || h.Get("Priority") != "urgent" || h.Get("Click") != m.ConsoleURL {
 		t.Errorf("headers %v", h)

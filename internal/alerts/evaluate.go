@@ -68,6 +68,9 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
 			a = states[i]
 		}
+		if c.Old && (a.Status == outbox.AlertOK || a.Status == "") {
+			continue
+		}
 		if err := e.next(rule, a, &c); err != nil {
 			return err
 		}

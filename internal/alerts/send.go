@@ -10,6 +10,7 @@ import (
 
 	"outboxweb/internal/outbound"
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/sqldb"
 )
 
 // Send sends a message to the receiver, and returns within its timeout.
@@ -28,7 +29,7 @@ func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version strin
 	defer client.Close()
 	switch r.Kind {
 	case "slack":
-		body, err := json.Marshal(map[string]string{"text": slackText(m, now)})
+		body, err := json.Marshal(map[string]any{"text": slackText(m, now), "blocks": []any{slackSection(m, now)}})
 		if err != nil {
 			return err
 		}
@@ -81,6 +82,35 @@ func slackText(m outbox.AlertMessage, now time.Time) string {
 		text += "\n```\n" + slackEscape.Replace(m.Error) + "\n```"
 	}
 	return text
+}
+
+// slackSection is the message as a block: the title links to the console, and each line is a field.
+// Slack shows it instead of the text, and refuses a block with more than 3,000 characters.
+func slackSection(m outbox.AlertMessage, now time.Time) map[string]any {
+	mark := func(text string) map[string]string { return map[string]string{"type": "mrkdwn", "text": text} }
+	title := sqldb.Clip(slackEscape.Replace(oneLine(m.Title)), 800)
+	if m.ConsoleURL != "" {
+		title = "<" + m.ConsoleURL + "|" + title + ">"
+	}
+	text, list, fields := icon(m)+" *"+title+"*", "", []any{}
+	for _, line := range m.Lines(now) {
+		switch name, value, found := strings.Cut(line, ": "); {
+		case strings.HasPrefix(line, "- ") || !found:
+			list += "\n" + slackEscape.Replace(line)
+		case name == "Runbook":
+			fields = append(fields, mark("<"+value+"|Runbook>"))
+		case name != "Console":
+			fields = append(fields, mark("*"+name+"*\n"+sqldb.Clip(slackEscape.Replace(value), 500)))
+		}
+	}
+	if text += sqldb.Clip(list, 1500); m.Error != "" {
+		text += "\n```\n" + sqldb.Clip(slackEscape.Replace(m.Error), 1500) + "\n```"
+	}
+	section := map[string]any{"type": "section", "text": mark(text)}
+	if len(fields) > 0 {
+		section["fields"] = fields
+	}
+	return section
 }
 
 func ntfyHeaders(m outbox.AlertMessage) map[string]string {

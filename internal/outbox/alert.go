@@ -122,6 +122,8 @@ type AlertCause struct {
 	Build             string `json:"build"`
 	Projection        string `json:"projection" redact:"-"`
 	ProjectionVersion string `json:"projection_version"`
+	// Old means that it is no news: it goes on if it was found before, without reminders.
+	Old bool `json:"-"`
 }
 
 // Causes returns what the rule finds wrong now.
@@ -194,20 +196,33 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 	return causes
 }
 
-// instanceCauses are the instances in trouble. One that has been silent for an hour while another
-// runs is replaced, and no longer reported.
+// instanceCauses are the instances in trouble. One that has been silent for an hour is old: it may
+// have been replaced before anyone watched.
 func instanceCauses(s Summary, now time.Time) (causes []AlertCause) {
 	for _, i := range s.Instances {
 		state := i.State(now)
 		quiet := now.Sub(i.LastSeen)
 		switch {
-		case state == InstanceSilent && quiet < newsFor:
-			causes = append(causes, AlertCause{Key: i.ID, Count: int64(quiet.Seconds()), Sentence: fmt.Sprintf("Instance %s has been silent for %s", i.ID, Age(quiet)), Build: i.Version})
+		case state == InstanceSilent:
+			causes = append(causes, AlertCause{Key: i.ID, Count: int64(quiet.Seconds()), Sentence: fmt.Sprintf("Instance %s has been silent for %s", i.ID, Age(quiet)), Build: i.Version, Old: quiet >= newsFor})
 		case i.Stalled && state == InstanceRunning:
 			causes = append(causes, AlertCause{Key: i.ID, Sentence: fmt.Sprintf("Instance %s is stalled: it applies nothing", i.ID), Error: i.Trouble, Build: i.Version})
 		}
 	}
 	return causes
+}
+
+func instanceCalm(all []InstanceState, key string) string {
+	for _, i := range all {
+		switch {
+		case i.ID != key:
+		case i.StoppedAt != nil:
+			return "instance " + key + " was stopped, or its host runs another one"
+		default:
+			return "instance " + key + " is no longer silent or stalled"
+		}
+	}
+	return "instance " + key + " was silent for a week and is forgotten"
 }
 
 // Calm describes the state after the rule's cause has ended, as part of a sentence.
@@ -217,12 +232,7 @@ func (r AlertRule) Calm(f AlertFacts, key string, now time.Time) string {
 	case r.What == AlertPublisher:
 		return "publisher " + key + " has recovered"
 	case r.What == AlertInstance:
-		for _, i := range s.Instances {
-			if i.ID == key && i.State(now) == InstanceSilent {
-				return "instance " + key + " is still silent and is not reported any more"
-			}
-		}
-		return "instance " + key + " is no longer silent or stalled"
+		return instanceCalm(s.Instances, key)
 	case s.Health(now).Level == LevelOK:
 		return Count(s.Campaigns.Total, "campaign is", "campaigns are") + " current again"
 	case r.What == AlertDeadRows:

@@ -55,7 +55,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"nothing to do", outbox.AlertNoProgress, outbox.AlertFacts{}, "", ""},
 		{"publisher", outbox.AlertPublisher, outbox.AlertFacts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},
 		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},
-		{"instance long replaced", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "", ""},
+		{"instance long silent", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "w-1 Instance w-1 has been silent for 1 h", ""},
 		{"stalled instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{stalled} }), "w-2 Instance w-2 is stalled", "no such table"},
 	} {
 		var got, err string

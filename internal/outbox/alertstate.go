@@ -78,7 +78,7 @@ func (a Alert) Next(r AlertRule, cause *AlertCause, muted bool, now time.Time) (
 	if a.Held += step; a.Status == AlertPending && a.Held >= r.For {
 		a.Status = AlertFiring
 	}
-	if a.Status != AlertFiring || muted || now.Sub(a.lastTold()) < AlertEvery {
+	if a.Status != AlertFiring || muted || a.Told && cause.Old || now.Sub(a.lastTold()) < AlertEvery {
 		return a, AlertNoMessage
 	}
 	kind := AlertStarted
