@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -10,9 +13,24 @@ import (
 // An event's page says why the event fails and has its parts in tabs, with and without scripts.
 func TestBrowser_anEventIsExplainedAndHasTabs(t *testing.T) {
 	t.Parallel()
-	s, _ := startSeats(t, quickDeath...)
+	d, projections := newDatabases(t), writeProjections(t, seatProjections)
+	s := start(t, d, append(quickDeath, projections...)...)
 	appendTo(t, s, "", "c-1", seats("ana", "ana", "cem"))
 	awaitCounts(t, s, "", 1, 0, 1)
+	text := mustCommand(t, d, nil, append([]string{"failures", "explain", "c-1", "2"}, projections...)...)
+	for _, want := range []string{"A row with this key (campaign_id, user_id) exists already in seats.", "seats.sql:15 of projection seats", ">   15  insert into seats", `:payload.user`, `"ana" (refused)`, "THE ROW THAT IS THERE, BY EVENT 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the command lacks %q in\n%s", want, text)
+		}
+	}
+	var api, cli struct{ Failures []json.RawMessage }
+	s.get(t, "/api/v1/campaigns/c-1/events/2/explanation", &api)
+	if err := json.Unmarshal([]byte(mustCommand(t, d, nil, append([]string{"failures", "explain", "--json", "c-1", "2"}, projections...)...)), &cli); err != nil {
+		t.Fatal(err)
+	}
+	if a, c := fmt.Sprintf("%s", api.Failures), compacted(t, cli.Failures); len(api.Failures) != 1 || a != c {
+		t.Errorf("the API says\n%s\nand the command\n%s", a, c)
+	}
 	for _, kind := range tabs() {
 		t.Run(kind.name, func(t *testing.T) {
 			b := kind.open(t, s)
@@ -21,6 +39,12 @@ func TestBrowser_anEventIsExplainedAndHasTabs(t *testing.T) {
 			b.await("the reason is in a sentence", telling(marked("explained"), "exists already in"))
 			b.await("the failing lines are marked", `document.querySelectorAll(".source .failed").length > 0 && document.querySelectorAll(".source .line").length > document.querySelectorAll(".source .failed").length`)
 			b.await("the row that is there is beside the values", telling(marked("values"), "The row that is there")+" && "+telling(marked("values"), `"ana"`)+` && document.querySelectorAll(".values .refused").length === 2`)
+			b.await("the event that made it is named", telling(marked("existing"), "set by event 1"))
+			b.size(narrow)
+			b.await("on a phone the payload comes before the actions", `document.querySelector('[data-testid="preview"]').getBoundingClientRect().bottom <= document.querySelector("#row-form").getBoundingClientRect().top`)
+			b.await("the way forward is on the first screen", `(r => r.height > 0 && r.bottom < 740)(document.querySelector(".jump").getBoundingClientRect())`)
+			b.sound("a failing event on a phone")
+			b.size(wide)
 			b.await("attempts are folded", telling(marked("happened"), "2 attempts, the same error"))
 			b.await("the payload is in sight", telling(marked("preview"), `"user"`))
 			for _, tab := range []struct{ name, shows, lacks string }{
@@ -44,4 +68,16 @@ func TestBrowser_anEventIsExplainedAndHasTabs(t *testing.T) {
 	b.at("/campaigns/c-1/events/3")
 	press("[")
 	b.at("/campaigns/c-1/events/2")
+}
+
+// compacted writes documents as a list, without their spaces.
+func compacted(t *testing.T, documents []json.RawMessage) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, d := range documents {
+		if err := json.Compact(&b, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "[" + b.String() + "]"
 }

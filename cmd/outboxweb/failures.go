@@ -13,6 +13,7 @@ import (
 // failuresCmd lists the errors that rows have in common.
 type failuresCmd struct {
 	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by error."`
+	Explain     failuresExplainCmd     `cmd:"" help:"Explain why an event fails: the statement, its values, and the row that is there."`
 	Projections failuresProjectionsCmd `cmd:"" help:"List events that quarantined projections, newest first."`
 	Note        failuresNoteCmd        `cmd:"" help:"Annotate rows with the same error; an empty note removes it."`
 }

@@ -326,7 +326,7 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 	stopping := make(chan struct{})
 	config.Stopping = stopping
 	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
-	config.Travel = travel
+	config.Travel, config.Explain = travel, explainer(st, set, travel, time.Second)
 	watch := alerts.NewWorker(alerts.WorkerConfig{Alerts: told, Facts: alertFacts(st), ID: w.ID(), Metrics: collectors, Logger: log})
 	s := &server{watch: watch, store: st, worker: w, work: c.Worker, relay: relay, travel: travel, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
 		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
@@ -337,14 +337,19 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 // handlerConfig returns the handlers' configuration from the flags.
 func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
 	return handlers.Config{Store: st.Store, Search: st.search, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Explain: explainer(st, set), Rehearse: rehearser(st, set), ProjectionFile: loadedFile(set),
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Rehearse: rehearser(st, set), ProjectionFile: loadedFile(set),
 		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
 }
 
-// explainer explains why projections of the set fail.
-func explainer(st *engine, set *projection.Set) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
+// explainer explains why projections of the set fail, and waits for so long to learn which event made
+// the row that is in the way.
+func explainer(st *engine, set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-		return runs.Explain(ctx, st.Store, set, hide, campaign, seq)
+		x, err := runs.Explain(ctx, st.Store, set, hide, campaign, seq)
+		if err == nil {
+			travel.NameEvents(ctx, &x, wait)
+		}
+		return x, err
 	}
 }
 

@@ -1,6 +1,9 @@
 package outbox
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // EventExplanation says why projections cannot apply an event.
 type EventExplanation struct {
@@ -84,6 +87,55 @@ type ExistingRow struct {
 	Table  string  `json:"table" redact:"-"`
 	Fields []Field `json:"fields"`
 	More   int     `json:"more"` // columns that are left out
+	// SetBy is the event that changed the row last, by a replay of the journal; 0 if that was not found
+	// out.
+	SetBy int64 `json:"set_by"`
+}
+
+// ComparedColumn is a column of a failed statement: what the event gives it, and what the row that
+// has the key already holds.
+type ComparedColumn struct {
+	Name             string // a dash if it is not known
+	Binding          string // empty if the event gives it nothing
+	Value, Existing  json.RawMessage
+	Refused, Missing bool
+}
+
+// Compared lists the columns of the failed statement, those that were refused first.
+func (f ExplainedFailure) Compared() []ComparedColumn {
+	var all []ComparedColumn
+	for _, v := range f.Statement.Values {
+		names := v.Columns
+		if len(names) == 0 {
+			names = []string{"–"}
+		}
+		for _, name := range names {
+			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: v.Missing || f.keyed(name)})
+		}
+	}
+	if f.Existing != nil {
+		for _, field := range f.Existing.Fields {
+			i := slices.IndexFunc(all, func(c ComparedColumn) bool { return c.Name == field.Name })
+			if i < 0 {
+				i, all = len(all), append(all, ComparedColumn{Name: field.Name, Refused: f.keyed(field.Name)})
+			}
+			all[i].Existing = field.Value
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ComparedColumn) int { return b.rank() - a.rank() })
+	return all
+}
+
+func (c ComparedColumn) rank() int {
+	if c.Refused {
+		return 1
+	}
+	return 0
+}
+
+// keyed reports whether a column belongs to the constraint that refused the values.
+func (f ExplainedFailure) keyed(column string) bool {
+	return f.Constraint != nil && slices.Contains(f.Constraint.Columns, column)
 }
 
 // Hider hides secrets where a value is taken apart, so that its fields' types do not tell what is in

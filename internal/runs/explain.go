@@ -22,24 +22,29 @@ const ExplainedBytes = 1 << 20
 // failure of each quarantined projection. It changes nothing, and reads live rows only where the
 // projections database answers in time. A missing event is outbox.ErrNotFound.
 func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-	d, err := s.EventWithin(ctx, campaign, seq, 0)
+	row, err := s.RowWithin(ctx, campaign, seq, 0)
+	event, sizes := row.Event, row.Sizes
+	if errors.Is(err, outbox.ErrNotFound) {
+		var d outbox.EventDetail
+		d, err = s.EventWithin(ctx, campaign, seq, 0)
+		event, sizes = d.Event, d.Sizes
+	}
 	if err != nil {
 		return outbox.EventExplanation{}, err
 	}
-	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: d.Event.EventType, Failures: []outbox.ExplainedFailure{}}
-	failures, err := openFailures(ctx, s, campaign, seq)
+	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: event.EventType, Failures: []outbox.ExplainedFailure{}}
+	failures, err := openFailures(ctx, s, campaign, seq, row)
 	if err != nil || len(failures) == 0 {
 		return x, err
 	}
-	if d.Sizes.Payload+d.Sizes.Tags+d.Sizes.Metadata > ExplainedBytes {
+	if sizes.Payload+sizes.Tags+sizes.Metadata > ExplainedBytes {
 		for _, f := range failures {
 			x.Failures = append(x.Failures, outbox.ExplainedFailure{Error: f.message, Projection: f.projection, FailedVersion: f.version,
 				Unexplained: "The event is larger than " + outbox.Bytes(ExplainedBytes) + ", so its values are not read here."})
 		}
 		return x, nil
 	}
-	event, err := s.Event(ctx, campaign, seq)
-	if err != nil {
+	if event, err = s.Event(ctx, campaign, seq); err != nil {
 		return x, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
@@ -66,15 +71,11 @@ type openFailure struct {
 	version             string // empty if unknown
 }
 
-// openFailures reads the last error of an event's row and the open failures of projections at it.
-// While the projections database is away it returns the row's.
-func openFailures(ctx context.Context, s *store.Store, campaign string, seq int64) ([]openFailure, error) {
+// openFailures returns the last error of an event's row, which may be empty, and reads the open
+// failures of projections at it. While the projections database is away it returns the row's.
+func openFailures(ctx context.Context, s *store.Store, campaign string, seq int64, d outbox.RowDetail) ([]openFailure, error) {
 	var all []openFailure
-	d, err := s.RowWithin(ctx, campaign, seq, 0)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-		return nil, err
-	}
-	if err == nil && d.Row.LastError != "" {
+	if d.Row.LastError != "" {
 		f := openFailure{message: d.Row.LastError}
 		if len(d.Attempts) > 0 {
 			last := d.Attempts[0]

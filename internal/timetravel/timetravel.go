@@ -336,6 +336,35 @@ func (t *Travel) record(ctx context.Context, campaign string) (*runs.Recording, 
 	return runs.NewRecording(ctx, t.Store, t.Set, campaign)
 }
 
+// namedWithin is the number of applied events up to which a campaign is replayed to name the event
+// behind a row that an explanation shows: pages read explanations again and again.
+const namedWithin = 5000
+
+// NameEvents adds to the live rows of an explanation which event changed them last. It leaves that
+// out where the campaign is long, the replay is not done when wait has passed, or the row was not
+// made by the journal.
+func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wait time.Duration) {
+	for _, f := range x.Failures {
+		if f.Existing == nil {
+			continue
+		}
+		c, err := t.Store.Campaign(ctx, x.CampaignID)
+		name := t.RowName(x.CampaignID, f.Existing.Table, f.Existing.Fields)
+		if err != nil || c.AppliedSeq > namedWithin || name == "" {
+			continue
+		}
+		_ = t.with(ctx, wait, x.CampaignID, 0, func(h *history, l *changeLog, seq, _ int64) error {
+			return l.read(ctx, h.statements, seq, func(r *reading) error {
+				s, err := r.version(name, r.seq)
+				if err == nil && s.cells != nil && s.seq > r.base {
+					f.Existing.SetBy = s.seq
+				}
+				return err
+			})
+		})
+	}
+}
+
 // RowName names the row of a table with a key, which lacks the campaign; empty for a row that cannot
 // be named by its key.
 func (t *Travel) RowName(campaign, table string, key []outbox.Field) string {

@@ -555,6 +555,39 @@ func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 	}
 }
 
+// A live row is followed to the event that changed it last, unless the campaign is too long for that.
+func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
+	t.Parallel()
+	b, tr := open(t, timetravel.Config{}, shelf)
+	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
+	b.MustAppend(t, random(rand.New(rand.NewPCG(1, 1)), "long", 5001)...)
+	b.Drain(t)
+	for _, c := range []struct {
+		campaign, table, fields string
+		want                    int64
+	}{
+		{"c", "shelf_items", `{"place":1,"name":"jar"}`, 2},
+		{"c", "shelf_items", `{"place":9,"name":"jar"}`, 0},
+		{"c", "shelf_items", `{"name":"jar"}`, 0},
+		{"c", "shelf_totals", `{}`, 3},
+		{"c", "none", `{"place":1}`, 0},
+		{"long", "shelf_totals", `{}`, 0},
+	} {
+		row := &outbox.ExistingRow{Table: c.table}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(c.fields), &fields); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range fields {
+			row.Fields = append(row.Fields, outbox.Field{Name: name, Value: value})
+		}
+		tr.NameEvents(t.Context(), &outbox.EventExplanation{CampaignID: c.campaign, Failures: []outbox.ExplainedFailure{{}, {Existing: row}}}, wait)
+		if row.SetBy != c.want {
+			t.Errorf("%+v: event %d", c, row.SetBy)
+		}
+	}
+}
+
 func TestTravel_tellsItsProgressAndEndsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)

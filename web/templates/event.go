@@ -102,6 +102,19 @@ func (v EventView) stands(p Page) string {
 	return v.Campaign.Why(p.Now, p.Around) + "."
 }
 
+// forward names the way forward that the page offers; empty if there is none. On a narrow screen its
+// form is far below the reasons.
+func (v EventView) forward(p Page) string {
+	switch {
+	case v.Row == nil:
+	case v.Row.Row.Status == outbox.Dead && p.Offers(outbox.ActionRequeue):
+		return "Requeue"
+	case v.Row.Row.Status == outbox.Failed && v.Row.Row.IsHead && p.Offers(outbox.ActionRetry):
+		return "Retry"
+	}
+	return ""
+}
+
 // previewLines is how many lines of the payload are shown beside what happened.
 const previewLines = 14
 

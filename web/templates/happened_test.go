@@ -130,7 +130,7 @@ func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 			{Name: ":payload.x", Missing: true, Columns: nil}}},
 		Existing: &outbox.ExistingRow{Fields: []outbox.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
 	var got []string
-	for _, c := range comparedColumns(f) {
+	for _, c := range f.Compared() {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t", c.Name, c.Binding, c.Value, c.Existing, c.Refused))
 	}
 	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`

@@ -113,10 +113,14 @@ func eventTwins(p Page, e outbox.Event) Twins {
 
 // rowTwins are the shell equivalents of reading a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
+	cli := "report --json --campaign=" + shellQuote(r.CampaignID)
+	if r.LastError != "" {
+		cli = "failures explain -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq)
+	}
 	return Twins{
 		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
 			"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
-		CLI: p.program() + "report --json --campaign=" + shellQuote(r.CampaignID),
+		CLI: p.program() + cli,
 	}
 }
 
