@@ -2455,7 +2455,7 @@ func ModelCellPage(p Page, h outbox.ModelHistory) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				for _, c := range h.Earlier {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 196, "<tr><th scope=\"row\" data-label=\"Set by\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 196, "<tr><th scope=\"row\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
