@@ -64,7 +64,6 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if q.AfterSeq != nil {
 		p.Self = s.linksOf(r).CampaignAfter(id, *q.AfterSeq)
 	}
-	p.Self = templates.Over(p.Self, over)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}

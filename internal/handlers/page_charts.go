@@ -82,9 +82,9 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Charts", "Overview")
-	p.Self = templates.Over(s.linksOf(r).Charts(), over)
+	p.Self = s.linksOf(r).Charts()
 	if view.Table {
-		p.Self = templates.Over(s.linksOf(r).ChartTable(), over)
+		p.Self = s.linksOf(r).ChartTable()
 	}
 	p.AsOf, p.Twin = view.Summary.AsOf, templates.Over(s.linksOf(r).API().History(), over)
 	return s.renderLive(w, r, p, pageOf(templates.ChartsPage, view), pageOf(templates.ChartsLive, view))

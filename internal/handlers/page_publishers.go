@@ -26,11 +26,20 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	v := templates.PublishersView{List: slices.Clone(shared)}
+	if v.Range, err = s.readRange(r); err != nil {
+		return err
+	}
+	if v.History, err = s.Store.History(r.Context(), v.Range); err != nil {
+		return err
+	}
+	if v.History.Series, err = s.Publishers.LagSeries(r.Context(), v.Range); err != nil {
+		return err
+	}
 	p := s.page(r, "Publishers", "Publishers")
 	p.Self, p.Twin = s.linksOf(r).Publishers(), s.linksOf(r).API().Publishers()
-	list := slices.Clone(shared)
-	outbox.SortPublishers(list, p.Now)
-	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, list), pageOf(templates.PublishersLive, list))
+	outbox.SortPublishers(v.List, p.Now)
+	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
@@ -52,7 +61,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
-	p.Self, p.Twin = templates.Over(s.linksOf(r).Publisher(name), view.Range), s.linksOf(r).API().Publisher(name)
+	p.Self, p.Twin = s.linksOf(r).Publisher(name), s.linksOf(r).API().Publisher(name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}

@@ -11,13 +11,20 @@ import (
 )
 
 func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.Store.Instances(r.Context())
-	if err != nil {
+	var v templates.InstancesView
+	var err error
+	if v.Range, err = s.readRange(r); err != nil {
+		return err
+	}
+	if v.List, err = s.Store.Instances(r.Context()); err != nil {
+		return err
+	}
+	if v.History, err = s.Store.History(r.Context(), v.Range); err != nil {
 		return err
 	}
 	p := s.page(r, "Instances", "Instances")
 	p.Self, p.Twin = s.linksOf(r).Instances(), s.linksOf(r).API().Instances()
-	return s.renderLive(w, r, p, pageOf(templates.InstancesPage, list), pageOf(templates.InstancesLive, list))
+	return s.renderLive(w, r, p, pageOf(templates.InstancesPage, v), pageOf(templates.InstancesLive, v))
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {

@@ -166,7 +166,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Projection "+view.Name, "Projections")
-	p.Self, p.Twin = templates.Over(s.linksOf(r).ProjectionCursors(view.Filter), view.Range), s.linksOf(r).API().Projection(view.Name)
+	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}

@@ -162,10 +162,16 @@ func needs(r *http.Request, least outbox.Role) error {
 type linksKey struct{}
 
 // linksOf returns links that work for the reader: below the base path, and below the prefix under
-// which a trusted proxy serves it.
+// which a trusted proxy serves it. They carry on the range of charts that it asks for.
 func (s *server) linksOf(r *http.Request) templates.Links {
-	if links, told := r.Context().Value(linksKey{}).(templates.Links); told {
-		return links
+	links, told := r.Context().Value(linksKey{}).(templates.Links)
+	if !told {
+		links = s.links
 	}
-	return s.links
+	if r.Method == http.MethodGet && r.URL.RawQuery != "" {
+		if over, err := s.readRange(r); err == nil { // the page itself refuses what is wrong
+			links = links.Within(over)
+		}
+	}
+	return links
 }

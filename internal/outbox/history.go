@@ -60,6 +60,32 @@ type History struct {
 	// MarkersCapped is true when the range has more audit entries than were searched for markers.
 	MarkersCapped bool   `json:"markers_capped"`
 	Window        Window `json:"-"`
+	// Counted has every label of the kinds of which Series has those with the most.
+	Counted map[SeriesKind]Counted `json:"-" redact:"-"`
+}
+
+// Recorded says for each step whether it has a point.
+func (h History) Recorded() []bool {
+	known := make([]bool, h.Window.Buckets())
+	for _, p := range h.Points {
+		if i, within := h.Window.Index(p.From); within {
+			known[i] = true
+		}
+	}
+	return known
+}
+
+// Of returns the series of a kind: that of a label, or those with the most if label is empty.
+func (h History) Of(kind SeriesKind, label string) (all []Series) {
+	if counts, found := h.Counted[kind][label]; found && label != "" {
+		return []Series{seriesOf(kind, label, counts, h.Recorded())}
+	}
+	for _, s := range h.Series {
+		if s.Kind == kind && (label == "" || s.Label == label) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // Points returns the steps of a window from samples in order of time, the first from before it. A

@@ -107,20 +107,17 @@ func TestRange_windows(t *testing.T) {
 		running bool
 	}{
 		"1h":                      {outbox.Range{}, time.Minute, 60, true},
-		"6h":                      {outbox.Range{Name: outbox.RangeSix}, 5 * time.Minute, 72, true},
-		"24h":                     {outbox.Range{Name: outbox.RangeDay}, 15 * time.Minute, 96, true},
-		"7d":                      {outbox.Range{Name: outbox.RangeWeek}, 2 * time.Hour, 84, true},
+		"6h":                      {outbox.Range{Name: outbox.RangeSix}, 6 * time.Minute, 60, true},
+		"24h":                     {outbox.Range{Name: outbox.RangeDay}, 30 * time.Minute, 48, true},
+		"7d":                      {outbox.Range{Name: outbox.RangeWeek}, 3 * time.Hour, 56, true},
 		"five minutes":            {free(20*time.Minute, 15*time.Minute), time.Minute, 6, false},
-		"90 minutes, to now":      {free(90*time.Minute, 0), time.Minute, 91, true},
+		"90 minutes, to now":      {free(90*time.Minute, 0), 2 * time.Minute, 46, true},
 		"six hours, two days ago": {free(54*time.Hour, 48*time.Hour), 15 * time.Minute, 25, false},
-		"eight days":              {free(8*24*time.Hour, 0), 2 * time.Hour, 97, true},
+		"eight days":              {free(8*24*time.Hour, 0), 4 * time.Hour, 49, true},
 	} {
 		w := c.over.Window(now)
 		if w.Step != c.step || w.Buckets() != c.buckets || w.Incomplete(w.Buckets()-1) != c.running {
 			t.Errorf("%s: %d steps of %s, running %v", name, w.Buckets(), w.Step, w.Incomplete(w.Buckets()-1))
-		}
-		if heat := w.HeatmapWindow(); heat.Buckets() > outbox.HeatmapColumns || heat.From.After(w.From) || heat.To.Before(w.To) {
-			t.Errorf("%s: the heatmap has %d columns from %s", name, heat.Buckets(), heat.From)
 		}
 	}
 	for name, c := range map[string][2]time.Time{
@@ -150,11 +147,11 @@ func TestDelayQuantile_isNearTheExactOne(t *testing.T) {
 	for _, q := range []float64{.5, .9, .99} {
 		got, found := outbox.DelayQuantile(&counts, q)
 		exact := all[int(q*float64(len(all)))-1]
-		if !found || got > exact*1.42+.001 || got < exact/1.42-.001 {
+		if !found || got > exact*1.1 || got < exact/1.1 {
 			t.Errorf("p%g is %g, want about %g", q*100, got, exact)
 		}
 	}
-	for d, bucket := range map[time.Duration]int{0: 0, -time.Hour: 0, time.Millisecond: 1, 2 * time.Millisecond: 3, 1000 * time.Hour: outbox.DelayBuckets - 1} {
+	for d, bucket := range map[time.Duration]int{0: 0, -time.Hour: 0, time.Millisecond / 2: 2, time.Millisecond: 4, 2 * time.Millisecond: 12, 1000 * time.Hour: outbox.DelayBuckets - 1} {
 		if got := outbox.DelayBucket(d); got != bucket {
 			t.Errorf("%s is in bucket %d, want %d", d, got, bucket)
 		}

@@ -19,7 +19,7 @@ const (
 	SeriesFollowed SeriesKind = "projection"        // events applied that a projection handles, by projection
 	SeriesFailedIn SeriesKind = "projection_failed" // failed attempts, by projection
 	SeriesBacklog  SeriesKind = "backlog"           // rows waiting, by event type
-	SeriesDelay    SeriesKind = "delay"             // events applied, by DelayBucket; stored, not shown
+	SeriesDelay    SeriesKind = "delays"            // events applied, by DelayBucket; stored, not shown
 	SeriesBehind   SeriesKind = "behind"            // most events behind, by campaign; stored, shown as a heatmap
 	SeriesLatency  SeriesKind = "latency"           // seconds from append to applied, by quantile: p50 and p99
 	SeriesLag      SeriesKind = "publisher"         // events behind, by publisher
@@ -111,23 +111,29 @@ func seriesOf(kind SeriesKind, label string, counts map[int]float64, recorded []
 	return s
 }
 
-// DelayBuckets is the number of delay buckets. The first holds delays of less than a millisecond,
-// each further one √2 times longer delays, the last everything beyond eight days.
-const DelayBuckets = 60
+// DelayBuckets is the number of delay buckets. The first four are quarters of a millisecond, each
+// further one holds delays 9 % longer, the last everything beyond eight days.
+const DelayBuckets = 240
 
 // DelayBucket is the bucket of a delay.
 func DelayBucket(d time.Duration) int {
-	if d < time.Millisecond {
-		return 0
+	ms := max(0, float64(d)/float64(time.Millisecond))
+	if ms < 1 {
+		return int(4 * ms)
 	}
-	return min(DelayBuckets-1, 1+int(2*math.Log2(float64(d)/float64(time.Millisecond))))
+	return min(DelayBuckets-1, 4+int(8*math.Log2(ms)))
 }
 
 // delayBound is the upper bound of a bucket, in seconds.
-func delayBound(bucket int) float64 { return math.Pow(2, float64(bucket)/2) / 1000 }
+func delayBound(bucket int) float64 {
+	if bucket < 4 {
+		return float64(bucket+1) / 4000
+	}
+	return math.Pow(2, float64(bucket-3)/8) / 1000
+}
 
 // DelayQuantile is the delay in seconds that the share q of the counted delays does not exceed,
-// interpolated within its bucket: at most 42 % too long or short. false without delays.
+// interpolated within its bucket: at most 9 % too long or short. false without delays.
 func DelayQuantile(counts *[DelayBuckets]int64, q float64) (seconds float64, found bool) {
 	var total, below int64
 	for _, n := range counts {
@@ -181,24 +187,11 @@ type Heatmap struct {
 // HeatmapRows is the maximum number of campaigns in a heatmap.
 const HeatmapRows = 40
 
-// HeatmapColumns is the maximum number of steps in a heatmap.
-const HeatmapColumns = 60
-
 // HeatmapRow is one campaign of a heatmap.
 type HeatmapRow struct {
 	CampaignID string  `json:"campaign_id" redact:"-"`
 	Worst      int64   `json:"worst"`      // most events behind in the range
 	LagEvents  []int64 `json:"lag_events"` // most events behind in each step; 0 when not sampled, as campaigns less than a minute behind
-}
-
-// HeatmapWindow is the window of the range's heatmap: as that of charts, with fewer steps.
-func (w Window) HeatmapWindow() Window {
-	for w.Buckets() > HeatmapColumns {
-		w.Step *= 2
-		w.From = w.From.Truncate(w.Step)
-		w.To = ceil(w.To, w.Step)
-	}
-	return w
 }
 
 // Shade is the level of a value, 0 for nothing to 5, in which each level is a fifth of the

@@ -20,7 +20,7 @@ const (
 	// MaxRange is the longest free range: as long as samples are kept.
 	MaxRange   = 8 * 24 * time.Hour
 	minRange   = 5 * time.Minute
-	maxBuckets = 100
+	maxBuckets = 61
 	// MinutesKept is how long series are kept by the minute; older ones are kept by CoarseStep.
 	MinutesKept = 25 * time.Hour
 	// CoarseStep is the step of series that are older than MinutesKept.
@@ -111,13 +111,13 @@ type Window struct {
 // named are length and step of the named ranges.
 var named = map[RangeName]struct{ length, step time.Duration }{
 	RangeHour: {time.Hour, time.Minute},
-	RangeSix:  {6 * time.Hour, 5 * time.Minute},
-	RangeDay:  {24 * time.Hour, CoarseStep},
-	RangeWeek: {7 * 24 * time.Hour, 2 * time.Hour},
+	RangeSix:  {6 * time.Hour, 6 * time.Minute},
+	RangeDay:  {24 * time.Hour, 2 * CoarseStep},
+	RangeWeek: {7 * 24 * time.Hour, 3 * time.Hour},
 }
 
 // freeSteps are the steps of free ranges.
-var freeSteps = []time.Duration{time.Minute, 5 * time.Minute, CoarseStep, time.Hour, 2 * time.Hour, 6 * time.Hour}
+var freeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, CoarseStep, 2 * CoarseStep, time.Hour, 2 * time.Hour, 4 * time.Hour}
 
 // Window returns the buckets of the range. A named range ends with the running bucket.
 func (r Range) Window(now time.Time) Window {

@@ -216,7 +216,7 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 		}
 		atWork := outbox.AtWork(instances, w.Now)
 		h.Points = outbox.Points(samples, w, atWork)
-		if h.Series, err = t.readSeries(w, recorded(h.Points, w)); err != nil {
+		if err := t.readSeries(&h, &s.tally); err != nil {
 			return err
 		}
 		h.Markers, h.MarkersCapped, err = t.markers(w, instances)
@@ -226,17 +226,6 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 		return outbox.History{}, fmt.Errorf("read the history: %w", err)
 	}
 	return h, nil
-}
-
-// recorded says for each step whether it has a point.
-func recorded(points []outbox.Point, w outbox.Window) []bool {
-	known := make([]bool, w.Buckets())
-	for _, p := range points {
-		if i, within := w.Index(p.From); within {
-			known[i] = true
-		}
-	}
-	return known
 }
 
 // samples reads the samples of a window, and the one before it.

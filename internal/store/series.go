@@ -28,43 +28,51 @@ func storedStep(w outbox.Window) time.Duration {
 	return sampleInterval
 }
 
-// readSeries reads the series of a window. recorded says which steps have a record at all.
-func (t *Tx) readSeries(w outbox.Window, recorded []bool) ([]outbox.Series, error) {
-	counted := map[outbox.SeriesKind]outbox.Counted{}
+// readSeries reads the series of a history, with what this process counted and has not written.
+func (t *Tx) readSeries(h *outbox.History, counting *tally) (err error) {
+	w, recorded := h.Window, h.Recorded()
+	h.Counted = map[outbox.SeriesKind]outbox.Counted{}
 	delays := make([][outbox.DelayBuckets]int64, w.Buckets())
+	add := func(key seriesKey, source string, bucket int, n int64) {
+		switch key.kind {
+		case outbox.SeriesDelay:
+			if b, err := strconv.Atoi(key.label); err == nil && b >= 0 && b < outbox.DelayBuckets {
+				delays[bucket][b] += n
+			}
+		case outbox.SeriesApplied:
+			h.Counted[key.kind].Add(source, bucket, float64(n))
+		default:
+			h.Counted[key.kind].Add(key.label, bucket, float64(n))
+		}
+	}
 	for _, kind := range outbox.CountedSeries {
-		counted[kind] = outbox.Counted{}
+		h.Counted[kind] = outbox.Counted{}
 		err := t.Each(func(row sqldb.Row) error {
-			var label, source, name string
+			var key seriesKey
+			var source string
 			var bucket int
 			var n int64
-			if err := row.Scan(&name, &label, &source, &bucket, &n); err != nil {
-				return err
+			err := row.Scan(&key.kind, &key.label, &source, &bucket, &n)
+			if err == nil {
+				add(key, source, bucket, n)
 			}
-			switch kind {
-			case outbox.SeriesDelay:
-				if b, err := strconv.Atoi(label); err == nil && b >= 0 && b < outbox.DelayBuckets {
-					delays[bucket][b] += n
-				}
-			case outbox.SeriesApplied:
-				counted[kind].Add(source, bucket, float64(n))
-			default:
-				counted[kind].Add(label, bucket, float64(n))
-			}
-			return nil
+			return err
 		}, selectCounted, w.From.UnixMicro(), w.Step.Microseconds(), string(kind), seconds(storedStep(w)), w.To.UnixMicro())
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	all := outbox.Latency(delays)
-	for _, kind := range outbox.CountedSeries {
-		if kind != outbox.SeriesDelay {
-			all = append(all, counted[kind].Top(kind, recorded)...)
+	counting.each(func(at int64, source string, key seriesKey, n int64) {
+		if bucket, within := w.Index(sqldb.At(at)); within {
+			add(key, source, bucket, n)
 		}
+	})
+	h.Series = outbox.Latency(delays)
+	h.Counted[outbox.SeriesBacklog], err = t.readBacklog(w, recorded)
+	for _, kind := range append(outbox.CountedSeries, outbox.SeriesBacklog) {
+		h.Series = append(h.Series, h.Counted[kind].Top(kind, recorded)...)
 	}
-	backlog, err := t.readBacklog(w, recorded)
-	return append(all, backlog...), err
+	return err
 }
 
 const selectBacklogs = `
@@ -78,7 +86,7 @@ order by at`
 
 // readBacklog reads the backlog by event type at the end of each step. Without a sample it is as
 // at the sample before.
-func (t *Tx) readBacklog(w outbox.Window, recorded []bool) ([]outbox.Series, error) {
+func (t *Tx) readBacklog(w outbox.Window, recorded []bool) (outbox.Counted, error) {
 	sets := map[int64]map[string]float64{}
 	var order []int64
 	err := t.Each(func(row sqldb.Row) error {
@@ -112,7 +120,7 @@ func (t *Tx) readBacklog(w outbox.Window, recorded []bool) ([]outbox.Series, err
 			}
 		}
 	}
-	return counted.Top(outbox.SeriesBacklog, recorded), nil
+	return counted, nil
 }
 
 const (
@@ -141,7 +149,7 @@ group by bucket`
 // Heatmap returns how far the campaigns were behind that were the furthest behind in a range. Only
 // campaigns that were behind for a minute are sampled, at most a hundred at a time.
 func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
-	w := r.Window(sqldb.At(s.Now())).HeatmapWindow()
+	w := r.Window(sqldb.At(s.Now()))
 	h := outbox.Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []outbox.HeatmapRow{}, Window: w}
 	step := seconds(storedStep(w))
 	err := s.journal.Read(ctx, func(t *Tx) error {

@@ -47,11 +47,10 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		running := f.Clock.Now().Truncate(time.Minute)
 		for _, s := range h.Series {
 			want := map[int]float64{}
 			for _, x := range all {
-				if i, within := h.Window.Index(x.at); within && x.at.Before(running) && (s.Kind == outbox.SeriesFailure && x.label == s.Label || s.Kind == outbox.SeriesApplied && x.source == s.Label) {
+				if i, within := h.Window.Index(x.at); within && (s.Kind == outbox.SeriesFailure && x.label == s.Label || s.Kind == outbox.SeriesApplied && x.source == s.Label) {
 					want[i] += float64(x.n)
 				}
 			}
@@ -170,5 +169,38 @@ func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
 				t.Errorf("before %s: seq %d, %v; want %d", x.at, got, err, x.want)
 			}
 		}
+	}
+}
+
+// What a process counted in the running minute is in its charts before it is written, and once.
+func TestSeries_haveTheRunningMinute(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	f.MustSample()
+	var c store.Counts
+	for range 100 {
+		c.Delay(30 * time.Second)
+	}
+	for _, label := range []string{"a", "b", "c", "d", "e", "f", "g", "last"} {
+		c.Add(outbox.SeriesFollowed, label, int64(len(label)))
+	}
+	f.Count("w", &c)
+	for range 2 {
+		h, err := f.History(f.Ctx, outbox.Range{Name: outbox.RangeDay})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := h.Window.Buckets() - 1
+		p50, last := h.Of(outbox.SeriesLatency, "p50"), h.Of(outbox.SeriesFollowed, "g")
+		if len(p50) != 1 || p50[0].Values[end] == nil || *p50[0].Values[end] < 27 || *p50[0].Values[end] > 33 {
+			t.Errorf("the latency is %+v", p50)
+		}
+		if len(last) != 1 || *last[0].Values[end] != 1 || len(h.Of(outbox.SeriesFollowed, "")) != outbox.SeriesShown+1 {
+			t.Errorf("beyond those with the most: %+v", last)
+		}
+		f.Clock.Advance(2 * time.Minute)
+		f.AppendN("a", 1)
+		f.MustSample() // writes it
 	}
 }

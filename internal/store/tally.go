@@ -91,6 +91,17 @@ func (t *tally) at(minute int64, source string) *minuteTally {
 	return m
 }
 
+// each visits everything counted that is not written.
+func (t *tally) each(visit func(at int64, source string, key seriesKey, n int64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, m := range t.minutes {
+		for key, n := range m.all() {
+			visit(at, m.source, key, n)
+		}
+	}
+}
+
 // take removes and returns the minutes before a time.
 func (t *tally) take(before int64) map[int64]*minuteTally {
 	t.mu.Lock()
@@ -160,15 +171,20 @@ func (s *Store) flushCounts(ctx context.Context, before int64) error {
 	return err
 }
 
-func (m *minuteTally) insertInto(b *sqldb.Batch, at int64) {
+// all is everything counted in the minute.
+func (m *minuteTally) all() map[seriesKey]int64 {
 	all := maps.Clone(m.labeled)
 	for bucket, n := range m.delays {
 		if n > 0 {
 			all[seriesKey{outbox.SeriesDelay, strconv.Itoa(bucket)}] = n
 		}
 	}
+	return all
+}
+
+func (m *minuteTally) insertInto(b *sqldb.Batch, at int64) {
 	for _, x := range seriesSteps {
-		for key, n := range all {
+		for key, n := range m.all() {
 			b.Exec(nil, addSeries, string(key.kind), seconds(x.step), floor(at, x.step), key.label, m.source, n)
 		}
 	}

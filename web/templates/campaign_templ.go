@@ -210,7 +210,7 @@ func CampaignLive(p Page, v CampaignView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = rangeNav(p.Links.Campaign(v.Campaign.CampaignID), v.History.Range, v.History.Range.Window(p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = rangeNav(p.Links.Campaign(v.Campaign.CampaignID), v.History.Range, v.History.Range.Window(p.Now), nil).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

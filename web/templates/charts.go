@@ -2,13 +2,15 @@ package templates
 
 import (
 	"cmp"
-	"encoding/json"
-	"math"
+	"context"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"outboxweb/internal/outbox"
 )
@@ -19,10 +21,6 @@ const (
 	plotTop    = 26
 	plotArea   = 78
 	plotHeight = plotTop + plotArea + 18
-	// A bucket is bucketWidth wide and the highest tick at fullHeight, before they are stretched
-	// to the area.
-	bucketWidth = 10
-	fullHeight  = 1000
 )
 
 // unit is what a chart's values are.
@@ -39,6 +37,7 @@ type layer struct {
 	label  string
 	link   URL
 	values []*float64 // by bucket; nil without a record
+	behind bool       // a bar behind the others instead of on top of them
 }
 
 // chart is values over time.
@@ -51,33 +50,23 @@ type chart struct {
 	unit     unit
 	lines    bool // lines instead of stacked bars
 	window   outbox.Window
-	layers   []layer    // from the bottom up
-	ghost    []*float64 // the peak minute of each bar
-	legend   bool
-	markers  []outbox.MarkerGroup
-	recorded []bool // the buckets of which anything is known
+	layers   []layer // from the bottom up
+	recorded []bool  // the buckets of which anything is known
 }
 
 // totals are the heights of the chart's bars, or the highest of its lines.
 func (c chart) totals() []*float64 {
 	all := make([]*float64, c.window.Buckets())
 	for i := range all {
+		sum, most := 0.0, 0.0
 		for _, l := range c.layers {
-			if l.values[i] == nil {
-				continue
-			}
-			sum := *l.values[i]
-			if all[i] != nil {
-				if c.lines {
-					sum = max(sum, *all[i])
-				} else {
-					sum += *all[i]
+			if v := l.values[i]; v != nil {
+				most = max(most, *v)
+				if !c.lines && !l.behind {
+					sum += *v
 				}
+				all[i] = new(max(sum, most))
 			}
-			all[i] = &sum
-		}
-		if c.ghost != nil && c.ghost[i] != nil && all[i] != nil {
-			all[i] = new(max(*all[i], *c.ghost[i]))
 		}
 	}
 	return all
@@ -93,45 +82,21 @@ func (c chart) peak() (bucket int, most float64, found bool) {
 	return bucket, most, found
 }
 
-// chartData is a chart as its script reads it.
-type chartData struct {
-	From   int64         `json:"t"` // in seconds since 1970
-	Step   int64         `json:"s"` // in seconds
-	Unit   unit          `json:"u"`
-	Now    int64         `json:"n"` // of the running step; 0 when all are complete
-	Layers []chartSeries `json:"l"`
-}
-
-type chartSeries struct {
-	Label  string `json:"n"`
-	Values string `json:"v"` // separated by commas; empty without a record
-}
-
+// data are the values of bars for the script, which reads those of lines from their paths.
 func (c chart) data() string {
-	d := chartData{From: c.window.From.Unix(), Step: int64(c.window.Step.Seconds()), Unit: c.unit}
-	if c.window.To.After(c.window.Now) {
-		d.Now = c.window.Now.Unix()
-	}
-	add := func(label string, values []*float64) {
-		words := make([]string, len(values))
-		for i, v := range values {
-			if v != nil {
-				words[i] = strconv.FormatFloat(math.Round(*v*1000)/1000, 'f', -1, 64)
-			}
-		}
-		d.Layers = append(d.Layers, chartSeries{label, strings.Join(words, ",")})
-	}
-	for _, l := range c.layers {
-		add(l.label, l.values)
-	}
-	if c.ghost != nil {
-		add("in the peak minute", c.ghost)
-	}
-	text, err := json.Marshal(d)
-	if err != nil {
+	if c.lines {
 		return ""
 	}
-	return string(text)
+	words := make([]string, len(c.layers))
+	for i, l := range c.layers {
+		words[i] = joined(l.values, func(v *float64) string {
+			if v == nil {
+				return ""
+			}
+			return rounded(*v)
+		})
+	}
+	return strings.Join(words, ";")
 }
 
 // alt is the whole chart in a sentence.
@@ -144,12 +109,6 @@ func (c chart) alt() string {
 		return text + ", peak " + valueText(most, c.unit) + " at " + c.window.Start(bucket).Format("Jan 2 15:04") + " UTC"
 	}
 	return text + ", nothing in this period"
-}
-
-// empty reports whether there is nothing to draw.
-func (c chart) empty() bool {
-	_, _, found := c.peak()
-	return !found
 }
 
 // rangeWords is a range in words.
@@ -167,26 +126,51 @@ func stepWords(w outbox.Window) string {
 
 // Over is a page with charts over a range.
 func Over(page URL, r outbox.Range) URL {
-	address, fragment, found := strings.Cut(string(page), "#")
-	query := values("range", string(r.Name))
+	address, fragment, anchored := strings.Cut(string(page), "#")
+	path, text, _ := strings.Cut(address, "?")
+	query, _ := url.ParseQuery(text)
+	for _, name := range []string{"range", "from", "to"} {
+		query.Del(name)
+	}
 	if r.Free() {
-		query = values("from", r.From.Format(time.RFC3339), "to", r.To.Format(time.RFC3339))
-	} else if r.Name == outbox.RangeHour {
-		query = url.Values{}
+		query.Set("from", r.From.Format(time.RFC3339))
+		query.Set("to", r.To.Format(time.RFC3339))
+	} else if r.Label() != string(outbox.RangeHour) {
+		query.Set("range", string(r.Name))
 	}
-	if q := query.Encode(); q != "" {
-		address += map[bool]string{true: "&", false: "?"}[strings.Contains(address, "?")] + q
+	if len(query) > 0 {
+		path += "?" + query.Encode()
 	}
-	if found {
-		address += "#" + fragment
+	if anchored {
+		path += "#" + fragment
 	}
-	return URL(address)
+	return URL(path)
 }
 
 // rangeLabel is a named range as pages write it.
 func rangeLabel(n outbox.RangeName) string {
 	return string(n[:len(n)-1]) + " " + string(n[len(n)-1:])
 }
+
+// numbersRow is a row of the table of charts. Its end tags, which HTML does not need, would be a
+// fifth of the page.
+func numbersRow(charts []chart, step int) templ.Component {
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		text := "<tr><th scope=row>" + charts[0].window.Start(step).Format("Jan 2 15:04")
+		for _, c := range charts {
+			for _, l := range c.layers {
+				text += "<td>" + templ.EscapeString(numberText(l.values[step], c.unit))
+			}
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+// heatmapShown is how many campaigns of a heatmap the page shows.
+const heatmapShown = 10
+
+func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // tableHead names a column of the table of charts.
 func tableHead(c chart, l layer) string {
@@ -210,8 +194,8 @@ type CampaignHistory struct {
 }
 
 // Charts is the page with every chart; ChartTable has their numbers.
-func (l Links) Charts() URL     { return l.at(nil, "charts") }
-func (l Links) ChartTable() URL { return l.at(values("table", "true"), "charts") }
+func (l Links) Charts() URL     { return l.charted(nil, "charts") }
+func (l Links) ChartTable() URL { return l.charted(values("table", "true"), "charts") }
 
 func chartsURL(p Page, table bool) URL {
 	if table {
@@ -265,11 +249,12 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 			{class: "f-failed", label: "failed", values: points(h, func(x outbox.Point) float64 { return float64(x.Failed) / x.Minutes() })},
 		}}
 	if w.Step > time.Minute {
-		applied.ghost = points(h, func(x outbox.Point) float64 { return float64(x.AppliedPeak) })
+		peak := layer{class: "f-current ghost", label: "applied in the peak minute", behind: true, values: points(h, func(x outbox.Point) float64 { return float64(x.AppliedPeak) })}
+		applied.layers = append([]layer{peak}, applied.layers...)
 	}
 	applied.note = rate(s.Throughput.FailedPerSecond) + " failures/s"
 	latency := chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, lines: true,
-		layers: latencyLayers(h), legend: true}
+		layers: latencyLayers(h)}
 	latency.headline, latency.link = lastText(latency.layers), p.Links.Charts()
 	oldest := chart{name: "Oldest waiting", meaning: "age, " + atPeak(w), headline: "none", unit: unitSeconds, lines: true,
 		link:   p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge}),
@@ -305,10 +290,9 @@ func lastText(layers []layer) string {
 
 // marked puts window and markers into charts.
 func marked(charts []chart, h outbox.History) []chart {
-	groups := clustered(h.Window, h.Markers)
-	recorded := knownOf(points(h, func(outbox.Point) float64 { return 0 }))
+	recorded := h.Recorded()
 	for i := range charts {
-		charts[i].window, charts[i].markers, charts[i].recorded = h.Window, groups, recorded
+		charts[i].window, charts[i].recorded = h.Window, recorded
 	}
 	return charts
 }
@@ -320,11 +304,6 @@ func knownOf(values []*float64) []bool {
 		known[i] = v != nil
 	}
 	return known
-}
-
-// clustered groups markers that are nearer than a fortieth of the window.
-func clustered(w outbox.Window, markers []outbox.Marker) []outbox.MarkerGroup {
-	return outbox.Cluster(markers, w.To.Sub(w.From)/40)
 }
 
 // kindCharts are the charts of series by label.
@@ -354,11 +333,8 @@ func seriesCharts(p Page, h outbox.History, label string, kinds ...outbox.Series
 		if !slices.Contains(kinds, k.kind) {
 			continue
 		}
-		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, legend: true}
-		for _, s := range h.Series {
-			if s.Kind != k.kind || label != "" && s.Label != label {
-				continue
-			}
+		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true}
+		for _, s := range h.Of(k.kind, label) {
 			l := layer{class: "l-" + itoa(len(c.layers)%7), label: seriesLabel(s), values: s.Values}
 			if s.Label != outbox.Other && s.Label != "" {
 				l.link = k.link(p, s.Label)
@@ -386,12 +362,7 @@ func ratesOf(counts []*float64, w outbox.Window) []*float64 {
 	return rates
 }
 
-func seriesLabel(s outbox.Series) string {
-	if s.Kind == outbox.SeriesFailure && len(s.Label) > 12 {
-		return s.Label[:12]
-	}
-	return cmp.Or(s.Label, "unknown")
-}
+func seriesLabel(s outbox.Series) string { return cmp.Or(s.Label, "unknown") }
 
 // campaignChart shows a campaign's lag in events.
 func campaignChart(p Page, h CampaignHistory) chart {

@@ -44,7 +44,7 @@ func TestTimeTicks_areRound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
 	for name, want := range map[outbox.RangeName]string{
-		outbox.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", outbox.RangeSix: "07:00 08:00 09:00 10:00 11:00",
+		outbox.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", outbox.RangeSix: "07:00 08:00 09:00 10:00 11:00 12:00",
 		outbox.RangeDay: "15:00 18:00 21:00 00:00 03:00 06:00 09:00", outbox.RangeWeek: "Nov 15 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
 	} {
 		var words []string
@@ -63,12 +63,12 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 	c := chart{unit: unitCount, recorded: []bool{true, false, true}, layers: []layer{{class: "f-current", values: []*float64{new(2.0), nil, new(4.0)}}},
 		window: outbox.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
 	d := draw(c)
-	want := []path{{"f-current", "M1 500h8v500h-8z"}, {"f-current running", "M21 0h8v1000h-8z"}}
-	if diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{})); diff != "" || d.gaps != "M10 0h10v1000h-10z" {
+	want := []path{{"f-current", "M0-0v-500"}, {"f-current running", "M2-0v-1000"}}
+	if diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{})); diff != "" || d.gaps != "M0.5 0h1v-1000h-1z" {
 		t.Errorf("gaps %q, %s", d.gaps, diff)
 	}
 	c.lines = true
-	if got := draw(c).paths[0].d; got != "M5 500h1M25 0h1" {
+	if got := draw(c).paths[0].d; got != "M0-20l0 0M2-40l0 0" {
 		t.Errorf("the line is %q, want two dots", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestOver_keepsTheRange(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for want, got := range map[string]URL{
 		"/": Over("/", outbox.Range{}), "/?range=6h": Over("/", outbox.Range{Name: outbox.RangeSix}),
-		"/charts?table=true&range=7d#x":                                     Over("/charts?table=true#x", outbox.Range{Name: outbox.RangeWeek}),
+		"/charts?range=7d&table=true#x":                                     Over("/charts?range=6h&table=true#x", outbox.Range{Name: outbox.RangeWeek}),
 		"/charts?from=2026-11-21T12%3A00%3A00Z&to=2026-11-21T13%3A00%3A00Z": Over("/charts", outbox.Range{From: at, To: at.Add(time.Hour)}),
 	} {
 		if string(got) != want {

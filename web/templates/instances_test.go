@@ -45,13 +45,13 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 		hushes []string
 	}{
 		"running": {[]outbox.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; 24 campaigns leased.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
-		"idle":    {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", "<details"}},
+		"idle":    {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", `class="held"`}},
 		"silent":  {[]outbox.InstanceState{withheld}, []string{`class="badge s-silent"`, "<details open>", "paused or diverged, epoch 2", "ended"}, []string{"0/s", "event 0"}},
-		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", "<details"}},
+		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
 		"unknown": {[]outbox.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},
 	} {
 		var b strings.Builder
-		if err := InstancesLive(Page{Now: noon}, c.list).Render(context.Background(), &b); err != nil {
+		if err := InstancesLive(Page{Now: noon}, InstancesView{List: c.list, Range: outbox.Range{}, History: outbox.History{Window: outbox.Range{}.Window(noon)}}).Render(context.Background(), &b); err != nil {
 			t.Fatal(err)
 		}
 		_, table, _ := strings.Cut(b.String(), "<tbody>")

@@ -20,6 +20,22 @@ type URL = templ.SafeURL
 type Links struct {
 	base string // empty, or starts with / and does not end with one
 	api  bool   // the links are those of the JSON API
+	over outbox.Range
+}
+
+// Within returns the links with a range, which those of pages with charts, and of lists that lead
+// there, carry on.
+func (l Links) Within(r outbox.Range) Links {
+	l.over = r
+	return l
+}
+
+// charted is the address of a page that carries the range.
+func (l Links) charted(query url.Values, parts ...string) URL {
+	if l.over == (outbox.Range{}) {
+		return l.at(query, parts...)
+	}
+	return Over(l.at(query, parts...), l.over)
 }
 
 // NewLinks returns links below a base path; "/", "/ops" and "/ops/" are base paths.
@@ -89,7 +105,7 @@ func (l Links) Asset(name string) URL {
 	return URL(l.base + "/static/" + static.Path(name))
 }
 
-func (l Links) Overview() URL { return l.at(nil) }
+func (l Links) Overview() URL { return l.charted(nil) }
 
 // Failures is the page of errors that rows have in common; FailureGroup shows one of them.
 func (l Links) Failures() URL { return l.at(nil, "failures") }
@@ -122,20 +138,20 @@ func (l Links) RetryGroup() URL { return l.at(nil, "failures", "groups", "retry"
 
 func (l Links) History() URL     { return l.at(nil, "history") }
 func (l Links) Summary() URL     { return l.at(nil, "summary") }
-func (l Links) Projections() URL { return l.at(nil, "projections") }
+func (l Links) Projections() URL { return l.charted(nil, "projections") }
 func (l Links) Alerts() URL      { return l.at(nil, "alerts") }
-func (l Links) Instances() URL   { return l.at(nil, "instances") }
+func (l Links) Instances() URL   { return l.charted(nil, "instances") }
 func (l Links) About() URL       { return l.at(nil, "about") }
 func (l Links) Watch() URL       { return l.at(nil, "watch") }
 func (l Links) OpenAPI() URL     { return l.at(nil, "openapi.json") }
 
 // Projection is one projection.
-func (l Links) Projection(name string) URL { return l.at(nil, "projections", name) }
+func (l Links) Projection(name string) URL { return l.charted(nil, "projections", name) }
 
 // ProjectionCursors is one projection's page with the campaigns that match f and in which it is not
 // live.
 func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
-	return l.at(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
+	return l.charted(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
 }
 
 // Instance is the entry of one instance on the page of instances.
@@ -194,14 +210,14 @@ func (l Links) Campaigns(f outbox.CampaignFilter) URL {
 	if !l.api && f.Sort == outbox.SortTrouble { // the order of the page
 		f.Sort = ""
 	}
-	return l.at(campaignValues(f), "campaigns")
+	return l.charted(campaignValues(f), "campaigns")
 }
 
-func (l Links) Campaign(id string) URL { return l.at(nil, "campaigns", id) }
+func (l Links) Campaign(id string) URL { return l.charted(nil, "campaigns", id) }
 
 // CampaignAfter is a campaign's page with its events from the one after seq.
 func (l Links) CampaignAfter(id string, seq int64) URL {
-	return l.at(url.Values{"after_seq": {strconv.FormatInt(seq, 10)}}, "campaigns", id)
+	return l.charted(url.Values{"after_seq": {strconv.FormatInt(seq, 10)}}, "campaigns", id)
 }
 
 func (l Links) Events(id string) URL { return l.at(nil, "campaigns", id, "events") }

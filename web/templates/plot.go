@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/a-h/templ"
-
 	"outboxweb/internal/outbox"
 )
 
@@ -94,20 +92,8 @@ func rounded(v float64) string {
 	return number(v)
 }
 
-// timeTick is a round time on the axis.
-type timeTick struct {
-	at    string // in percent of the width
-	text  string
-	class string // odd ones are left out where there is little space
-}
-
-// classOf is the attribute of a class, or none.
-func classOf(name string) templ.Attributes {
-	if name == "" {
-		return nil
-	}
-	return templ.Attributes{"class": name}
-}
+// timeTick is a round time on the axis, in percent of the width.
+type timeTick struct{ at, text string }
 
 var timeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour}
@@ -130,7 +116,7 @@ func timeTicks(w outbox.Window) (all []timeTick) {
 	for at := w.From.Truncate(step).Add(step); at.Before(w.To); at = at.Add(step) {
 		share := float64(at.Sub(w.From)) / float64(length)
 		if share > .03 && share < .97 {
-			all = append(all, timeTick{percent(share), at.Format(form), [2]string{"", "odd"}[len(all)%2]})
+			all = append(all, timeTick{percent(share), at.Format(form)})
 		}
 	}
 	return all
@@ -145,20 +131,18 @@ func placeOf(w outbox.Window, t time.Time) string {
 	return percent(min(1, max(0, float64(t.Sub(w.From))/float64(w.To.Sub(w.From)))))
 }
 
-// drawn is a chart's geometry.
+// drawn is a chart's geometry. A step is one wide.
 type drawn struct {
-	ticks []drawnTick
-	times []timeTick
-	paths []path
-	gaps  string // path of the steps without a record
-	peak  *peakLabel
-	width int
+	ticks  []drawnTick
+	grid   string // path of the ticks' lines
+	paths  []path
+	gaps   string // path of the steps without a record
+	peak   *peakLabel
+	height int
+	scale  int // of lines: their path is in values times scale
 }
 
-type drawnTick struct {
-	y    string
-	text string
-}
+type drawnTick struct{ y, text string }
 
 // path is a shape of an SVG.
 type path struct{ class, d string }
@@ -167,26 +151,42 @@ type peakLabel struct {
 	x, y, anchor, text string
 }
 
+// lineScale makes whole numbers of values, with the decimals that a reader sees.
+func lineScale(top float64, u unit) int {
+	switch {
+	case u == unitSeconds && top < 86400:
+		return 1000
+	case u == unitCount && top < 100:
+		return 10
+	}
+	return 1
+}
+
 // draw makes the geometry of a chart.
 func draw(c chart) drawn {
 	bucket, most, found := c.peak()
 	values := ticks(most, c.unit)
-	top := values[len(values)-1]
-	d := drawn{times: timeTicks(c.window), width: c.window.Buckets() * bucketWidth}
-	for _, v := range values {
-		d.ticks = append(d.ticks, drawnTick{itoa(plotTop + plotArea - int(math.Round(v/top*plotArea))), tickText(v, c.unit)})
+	top, n := values[len(values)-1], c.window.Buckets()
+	d := drawn{height: barHeight}
+	if c.lines {
+		d.scale = lineScale(top, c.unit)
+		d.height = int(math.Round(top * float64(d.scale)))
 	}
-	d.gaps = gapPath(c.recorded, c.window)
+	for _, v := range values {
+		d.ticks = append(d.ticks, drawnTick{plotY(v / top), tickText(v, c.unit)})
+		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v/top*float64(d.height))), n)
+	}
+	d.gaps = gapPath(c, d.height)
 	if c.lines {
 		for _, l := range c.layers {
-			d.paths = append(d.paths, path{l.class, linePath(l.values, top)})
+			d.paths = append(d.paths, path{l.class, linePath(l.values, float64(d.scale))})
 		}
 	} else {
 		d.paths = barPaths(c, top)
 	}
 	if found {
-		share := (float64(bucket) + .5) / float64(c.window.Buckets())
-		anchor := "middle"
+		share := (float64(bucket) + .5) / float64(n)
+		anchor := ""
 		if share < .12 {
 			anchor = "start"
 		} else if share > .88 {
@@ -197,108 +197,100 @@ func draw(c chart) drawn {
 	return d
 }
 
+// plotY is how far down a share of the highest tick is, in pixels.
+func plotY(share float64) string { return itoa(plotTop + plotArea - int(math.Round(share*plotArea))) }
+
 // gapPath covers the steps without a record that are not in the future.
-func gapPath(recorded []bool, w outbox.Window) string {
+func gapPath(c chart, height int) string {
+	return runs(len(c.recorded), func(i int) bool { return !c.recorded[i] && !c.window.Start(i).After(c.window.Now) }, func(from, n int) string {
+		return fmt.Sprintf("M%g 0h%dv-%dh-%dz", float64(from)-.5, n, height, n)
+	})
+}
+
+// runs makes a path of each run of the steps 0 to n that are chosen.
+func runs(n int, chosen func(int) bool, path func(from, n int) string) string {
 	var b strings.Builder
-	for i := 0; i < len(recorded); i++ {
+	for i := 0; i < n; i++ {
 		from := i
-		for i < len(recorded) && !recorded[i] && !w.Start(i).After(w.Now) {
+		for i < n && chosen(i) {
 			i++
 		}
 		if i > from {
-			fmt.Fprintf(&b, "M%d 0h%dv%dh-%dz", from*bucketWidth, (i-from)*bucketWidth, fullHeight, (i-from)*bucketWidth)
+			b.WriteString(path(from, i-from))
 		}
 	}
 	return b.String()
 }
 
-func scaled(v, top float64) int {
-	if v <= 0 {
-		return 0
-	}
-	return max(12, int(math.Round(v/top*fullHeight)))
-}
+// barHeight is the height of the highest tick of bars, and leastBar that of the lowest bar.
+const barHeight, leastBar = 1000, 12
 
-// barPaths stacks the layers; the bar of the running step has a look of its own.
+// barPaths stacks the layers, as strokes; the bar of the running step has a look of its own.
 func barPaths(c chart, top float64) []path {
-	n := c.window.Buckets()
-	bottoms := make([]int, n)
+	bottoms := make([]int, c.window.Buckets())
 	paths := []path{}
-	draw := func(class string, values []*float64, ghost bool) {
+	for _, l := range c.layers {
 		var whole, running strings.Builder
-		for i, v := range values {
+		for i, v := range l.values {
 			if v == nil || *v <= 0 {
 				continue
 			}
-			h := min(scaled(*v, top), fullHeight-bottoms[i])
+			h := min(max(leastBar, int(math.Round(*v/top*barHeight))), barHeight-bottoms[i])
 			b := &whole
 			if c.window.Incomplete(i) {
 				b = &running
 			}
-			fmt.Fprintf(b, "M%d %dh%dv%dh-%dz", i*bucketWidth+1, fullHeight-bottoms[i]-h, bucketWidth-2, h, bucketWidth-2)
-			if !ghost {
+			fmt.Fprintf(b, "M%d-%dv-%d", i, bottoms[i], h)
+			if !l.behind {
 				bottoms[i] += h
 			}
 		}
-		for _, p := range []path{{class, whole.String()}, {class + " running", running.String()}} {
+		for _, p := range []path{{l.class, whole.String()}, {l.class + " running", running.String()}} {
 			if p.d != "" {
 				paths = append(paths, p)
 			}
 		}
 	}
-	if c.ghost != nil {
-		draw(c.layers[0].class+" ghost", c.ghost, true)
-	}
-	for _, l := range c.layers {
-		draw(l.class, l.values, false)
-	}
 	return paths
 }
 
-// linePath connects the middles of the steps, with breaks at steps without a record. A value
-// alone is a dot.
-func linePath(values []*float64, top float64) string {
+// linePath connects the values of the steps, with breaks at steps without a record. A value alone
+// is a dot. The script reads the values from it.
+func linePath(values []*float64, scale float64) string {
 	var b strings.Builder
+	y := 0
 	for i, v := range values {
 		if v == nil {
 			continue
 		}
-		x, y := i*bucketWidth+bucketWidth/2, fullHeight-int(math.Round(*v/top*fullHeight))
-		if i > 0 && values[i-1] != nil {
-			fmt.Fprintf(&b, "L%d %d", x, y)
+		before := y
+		y = int(math.Round(*v * scale))
+		if i == 0 || values[i-1] == nil {
+			fmt.Fprintf(&b, "M%d %dl0 0", i, -y)
 			continue
 		}
-		fmt.Fprintf(&b, "M%d %d", x, y)
-		if i+1 == len(values) || values[i+1] == nil {
-			b.WriteString("h1")
-		}
+		fmt.Fprintf(&b, " 1 %d", before-y)
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), " -", "-")
 }
 
-// heatPath draws the cells of one shade in a row of a heatmap: the darker, the higher.
+// heatPath draws the cells of one shade in a row of a heatmap as strokes: the darker, the higher.
 func heatPath(row outbox.HeatmapRow, shade int, worst int64) string {
-	var b strings.Builder
-	h := 4 * shade
-	for i := 0; i < len(row.LagEvents); i++ {
-		from := i
-		for i < len(row.LagEvents) && outbox.Shade(row.LagEvents[i], worst) == shade {
-			i++
-		}
-		if i > from {
-			fmt.Fprintf(&b, "M%d %dh%dv%dh-%dz", from*bucketWidth, 20-h, (i-from)*bucketWidth, h, (i-from)*bucketWidth)
-		}
-	}
-	return b.String()
+	return runs(len(row.LagEvents), func(i int) bool { return outbox.Shade(row.LagEvents[i], worst) == shade }, func(from, n int) string {
+		return fmt.Sprintf("M%d %dh%d", from, 20-2*shade, n)
+	})
 }
 
 // heatData are the values of a row.
 func heatData(row outbox.HeatmapRow) string {
-	words := make([]string, len(row.LagEvents))
-	for i, n := range row.LagEvents {
-		if n > 0 {
-			words[i] = strconv.FormatInt(n, 10)
-		}
+	return joined(row.LagEvents, func(n int64) string { return positive(n) })
+}
+
+// joined are words of values between commas.
+func joined[V any](values []V, word func(V) string) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = word(v)
 	}
 	return strings.Join(words, ",")
 }

@@ -1062,7 +1062,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = rangeNav(p.Links.Projection(v.Name), v.Range, v.History.Window).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = rangeNav(p.Links.Projection(v.Name), v.Range, v.History.Window, v.History.Markers).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -864,7 +864,7 @@ func publisherHistory(p Page, v PublisherView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = rangeNav(p.Links.Publisher(v.SubscriptionName), v.Range, v.History.Window).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = rangeNav(p.Links.Publisher(v.SubscriptionName), v.Range, v.History.Window, nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -33,13 +33,13 @@ type SeekView struct {
 
 // Links of publishers.
 
-func (l Links) Publishers() URL { return l.at(nil, "publishers") }
+func (l Links) Publishers() URL { return l.charted(nil, "publishers") }
 
 func publisherPath(n outbox.SubscriptionName, more ...string) []string {
 	return append([]string{"publishers", n.Topic, n.Publisher}, more...)
 }
 
-func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.at(nil, publisherPath(n)...) }
+func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.charted(nil, publisherPath(n)...) }
 
 // publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }

@@ -6,25 +6,29 @@
 
   var at = null; // the time of the crosshair, in seconds since 1970
   var origin = null; // where a drag began: its chart and fraction
-  var decoded = new WeakMap();
 
   function all(selector, within) { return Array.prototype.slice.call((within || document).querySelectorAll(selector)); }
-  function plotOf(el) { return el && el.closest && el.closest(".plot[data-chart]"); }
+  function plotOf(el) { return el && el.closest && el.closest(".plot"); }
 
-  // A chart's data, read again when the server has drawn it again.
-  function data(plot) {
-    var text = plot.getAttribute("data-chart"), known = decoded.get(plot);
-    if (!known || known.text !== text) {
-      known = { text: text, d: JSON.parse(text) };
-      known.d.l.forEach(function (l) {
-        l.v = l.v.split(",").map(function (v) { return v === "" ? null : Number(v); });
-      });
-      decoded.set(plot, known);
-    }
-    return known.d;
+  // What all charts of the page have in common: the steps of their time.
+  function axis() {
+    var el = document.querySelector("svg.axes"), of = function (n) { return Number(el.getAttribute("data-" + n)); };
+    return { from: of("from"), step: of("step"), steps: of("steps"), now: of("now") };
   }
-  function length(d) { return d.l.length ? d.l[0].v.length : 0; }
-  function last(d) { return Math.min(length(d) - 1, d.n ? Math.floor((d.n - d.t) / d.s) : length(d) - 1); }
+  function last(a) { return Math.min(a.steps - 1, Math.floor((a.now - a.from) / a.step)); }
+
+  // The values of a chart by layer and step: given, or from the path of a line.
+  function layers(plot, steps) {
+    var given = plot.getAttribute("data-values"), scale = Number(plot.getAttribute("data-scale"));
+    if (given) return given.split(";").map(function (l) { return l.split(",").map(function (v) { return v === "" ? null : Number(v); }); });
+    return all("path[class^=l-]", plot).map(function (line) {
+      var values = new Array(steps).fill(null);
+      line.getAttribute("d").split("M").slice(1).forEach(function (part) {
+        for (var n = part.match(/-?\d+/g).map(Number), k = 0, i = 0, y = 0; k < n.length; k += 2) values[i += n[k]] = -(y += n[k + 1]) / scale;
+      });
+      return values;
+    });
+  }
 
   function two(n) { return (n < 10 ? "0" : "") + n; }
   var months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
@@ -32,9 +36,9 @@
     var t = new Date(seconds * 1000);
     return (day ? months[t.getUTCMonth()] + " " + t.getUTCDate() + " " : "") + two(t.getUTCHours()) + ":" + two(t.getUTCMinutes());
   }
-  function span(from, step, total, now) {
-    var end = now && now < from + step ? "now" : clock(from + step, false);
-    return clock(from, total > 90000) + "–" + end + (end === "now" ? "" : " UTC");
+  function span(a, i) {
+    var from = a.from + i * a.step, running = a.now < from + a.step;
+    return clock(from, a.steps * a.step > 90000) + "–" + (running ? "now" : clock(from + a.step, false) + " UTC");
   }
 
   function number(v) { return (Math.round(v * 10) / 10).toLocaleString("en-US"); }
@@ -47,37 +51,40 @@
     if (v < 3600) return rounded(v / 60) + " min";
     return v < 172800 ? rounded(v / 3600) + " h" : rounded(v / 86400) + " d";
   }
-  function reading(d, i) {
-    var values = d.l.map(function (l) { return l.v[i]; });
+  function reading(plot, a, i) {
+    var names = all(".legend li", plot.parentNode), unit = plot.getAttribute("data-unit");
+    var values = layers(plot, a.steps).map(function (l) { return l[i]; });
     if (values.every(function (v) { return v === null; })) return "no record";
-    return d.l.map(function (l) { return l.n + " " + text(l.v[i], d.u); }).join(", ");
+    return values.map(function (v, k) { return (names[k] ? names[k].textContent.trim() + " " : "") + text(v, unit); }).join(", ");
   }
+
+  // A shape that only this script draws.
+  function shape(svg, name, className) {
+    var old = svg.querySelector(":scope > ." + className);
+    if (old) return old;
+    var made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    made.setAttribute("class", className);
+    return svg.appendChild(made);
+  }
+  function set(el, attributes) { for (var name in attributes) el.setAttribute(name, attributes[name]); }
 
   // Draws the crosshair of one chart, or removes it.
   function draw(plot) {
-    var d = data(plot), line = plot.querySelector(".cross"), out = plot.parentNode.querySelector(".readout");
-    var i = at === null ? -1 : Math.floor((at - d.t) / d.s);
-    var shown = i >= 0 && i < length(d);
-    line.setAttribute("visibility", shown ? "visible" : "hidden");
-    if (shown) {
-      var x = (i + 0.5) / length(d) * 100 + "%";
-      line.setAttribute("x1", x);
-      line.setAttribute("x2", x);
-    }
-    if (out) out.textContent = shown ? span(d.t + i * d.s, d.s, d.s * length(d), d.n) + " · " + reading(d, i) : "";
-    return shown ? i : -1;
+    var a = axis(), i = at === null ? -1 : Math.floor((at - a.from) / a.step), shown = i >= 0 && i < a.steps, x = (i + 0.5) / a.steps * 100 + "%";
+    set(shape(plot.querySelector(".area"), "line", "cross"), { x1: x, x2: x, y1: 12, y2: 104, visibility: shown ? "visible" : "hidden" });
+    plot.parentNode.querySelector(".readout").textContent = shown ? span(a, i) + " · " + reading(plot, a, i) : "";
   }
-  function drawAll() { all(".plot[data-chart]").forEach(draw); }
+  function drawAll() { all(".plot").forEach(draw); }
 
   function say(what) {
     var said = document.querySelector("[data-chart-said]");
     if (said && said.textContent !== what) said.textContent = what;
   }
   function point(plot, i, aloud) {
-    var d = data(plot);
-    at = d.t + i * d.s;
+    var a = axis();
+    at = a.from + i * a.step;
     drawAll();
-    if (aloud) say(span(d.t + i * d.s, d.s, d.s * length(d), d.n) + ": " + reading(d, i));
+    if (aloud) say(span(a, i) + ": " + reading(plot, a, i));
   }
   function leave() {
     at = null;
@@ -89,29 +96,29 @@
     var box = el.getBoundingClientRect();
     return Math.min(1, Math.max(0, (evt.clientX - box.left) / box.width));
   }
-  function follow(plot, evt) {
-    var d = data(plot);
-    if (length(d)) point(plot, Math.min(last(d), Math.floor(fraction(plot.querySelector(".area"), evt) * length(d))), false);
+  function stepAt(el, evt) {
+    var a = axis();
+    return Math.min(last(a), a.steps - 1, Math.floor(fraction(el, evt) * a.steps));
   }
+  function follow(plot, evt) { point(plot, stepAt(plot.querySelector(".area"), evt), false); }
 
   // ---- selecting a range
 
   function selected(plot, from, to) {
-    var rect = plot.querySelector(".selected");
-    rect.setAttribute("x", Math.min(from, to) * 100 + "%");
-    rect.setAttribute("width", Math.abs(to - from) * 100 + "%");
+    set(shape(plot.querySelector(".area"), "rect", "selected"), { x: Math.min(from, to) * 100 + "%", width: Math.abs(to - from) * 100 + "%", y: 26, height: 78 });
   }
-  function choose(plot, from, to) {
-    var d = data(plot), time = function (f, up) {
-      return new Date((d.t + (up ? Math.ceil : Math.floor)(f * length(d)) * d.s) * 1000).toISOString().replace(".000", "");
-    };
-    var url = new URL(window.location.href);
+  function iso(seconds) { return new Date(seconds * 1000).toISOString().replace(".000", ""); }
+  // Opens a page over a range of at least five minutes, the shortest that is accepted.
+  function open(page, from, to) {
+    var url = new URL(page, window.location.href);
     ["range", "span", "after_seq"].forEach(function (n) { url.searchParams.delete(n); });
-    var start = time(Math.min(from, to), false), end = time(Math.max(from, to), true);
-    if (Date.parse(end) - Date.parse(start) < 300000) end = new Date(Date.parse(start) + 300000).toISOString().replace(".000", "");
-    url.searchParams.set("from", start);
-    url.searchParams.set("to", end);
+    url.searchParams.set("from", iso(from));
+    url.searchParams.set("to", iso(Math.max(to, from + 300)));
     window.location.assign(url);
+  }
+  function choose(from, to) {
+    var a = axis();
+    open(window.location.href, a.from + Math.floor(Math.min(from, to) * a.steps) * a.step, a.from + Math.ceil(Math.max(from, to) * a.steps) * a.step);
   }
 
   document.addEventListener("pointerdown", function (evt) {
@@ -135,7 +142,7 @@
     var began = origin, to = fraction(began.plot.querySelector(".area"), evt);
     origin = null;
     selected(began.plot, 0, 0);
-    if (Math.abs(evt.clientX - began.x) > 8) choose(began.plot, began.at, to);
+    if (Math.abs(evt.clientX - began.x) > 8) choose(began.at, to);
   });
 
   // ---- keys
@@ -147,9 +154,9 @@
       origin = null;
     }
     if (!plot || evt.ctrlKey || evt.metaKey || evt.altKey) return;
-    var d = data(plot), end = last(d);
+    var a = axis(), end = last(a);
     if (end < 0) return;
-    var i = at === null ? end + (evt.key === "ArrowLeft" ? 1 : 0) : Math.floor((at - d.t) / d.s);
+    var i = at === null ? end + (evt.key === "ArrowLeft" ? 1 : 0) : Math.floor((at - a.from) / a.step);
     var jump = evt.shiftKey ? 10 : 1;
     if (evt.key === "ArrowLeft") i -= jump;
     else if (evt.key === "ArrowRight") i += at === null ? 0 : jump;
@@ -168,47 +175,33 @@
 
   // ---- the heatmap
 
-  function cell(svg, evt) {
-    var values = svg.getAttribute("data-values").split(",");
-    return Math.min(values.length - 1, Math.floor(fraction(svg, evt) * values.length));
-  }
-  function heat(svg) {
-    var map = svg.closest("[data-heatmap]"), step = Number(map.getAttribute("data-heatmap"));
-    return { values: svg.getAttribute("data-values").split(","), step: step, from: Date.parse(map.getAttribute("data-from")) / 1000,
-      out: map.parentNode.querySelector(".heat-readout"), name: svg.previousElementSibling.textContent };
-  }
   function readCell(svg, i) {
-    var h = heat(svg);
+    var n = svg.getAttribute("data-values").split(",")[i], a = axis();
     svg.setAttribute("data-cell", i);
-    at = h.from + i * h.step;
+    at = a.from + i * a.step;
     drawAll();
-    var mark = svg.querySelector("rect") || svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "rect"));
-    all(".heat rect").forEach(function (r) { if (r !== mark) r.remove(); });
-    mark.setAttribute("class", "cell-mark");
-    mark.setAttribute("x", i * 10);
-    mark.setAttribute("width", 10);
-    mark.setAttribute("height", 20);
-    h.out.textContent = h.name + ", " + span(at, h.step, h.step * h.values.length, 0) + ": " +
-      (h.values[i] ? number(Number(h.values[i])) + " events behind. Enter opens its events of that time." : "not behind, or not sampled");
+    all(".cell-mark").forEach(function (r) { r.remove(); });
+    set(shape(svg, "rect", "cell-mark"), { x: i, width: 1, height: 20 });
+    document.querySelector(".heat-readout").textContent = svg.previousElementSibling.textContent + ", " + span(a, i) + ": " +
+      (n ? number(Number(n)) + " events behind. Enter opens its events of that time." : "not behind, or not sampled");
   }
   function openCell(svg, i) {
-    var h = heat(svg), iso = function (s) { return new Date(s * 1000).toISOString().replace(".000", ""); };
-    var from = h.from + i * h.step, to = from + Math.max(h.step, 300);
-    window.location.assign(svg.previousElementSibling.getAttribute("href").split("?")[0] + "?from=" + encodeURIComponent(iso(from)) + "&to=" + encodeURIComponent(iso(to)));
+    var a = axis();
+    open(svg.previousElementSibling.href, a.from + i * a.step, a.from + (i + 1) * a.step);
   }
   document.addEventListener("pointermove", function (evt) {
     var svg = evt.target.closest && evt.target.closest(".heat");
-    if (svg) readCell(svg, cell(svg, evt));
+    if (svg) readCell(svg, stepAt(svg, evt));
   });
   document.addEventListener("click", function (evt) {
     var svg = evt.target.closest && evt.target.closest(".heat");
-    if (svg) openCell(svg, cell(svg, evt));
+    if (svg) openCell(svg, stepAt(svg, evt));
   });
   document.addEventListener("keydown", function (evt) {
     var svg = evt.target.closest && evt.target.closest(".heat");
     if (!svg || evt.ctrlKey || evt.metaKey || evt.altKey) return;
-    var rows = all(".heat"), h = heat(svg), i = Number(svg.getAttribute("data-cell") || h.values.length - 1);
-    var to = { ArrowLeft: i - 1, ArrowRight: i + 1, Home: 0, End: h.values.length - 1 }[evt.key];
+    var rows = all(".heat"), end = last(axis()), i = Number(svg.getAttribute("data-cell") || end);
+    var to = { ArrowLeft: i - 1, ArrowRight: i + 1, Home: 0, End: end }[evt.key];
     var row = { ArrowUp: -1, ArrowDown: 1 }[evt.key];
     if (evt.key === "Enter") openCell(svg, i);
     else if (row) {
@@ -217,13 +210,13 @@
         readCell(next, i);
         next.focus();
       }
-    } else if (to !== undefined) readCell(svg, Math.min(h.values.length - 1, Math.max(0, to)));
+    } else if (to !== undefined) readCell(svg, Math.min(end, Math.max(0, to)));
     else return;
     evt.preventDefault();
   });
 
   function ready() {
-    all(".plot[data-chart],.heat").forEach(function (el) { el.setAttribute("tabindex", "0"); });
+    all(".plot,.heat").forEach(function (el) { el.setAttribute("tabindex", "0"); });
     drawAll();
   }
   document.addEventListener("htmx:afterSwap", ready);

@@ -1,0 +1,77 @@
+package handlers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"outboxweb/internal/dbtest"
+	"outboxweb/internal/outbox"
+)
+
+// pageBytes is the maximum size of a page.
+const pageBytes = 60_000
+
+// full fills the databases with eight days of samples: something in every step of every series, of
+// more labels than a chart tells apart, and as many markers as are searched for.
+func (s *site) full() *site {
+	s.t.Helper()
+	s.seed("c-1", "campaign.created")
+	db := dbtest.Open(s.t, s.sub.Journal)
+	now := s.clock.Truncate(outbox.CoarseStep).UnixMicro()
+	exec := func(statement string, args ...any) {
+		s.t.Helper()
+		if _, err := db.Exec(`with recursive
+  n(i) as (select cast(0 as bigint) union all select i + 1 from n where i < 11519),
+  l(x) as (select cast(1 as bigint) union all select x + 1 from l where x < 60)
+`+statement, args...); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	const minute, quarter = int64(time.Minute / time.Microsecond), int64(outbox.CoarseStep / time.Microsecond)
+	exec(`insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total)
+select cast($1 as bigint) - i * cast($2 as bigint), 4000 + i * 7919 % 3571, 900 + i * 31 % 97, 2000 + i * 17 % 997, 3000 + i * 7 % 1009, 5000, 7, cast($1 as bigint) - i * cast($2 as bigint) - i * 7919 % 3571 * 1000000,
+  90000000 - i * 7000 - i * 104729 % 6997, 9000000 - i * 700 - i * 104729 % 691 from n`, now, minute)
+	for _, x := range []struct{ step, length, steps int64 }{{60, minute, 1559}, {900, quarter, 767}} {
+		for kind, labels := range map[outbox.SeriesKind]int{outbox.SeriesFailure: 9, outbox.SeriesFollowed: 9, outbox.SeriesFailedIn: 9, outbox.SeriesBacklog: 9, outbox.SeriesBehind: 20} {
+			exec(`insert into series_samples (kind, step, at, label, source, value)
+select cast($1 as text), cast($2 as bigint), cast($3 as bigint) - i * cast($4 as bigint), case when cast($1 as text) = 'projection' and x = 9 then 'campaigns' else cast($1 as text) || '-of-many-' || x end, '', 90000 / x + i * (7919 + x * 104729) % 997 * 13 from n, l where i <= $5 and x <= $6`, string(kind), x.step, now, x.length, x.steps, labels)
+		}
+		exec(`insert into series_samples (kind, step, at, label, source, value)
+select 'applied', cast($1 as bigint), cast($2 as bigint) - i * cast($3 as bigint), '', 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 70000 / x + i * (7919 + x * 104729) % 997 * 13 from n, l where i <= $4 and x <= 9`, x.step, now, x.length, x.steps)
+		exec(`insert into series_samples (kind, step, at, label, source, value)
+select 'delays', cast($1 as bigint), cast($2 as bigint) - i * cast($3 as bigint), cast(x as text), 'w', 1 + i * (7919 + x * 104729) % 997 from n, l where i <= $4 and x < 40`, x.step, now, x.length, x.steps)
+	}
+	exec(`insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
+select 'scenes', 'archive-' || x, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1 from l where x <= 9`)
+	exec(`insert into publisher_samples (topic, publisher, minute, delivered, lag_events, oldest_recorded_at, error_count)
+select 'scenes', 'archive-' || x, cast($1 as bigint) - i * cast($2 as bigint), 90000000 - i * 700 - i * 104729 % 691, 90000 / x + i * (7919 + x * 104729) % 997 * 13, cast($1 as bigint) - i * cast($2 as bigint), 0 from n, l where x <= 9`, now, minute)
+	exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
+select 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 'outboxweb-7d9f8b6c5d-x' || x, 1, 'v' || x, 'outbox', cast($1 as bigint) - cast($2 as bigint) * cast($3 as bigint) - x * 1000000, $1 from l where x <= 9`, now, minute, 11519)
+	return s
+}
+
+func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).full()
+	for range 3 {
+		s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`).want(t, 200)
+		s.post("/api/v1/campaigns/c-1/resume", `{"reason":"x"}`).want(t, 200)
+	}
+	for _, over := range []string{"range=1h", "range=7d", "from=2026-11-20T00:30:00Z"} {
+		for _, page := range []string{"/charts?", "/charts?table=true&", "/?", "/instances?", "/publishers?", "/publishers/scenes/archive-1?", "/projections/campaigns?"} {
+			a := s.get(page+over).want(t, 200)
+			if n := len(a.body); n > pageBytes {
+				t.Errorf("%s has %d bytes", page+over, n)
+			}
+		}
+	}
+	a := s.get("/charts?range=7d").want(t, 200, `href="/instances?range=7d`, `href="/publishers/scenes/archive-1?range=7d"`, `href="/projections/projection-of-many-1?range=7d"`, `href="/campaigns/behind-of-many-1?range=7d"`)
+	if n := strings.Count(a.body, ` class="plot"`); n != 10 {
+		t.Errorf("%d charts, want ten", n)
+	}
+	s.get("/instances?range=6h").want(t, 200, "Applied by instance", `href="/?range=6h"`, `href="/campaigns?range=6h"`)
+	s.get("/publishers?range=6h").want(t, 200, "Publisher lag", `href="/publishers/scenes/archive-9?range=6h"`)
+	s.get("/campaigns?range=6h").want(t, 200, `href="/campaigns/c-1?range=6h"`)
+	s.get("/projections/campaigns").want(t, 200, "Applied by projection")
+}
