@@ -24,8 +24,8 @@ func Pace(now float64, totals []int64) float64 {
 	return best
 }
 
-// Estimate says how long workers take for so many rows at a pace: "about 4 min at 900 events/s".
-// It is empty without a pace.
+// Estimate says how long workers take for so many rows at a pace: "up to 4 min at 900 events/s",
+// since workers that had little to do are faster than their pace. It is empty without a pace.
 func Estimate(rows int64, pace float64) string {
 	if pace <= 0 {
 		return ""
@@ -35,7 +35,7 @@ func Estimate(rows int64, pace float64) string {
 	if seconds < 1 {
 		return "less than 1 s" + at
 	}
-	return "about " + Age(time.Duration(min(seconds, 1e9)*float64(time.Second))) + at
+	return "up to " + Age(time.Duration(min(seconds, 1e9)*float64(time.Second))) + at
 }
 
 // Rate is a number per second: 1,200, 3.4 or 0.012.

@@ -44,11 +44,11 @@ func TestEstimate_namesTheRate(t *testing.T) {
 		{5, 0, ""},
 		{0, 900, "less than 1 s at 900 events/s"},
 		{899, 900, "less than 1 s at 900 events/s"},
-		{900, 900, "about 1 s at 900 events/s"},
-		{220_000, 900, "about 4 min at 900 events/s"},
-		{100, 0.05, "about 33 min at 0.050 events/s"},
-		{7200, 2, "about 1 h at 2.0 events/s"},
-		{1 << 62, 0.001, "about 11574 d at 0.001 events/s"},
+		{900, 900, "up to 1 s at 900 events/s"},
+		{220_000, 900, "up to 4 min at 900 events/s"},
+		{100, 0.05, "up to 33 min at 0.050 events/s"},
+		{7200, 2, "up to 1 h at 2.0 events/s"},
+		{1 << 62, 0.001, "up to 11574 d at 0.001 events/s"},
 	} {
 		if got := outbox.Estimate(c.rows, c.pace); got != c.want {
 			t.Errorf("%d rows at %v: %q, want %q", c.rows, c.pace, got, c.want)
