@@ -24,7 +24,7 @@ func poisonedTables(t *testing.T, n int) *server {
 }
 
 const (
-	shownRows = `[...document.querySelectorAll("table[data-list] tbody tr")].map(r => r.dataset.testid)`
+	shownRows = `[...document.querySelectorAll("table[data-list] tbody tr")].map(r => r.id)`
 	ticked    = `[...document.querySelectorAll("input[name=rows]:checked")].map(b => b.value)`
 )
 

@@ -205,7 +205,7 @@ func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
 	s.get("/campaigns/c-1/events/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "2 attempts, the same error", "seat &#34;7&#34; is &lt;taken&gt;",
 		`href="/campaigns/c-1/events/3"`, `href="/campaigns/c-1/events/1"`).lacks(t, `href="/campaigns/c-1/events/4"`)
 	s.get("/campaigns/c-1/events/2?tab=neighbours").want(t, 200, `href="/campaigns/c-1/events/7"`, "2 more rows", "no lease").lacks(t, `href="/campaigns/c-1/events/8"`, `data-testid="happened"`)
-	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb failures explain -- c-1 2", `data-copy="the curl command"`)
+	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb failures explain -- c-1 2", `aria-label="Copy the curl command"`)
 	d := decodeAs[struct {
 		Previous int64        `json:"previous_seq"`
 		Next     int64        `json:"next_seq"`
