@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"outboxweb/internal/dbtest"
 	"outboxweb/internal/enginetest"
 	"outboxweb/internal/outbox"
 	"outboxweb/internal/storetest"
@@ -117,14 +118,18 @@ var randomCampaigns = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 
 // TestRehearse_saysWhatTheCanaryFinds compares what a rehearsal says of blocked campaigns with what
 // happens once the changed file is loaded and a canary has requeued their dead events: of a thousand
-// campaigns or, in a short run, of those of one round of checks.
+// campaigns on SQLite, of 250 on PostgreSQL, where a thousand take 16 minutes, and in a short run of
+// those of one round of checks.
 func TestRehearse_saysWhatTheCanaryFinds(t *testing.T) {
 	t.Parallel()
-	said := map[string]int{}
+	cases, said := 1000, map[string]int{}
+	if dbtest.Postgres() {
+		cases = 250
+	}
 	for enough := false; !enough && !t.Failed(); {
 		rapid.Check(t, func(r *rapid.T) { saysWhatTheCanaryFinds(t, r, said) })
 		passed, failed := said[outbox.OutcomePasses], said[outbox.OutcomeFailsSame]+said[outbox.OutcomeFailsDifferently]
-		enough = testing.Short() || passed+failed >= 1000 && passed > 100 && failed > 100
+		enough = testing.Short() || passed+failed >= cases && min(passed, failed) > cases/10
 	}
 	t.Log(said)
 }
