@@ -263,6 +263,9 @@ func (r *ledgerReader) look(ctx context.Context, db *sql.DB, seen map[string]int
 		}
 		now[campaign] = n
 	}
+	if err := rows.Err(); err != nil { // what was not read is not missing
+		return err
+	}
 	for campaign, before := range seen {
 		if now[campaign] < before {
 			r.wrong = append(r.wrong, fmt.Sprintf("campaign %s had %d rows, and %d before", campaign, now[campaign], before))
@@ -272,7 +275,7 @@ func (r *ledgerReader) look(ctx context.Context, db *sql.DB, seen map[string]int
 		seen[campaign] = n
 	}
 	r.looks++
-	return rows.Err()
+	return nil
 }
 
 // finish ends the reading and fails the test if something wrong was seen.
