@@ -22,7 +22,7 @@ var (
 		hr html i input kbd label legend li line link main mark meta meter nav ol optgroup option output p path polyline polygon pre progress rect s samp script section select small span strong
 		style sub summary sup svg table tbody td text textarea tfoot th thead time title tr u ul use var wbr`)
 	knownAttributes = regexp.MustCompile(`^(abbr|accept(-charset)?|action|aria-[a-z]+|as|autocomplete|autofocus|charset|checked|class|cols|colspan|content|crossorigin|cx|cy|d|data-[a-z]+(-[a-z]+)*|datetime|defer|dir|disabled|dy|download|enctype|fill|focusable|for|form|formaction|formmethod|height|hidden|high|href|http-equiv|` +
-		`hx-(boost|confirm|disabled-elt|ext|get|headers|include|indicator|post|push-url|select|swap|sync|target|trigger)|id|inputmode|label|lang|list|low|max|maxlength|media|method|min|minlength|multiple|name|nonce|novalidate|open|optimum|pattern|placeholder|points|popover|popovertarget|preserveAspectRatio|` +
+		`hx-(boost|confirm|disabled-elt|ext|get|headers|include|indicator|post|push-url|replace-url|select|swap|sync|target|trigger)|id|inputmode|label|lang|list|low|max|maxlength|media|method|min|minlength|multiple|name|nonce|novalidate|open|optimum|pattern|placeholder|points|popover|popovertarget|preserveAspectRatio|` +
 		`r|readonly|rel|required|role|rows|rowspan|rx|ry|scope|selected|size|span|spellcheck|src|start|step|stroke(-[a-z]+)?|tabindex|text-anchor|title|transform|type|value|vector-effect|viewBox|visibility|width|wrap|x|x1|x2|xmlns|y|y1|y2)$`)
 )
 
@@ -56,7 +56,7 @@ const survey = `(() => {
 	return {
 		title: document.title, text: document.body.textContent, tags: unique(all.map(e => e.localName)), attributes: unique(attributes.map(a => a.name)),
 		handlers: [...attributes.filter(a => /^on|^style$|hx-on|hx-vals|hx-vars/.test(a.name)).map(a => outer(a.e)), ...all.filter(e => e.matches("style, script:not([src]), iframe, object, embed, base, meta[http-equiv]")).map(outer)],
-		addresses: unique(attributes.filter(a => /^(href|src|action|formaction|srcset|poster|background|ping|cite|data|xlink:href|(data-)?hx-(get|post|put|patch|delete|push-url|replace-url))$/.test(a.name)).map(a => a.value)),
+		addresses: unique(attributes.filter(a => /^(href|src|action|formaction|srcset|poster|background|ping|cite|data|xlink:href|(data-)?hx-(get|post|put|patch|delete|push-url|replace-url))$/.test(a.name) && !(/-url$/.test(a.name) && a.value === "true")).map(a => a.value)),
 		turned: unique([...texts.filter(n => unseen.test(n.data)).map(n => outer(n.parentElement)), ...attributes.filter(a => /^(title|aria-label|alt|placeholder)$/.test(a.name) && unseen.test(a.value)).map(a => a.name + " of " + outer(a.e))]),
 		loose: unique(texts.filter(n => turned.test(n.data) && !apart(n)).map(n => outer(n.parentElement))),
 	}
@@ -227,7 +227,7 @@ func (b *besieged) showsMany(where, said string) {
 func hostilePages(campaign string) []string {
 	c := url.PathEscape(campaign)
 	return []string{"/campaigns/" + c, "/campaigns/" + c + "/events/2?tab=payload", "/campaigns/" + c + "/events/3", "/campaigns/" + c + "/events/2?tab=details", "/campaigns/" + c + "/events/2?tab=neighbours", "/rows/" + c + "/2/requeue", "/rows/" + c + "/2/dry-run?next=1", "/campaigns/" + c + "/events/1", "/campaigns/" + c + "/events/2",
-		"/campaigns/" + c + "/events/2/tree", "/campaigns/" + c + "/events/2/tree?part=tags", "/campaigns/" + c + "/events/3/tree?part=metadata", "/runs/1/results/" + c, "/campaigns/" + c + "?after_seq=1&act=1"}
+		"/campaigns/" + c + "/events/2/tree", "/campaigns/" + c + "/events/2/tree?part=tags", "/campaigns/" + c + "/events/3/tree?part=metadata", "/runs/1/results/" + c, "/campaigns/" + c + "?after_seq=1&act=1", "/campaigns/" + c + "/read-model", "/campaigns/" + c + "/read-model?live=1", "/campaigns/" + c + "/events/1?tab=rows"}
 }
 
 // hostileQueries are the lists and forms, each with the parameters that it
