@@ -94,7 +94,8 @@ func (h History) Of(kind SeriesKind, label string) (all []Series) {
 func Points(samples []Sample, w Window, atWork []Interval) []Point {
 	points := []Point{}
 	covered := w.Covered(atWork)
-	var last, before *Sample
+	var last *Sample
+	before := &Sample{} // until the first sample there was nothing to count
 	next := 0
 	for i := range w.Buckets() {
 		start, end := w.Start(i), w.End(i)
@@ -109,9 +110,7 @@ func Points(samples []Sample, w Window, atWork []Interval) []Point {
 		sampled := false
 		for ; next < len(samples) && !samples[next].At.After(end); next++ {
 			s := &samples[next]
-			if before != nil {
-				p.add(max(0, s.Applied-before.Applied), max(0, s.Failed-before.Failed))
-			}
+			p.add(max(0, s.Applied-before.Applied), max(0, s.Failed-before.Failed))
 			p.raise(s, s.At)
 			last, before, sampled = s, s, true
 		}

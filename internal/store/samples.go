@@ -57,7 +57,7 @@ func (s *Store) Sample(ctx context.Context) error {
 	})
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
 	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
-		err = s.writeSample(ctx, now, now.fields != last.fields)
+		err = s.writeSample(ctx, last, now)
 	}
 	if err == nil {
 		err = s.flushCounts(ctx, now.minute)
@@ -110,10 +110,12 @@ order by ` + ageKey + `, campaign_id
 limit $3
 on conflict (campaign_id, minute) do nothing`
 
-func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error {
+// writeSample writes a sample. The last one is kept however old it is: the totals of the next are
+// counted from it.
+func (s *Store) writeSample(ctx context.Context, last, x sampled) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		var b sqldb.Batch
-		if f := x.fields; changed {
+		if f := x.fields; f != last.fields {
 			b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
 			if err := t.writeBacklog(&b, x.minute); err != nil {
 				return err
@@ -124,8 +126,11 @@ func (s *Store) writeSample(ctx context.Context, x sampled, changed bool) error 
 			b.Exec(nil, insertBehind, seconds(series.step), floor(x.minute, series.step), x.minute-lateAfter.Microseconds(), lateSampled)
 		}
 		pruneSeries(&b, x.minute)
-		for table, kept := range map[string]time.Duration{"samples": SamplesKept, "campaign_samples": campaignSamplesKept} {
-			b.Exec(nil, `delete from `+table+` where minute < $1`, x.minute-kept.Microseconds())
+		for table, before := range map[string]int64{
+			"samples":          min(last.minute, x.minute-SamplesKept.Microseconds()),
+			"campaign_samples": x.minute - campaignSamplesKept.Microseconds(),
+		} {
+			b.Exec(nil, `delete from `+table+` where minute < $1`, before)
 			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+SamplesAhead.Microseconds())
 		}
 		return t.Finish(&b)

@@ -42,8 +42,33 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.AppendN("a", 1)
 	f.MustSample()
-	if n := count(); n != 1 {
-		t.Errorf("%d samples are kept for longer than eight days, want none", n-1)
+	if n := count(); n != 2 {
+		t.Errorf("%d samples are kept for longer than eight days, want the last, from which the next is counted", n-1)
+	}
+}
+
+// What is applied before the first sample is counted, and once.
+func TestHistory_countsFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
+	for _, step := range []struct {
+		total, want int64
+		pause       time.Duration
+	}{{3, 3, 0}, {3, 3, time.Minute}, {8, 8, time.Minute}, {10, 2, 9 * 24 * time.Hour}} {
+		f.Clock.Advance(step.pause)
+		beat.Applied = step.total
+		if err := f.Heartbeat(f.Ctx, beat); err != nil {
+			t.Fatal(err)
+		}
+		f.MustSample()
+		applied := int64(0)
+		for _, p := range f.history(outbox.RangeDay) {
+			applied += p.Applied
+		}
+		if applied != step.want {
+			t.Errorf("after %s and %d events in all, a day's chart shows %d, want %d", step.pause, step.total, applied, step.want)
+		}
 	}
 }
 

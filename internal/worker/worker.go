@@ -141,7 +141,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	})
 	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(heartbeatInterval), nil, w.heartbeat) })
-	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, w.sample) })
+	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, loop.ExceptFirst(w.sample)) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
 }
@@ -201,7 +201,7 @@ func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, 
 	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 }
 
-// sample records the current state, for the charts.
+// sample records the current state for the charts, as that of the minute that has just begun.
 func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Store.Sample(ctx) }
 
 // untilDue is the poll interval, or less when a campaign is due sooner: a failed head is
