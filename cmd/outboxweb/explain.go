@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/timetravel"
 )
@@ -24,16 +25,11 @@ func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := a.storeOptions()
-	o.ReadOnly = true // it may load other versions of the projections, which must not be installed
-	st, set, err := a.openBothWith(ctx, o)
-	if err != nil {
+	var x outbox.EventExplanation
+	err = a.readingBoth(ctx, func(st *engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+		x, err = explainer(st, set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
 		return err
-	}
-	defer st.Close()
-	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
-	defer travel.Close()
-	x, err := explainer(st, set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
+	})
 	if err != nil {
 		return err
 	}

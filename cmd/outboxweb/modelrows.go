@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outboxweb/internal/outbox"
+	"outboxweb/internal/projection"
 	"outboxweb/internal/redact"
 	"outboxweb/internal/timetravel"
 )
@@ -27,17 +28,12 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := a.storeOptions()
-	o.ReadOnly = true // it may load other versions of the projections, which must not be installed
-	st, set, err := a.openBothWith(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
-	defer travel.Close()
 	const patience = 24 * time.Hour // until interrupted
-	m, err := travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience)
+	var m outbox.ReadModel
+	err = a.readingBoth(ctx, func(_ *engine, _ *projection.Set, travel *timetravel.Travel) (err error) {
+		m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -47,15 +43,31 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintf(a.out, "campaign %s as of event %d of %d\n", m.CampaignID, m.Seq, m.LastSeq)
 	for _, t := range m.Tables {
-		fmt.Fprintf(a.out, "%s\n", t.Name)
+		fmt.Fprintf(a.out, "%s%s\n", t.Name, sourceText(m, t))
 		for _, row := range t.Rows {
 			fmt.Fprintf(a.out, "  %s\n", modelRowText(row))
 		}
-		if t.More {
+		switch {
+		case t.More && t.Source == outbox.SourceLive:
+			fmt.Fprintln(a.out, "  there are more rows")
+		case t.More:
 			fmt.Fprintf(a.out, "  more rows: --table %s --after %s\n", t.Name, t.Next)
 		}
 	}
 	return nil
+}
+
+// sourceText says of rows that are not from the replay why, and what they are instead.
+func sourceText(m outbox.ReadModel, t outbox.ModelTable) string {
+	s, failed := m.FailedBy(t.Projection)
+	if !failed {
+		return ""
+	}
+	instead := "its rows as of this event are not known"
+	if t.Source == outbox.SourceLive {
+		instead = "its live rows follow"
+	}
+	return fmt.Sprintf(": projection %s as loaded cannot replay event %d, %s: %s", s.Projection, s.FailedSeq, instead, s.Error)
 }
 
 // modelRowText is a row on one line, with what the event changed.

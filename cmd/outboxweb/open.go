@@ -16,6 +16,7 @@ import (
 	"outboxweb/internal/runs"
 	"outboxweb/internal/search"
 	"outboxweb/internal/store"
+	"outboxweb/internal/timetravel"
 	"outboxweb/internal/tokens"
 	"outboxweb/internal/worker"
 )
@@ -111,6 +112,21 @@ func onPostgres(url string) bool { return strings.HasPrefix(url, "postgres") }
 // openBoth opens the store, loads the projections and makes their tables.
 func (a *app) openBoth(ctx context.Context) (*engine, *projection.Set, error) {
 	return a.openBothWith(ctx, a.storeOptions())
+}
+
+// readingBoth runs do on databases that are only read, with the projections of this command, which
+// may be other versions than the installed ones and are not installed.
+func (a *app) readingBoth(ctx context.Context, do func(*engine, *projection.Set, *timetravel.Travel) error) error {
+	o := a.storeOptions()
+	o.ReadOnly = true
+	st, set, err := a.openBothWith(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
+	defer travel.Close()
+	return do(st, set, travel)
 }
 
 func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine, *projection.Set, error) {

@@ -22,10 +22,29 @@ type ReadModel struct {
 type ModelTable struct {
 	Projection string     `json:"projection" redact:"-"`
 	Name       string     `json:"table" redact:"-"`
-	Columns    []string   `json:"columns" redact:"-"` // without the campaign's
+	Columns    []string   `json:"columns" redact:"-"`                               // without the campaign's
+	Source     string     `json:"source" redact:"-" api:"enum=replay live unknown"` // where the rows are from; unknown when there are none to show
 	Rows       []ModelRow `json:"rows"`
 	Next       string     `json:"next" redact:"-"` // the row after which the rest begins; empty when there is none
 	More       bool       `json:"more"`            // there are more rows
+}
+
+// Sources of rows.
+const (
+	SourceReplay  = "replay"  // the journal, replayed with the loaded version
+	SourceLive    = "live"    // the projections database, since the loaded version cannot replay the campaign up to the event
+	SourceUnknown = "unknown" // none: the same, as of an event before the last applied one
+)
+
+// FailedBy returns how the replay of a projection went that could not replay the campaign up to Seq;
+// false if it could.
+func (m ReadModel) FailedBy(projection string) (ModelStanding, bool) {
+	for _, s := range m.Standings {
+		if s.Projection == projection && s.FailedSeq > 0 && s.FailedSeq <= m.Seq {
+			return s, true
+		}
+	}
+	return ModelStanding{}, false
 }
 
 // ModelGraph is rows of two tables as nodes and edges: those that the event changed, and others in

@@ -82,6 +82,9 @@ type Rehearsed struct {
 	// FailedSeq is the event that would fail; 0 if none.
 	FailedSeq int64  `json:"failed_seq"`
 	EventType string `json:"event_type" redact:"-"` // of that event
+	// Live says that the rows of a healthy campaign were compared with the live ones, since the loaded
+	// files cannot replay it.
+	Live bool `json:"live"`
 }
 
 // RehearsedText describes the result of a campaign of a rehearsal; empty for other runs. The error is
@@ -95,7 +98,7 @@ func (r RunResult) RehearsedText() string {
 	case OutcomePasses:
 		text := fmt.Sprintf("Event %d would be applied, with %s behind it.", at.Head, Count(at.Applied-1, "event", "events"))
 		if at.Left > 0 {
-			text += fmt.Sprintf(" %s behind those not tried.", Count(at.Left, "event was", "events were"))
+			text += fmt.Sprintf(" %s not tried.", Count(at.Left, "event behind those was", "events behind those were"))
 		}
 		return text
 	case OutcomeFailsSame:
@@ -103,15 +106,23 @@ func (r RunResult) RehearsedText() string {
 	case OutcomeFailsDifferently:
 		return fmt.Sprintf("Event %d would fail, with another error than that which blocks the campaign.", at.FailedSeq)
 	case OutcomeSameRows:
-		return "The changed files make the same rows of its journal as the loaded ones."
+		return "The changed files make the same rows of its journal as " + at.against() + "."
 	case OutcomeOtherRows:
-		return "The changed files make other rows of its journal than the loaded ones."
+		return "The changed files make other rows of its journal than " + at.against() + "."
 	case OutcomeBreaks:
 		return fmt.Sprintf("Event %d, which is applied, fails with the changed files.", at.FailedSeq)
 	case OutcomeNotCompared:
 		return "Not compared."
 	}
 	return "Not rehearsed."
+}
+
+// against is what a healthy campaign was compared with.
+func (at Rehearsed) against() string {
+	if at.Live {
+		return "its live rows, which an earlier version made: the loaded files cannot replay it"
+	}
+	return "the loaded ones"
 }
 
 // RehearsalCounts counts the campaigns of a rehearsal by outcome.
@@ -222,8 +233,12 @@ func (r *FixRehearsal) answer() string {
 
 func (r *FixRehearsal) effects() string {
 	n := r.Counts
+	not := ""
+	if n.NotCompared > 0 {
+		not = Count(n.NotCompared, "healthy campaign", "healthy campaigns") + " could not be compared"
+	}
 	if n.Healthy() == 0 {
-		return "No healthy campaign was compared"
+		return cmp.Or(not, "No healthy campaign was compared")
 	}
 	of := Count(n.Healthy(), "healthy campaign", "healthy campaigns")
 	var parts []string
@@ -234,7 +249,10 @@ func (r *FixRehearsal) effects() string {
 		parts = append(parts, fmt.Sprintf("%s of %s would get other rows: a rebuild is needed after loading", Number(n.OtherRows), of))
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("%s compared: the changed files make the same rows", of)
+		parts = append(parts, fmt.Sprintf("%s compared: the changed files make the same rows", of))
+	}
+	if not != "" {
+		parts = append(parts, not)
 	}
 	return strings.Join(parts, "; ")
 }

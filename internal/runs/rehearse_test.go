@@ -287,3 +287,31 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 		t.Errorf("a rehearsal without files was answered with %v", err)
 	}
 }
+
+// Healthy campaigns that the loaded files cannot replay are compared with their live rows, so that a
+// fix which guesses wrongly does not pass for one that changes nothing.
+func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
+	t.Parallel()
+	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	good.MustAppend(t, enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
+	good.Drain(t)
+	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!")), enginetest.MaxAttempts(1))
+	broken.MustAppend(t, enginetest.Spent("blocked", 2))
+	broken.Drain(t)
+	for text, want := range map[string]struct {
+		counts  outbox.RehearsalCounts
+		effects string
+	}{
+		"cast(coalesce(:payload.price, :payload.amount!) as bigint)": {outbox.RehearsalCounts{Passes: 1, SameRows: 1}, "1 healthy campaign compared: the changed files make the same rows"},
+		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows: a rebuild is needed after loading"},
+		"(cast(coalesce(:payload.price, '3') as bigint) + 20)":       {outbox.RehearsalCounts{FailsDifferently: 1, Breaks: 1}, "1 of 1 healthy campaign cannot be rebuilt: an event that is applied fails with the changed files"},
+	} {
+		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})
+		if d.Counts != want.counts || d.Effects != want.effects {
+			t.Errorf("%s: %+v, %q, want %+v, %q\n%+v", text, d.Counts, d.Effects, want.counts, want.effects, d.Groups)
+		}
+		if r := broken.RunResult(t, d.Run, "healthy"); want.counts.Breaks == 0 && !r.Rehearsed.Live {
+			t.Errorf("%s: it was not compared with the live rows", text)
+		}
+	}
+}

@@ -123,7 +123,7 @@ func (r *reading) table(tab int, after []byte, limit int) (outbox.ModelTable, er
 func (r *reading) empty(tab int) outbox.ModelTable {
 	shape := r.log.tables[tab]
 	columns := slices.DeleteFunc(slices.Clone(shape.Columns), func(name string) bool { return name == "campaign_id" })
-	return outbox.ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Rows: []outbox.ModelRow{}}
+	return outbox.ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Source: outbox.SourceReplay, Rows: []outbox.ModelRow{}}
 }
 
 func (r *reading) fill(t *outbox.ModelTable, found []stored) error {

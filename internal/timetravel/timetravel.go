@@ -206,7 +206,41 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 		m.LastSeq = last
 		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit, t.Set.Graphs()) })
 	})
+	if err == nil {
+		err = t.replaceUnreplayed(ctx, &m, limit, q.Row == "" && m.Seq == m.LastSeq)
+	}
 	return m, err
+}
+
+// replaceUnreplayed replaces the rows of projections that could not be replayed up to the event, which
+// are those of an earlier one: by the live rows if those are of this event, and otherwise by none.
+func (t *Travel) replaceUnreplayed(ctx context.Context, m *outbox.ReadModel, limit int, mayBeLive bool) error {
+	var live outbox.ReadModel
+	for i := range m.Tables {
+		table := &m.Tables[i]
+		if _, failed := m.FailedBy(table.Projection); !failed {
+			continue
+		}
+		table.Source, table.Rows, table.Next, table.More = outbox.SourceUnknown, []outbox.ModelRow{}, "", false
+		if live.Tables == nil && mayBeLive {
+			var err error
+			if live, err = t.Live(ctx, m.CampaignID); err != nil {
+				return err
+			}
+			mayBeLive = live.Seq == m.Seq
+		}
+		if at := slices.IndexFunc(live.Tables, func(l outbox.ModelTable) bool { return l.Name == table.Name }); at >= 0 && mayBeLive {
+			*table = live.Tables[at]
+			if len(table.Rows) > limit {
+				table.Rows, table.More = table.Rows[:limit], true
+			}
+		}
+	}
+	m.Graphs = slices.DeleteFunc(m.Graphs, func(g outbox.ModelGraph) bool {
+		_, failed := m.FailedBy(g.Projection)
+		return failed
+	})
+	return nil
 }
 
 // page reads the tables that a query selects.
@@ -267,12 +301,21 @@ func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
 	return err
 }
 
-// Changes reads the rows that one event changed, at most MaxModelRows. It waits as At does.
+// Changes reads the rows that one event changed, at most MaxModelRows, and the tables of which that is
+// not known. It waits as At does.
 func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []outbox.ModelTable, err error) {
 	err = t.with(ctx, wait, campaign, seq, func(h *history, l *changeLog, seq, _ int64) error {
 		return l.read(ctx, h.statements, seq, func(r *reading) error {
 			var err error
 			tables, err = r.changes(outbox.MaxModelRows)
+			m := outbox.ReadModel{Seq: seq, Standings: h.standings()}
+			for i, shape := range l.tables {
+				if _, failed := m.FailedBy(shape.Projection); failed {
+					t := r.empty(i)
+					t.Source = outbox.SourceUnknown
+					tables = append(tables, t)
+				}
+			}
 			return err
 		})
 	})
@@ -317,7 +360,7 @@ func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, e
 
 func liveTable(rows projection.TableRows) outbox.ModelTable {
 	t := (&reading{log: &changeLog{tables: []projection.Shape{rows.Shape}}}).empty(0)
-	t.More = rows.More
+	t.Source, t.More = outbox.SourceLive, rows.More
 	for _, cells := range rows.Rows {
 		row := outbox.ModelRow{Key: keyFields(rows.Shape, keyOf(rows.Shape, cells)), Cells: []outbox.ModelCell{}}
 		for i, name := range rows.Columns {

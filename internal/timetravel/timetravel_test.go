@@ -433,66 +433,6 @@ func TestTravel_pagesByKey(t *testing.T) {
 	}
 }
 
-func TestTravel_tellsOfDrift(t *testing.T) {
-	t.Parallel()
-	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
-	b.Drain(t)
-	b.Meddle(t, `update shelf_items set note = 'meddled'`)
-	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
-	if len(m.Standings) != 1 || m.Standings[0].Verdict != "drift" || m.Standings[0].Differ != 1 {
-		t.Errorf("the live rows differ, and it says %+v", m.Standings)
-	}
-	live, err := tr.Live(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if note, _ := live.Tables[0].Rows[0].ByColumn("note"); string(note.Value) != `"meddled"` || !live.Live || live.Seq != 1 {
-		t.Errorf("the live rows are %+v", live)
-	}
-}
-
-func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
-	t.Parallel()
-	b, tr := open(t, timetravel.Config{}, enginetest.Accounts)
-	b.MustAppend(t, enginetest.Opened("c", 5), enginetest.Spent("c", 9))
-	b.Drain(t)
-	b.MustSkip(t, "c", 2)
-	b.Drain(t)
-	balance := func() string {
-		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})
-		c, _ := m.Tables[0].Rows[0].ByColumn("balance")
-		return fmt.Sprint(string(c.Value), " of ", m.LastSeq)
-	}
-	if got := balance(); got != "5 of 2" {
-		t.Fatal(got)
-	}
-	if n := tr.Replays(); n != 1 {
-		t.Errorf("%d replays", n)
-	}
-	enginetest.MustExec(t, b.JournalDB, `update skips set undone_at = 1`)
-	if got := balance(); got != "5 of 2" || tr.Replays() != 2 {
-		t.Errorf("after the skip is undone: %s, %d replays", got, tr.Replays())
-	}
-}
-
-func TestTravel_saysWhichEventAProjectionRefuses(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, shelf))
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{"place":2}`))
-	b.Drain(t)
-	other, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.place!", "null"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := timetravel.New(timetravel.Config{Store: b.Store, Set: other})
-	defer tr.Close()
-	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
-	if len(m.Standings) != 1 || m.Standings[0].FailedSeq != 1 || m.Standings[0].Error == "" || len(m.Tables[0].Rows) != 0 {
-		t.Errorf("it says %+v", m)
-	}
-}
-
 func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)

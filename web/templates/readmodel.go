@@ -91,6 +91,15 @@ func (v ReadModelView) kept() string {
 	return fmt.Sprintf("Rows are kept for the last %s, from event %s on.", count(v.LastSeq-v.FirstSeq, "event", "events"), num(v.FirstSeq))
 }
 
+// notApplied begins the sentence about the events that have no rows yet.
+func (v ReadModelView) notApplied() string {
+	from, to := v.LastSeq+1, v.Campaign.HighWaterSeq
+	if from == to {
+		return "Event " + num(to) + " waits"
+	}
+	return "Events " + num(from) + " to " + num(to) + " wait"
+}
+
 // changeSentence says how many rows the event changed.
 func (v ReadModelView) changeSentence() string {
 	tables, more := v.Changes, false
@@ -103,6 +112,8 @@ func (v ReadModelView) changeSentence() string {
 		more = more || t.More && len(v.Changes) > 0
 	}
 	switch {
+	case n == 0 && slices.ContainsFunc(v.failed(), func(s outbox.ModelStanding) bool { return s.FailedSeq <= v.Seq }):
+		return "what it changed is not known"
 	case n == 0 && (v.Query.Table != "" || v.Query.Row != ""):
 		return "changes no row shown here"
 	case n == 0:
@@ -162,8 +173,12 @@ func modelTwins(p Page, v ReadModelView) Twins {
 	return Twins{Curl: p.curlGet(p.Links.API().ReadModel(v.Query)), CLI: cli + " -- " + shellQuote(v.Query.CampaignID)}
 }
 
-// rowLinks leads to the rows that differ as they were at the first divergence or else at the end.
+// rowLinks leads to the rows that differ as they were at the first divergence or else at the end. Of a
+// rehearsal they are links only where the loaded files can replay the campaign.
 func (v RunResultView) rowLinks(p Page, one outbox.ProjectionResult) []URL {
+	if r := v.Result.Rehearsed; r != nil && (r.Head > 0 || r.Live) {
+		return nil
+	}
 	var links []URL
 	for _, name := range v.Rows[one.Projection] {
 		link := URL("")

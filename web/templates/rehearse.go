@@ -68,7 +68,7 @@ func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
 		return outbox.LevelOK
 	case n.FailsSame+n.FailsDifferently+n.Breaks > 0:
 		return outbox.LevelBad
-	case !d.Passed() || n.OtherRows > 0:
+	case !d.Passed() || n.OtherRows+n.NotCompared > 0:
 		return outbox.LevelWarn
 	}
 	return outbox.LevelOK

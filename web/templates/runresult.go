@@ -97,6 +97,8 @@ func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 		return "No differences."
 	case kind == outbox.RunRebuild:
 		return "The rebuild changed rows: " + changeCounts(c, rebuildSides) + "."
+	case kind == outbox.RunRehearse:
+		return "With the changed files: " + changeCounts(c, dryRunSides) + "."
 	default:
 		return sentence(changeCounts(c, verifySides))
 	}
