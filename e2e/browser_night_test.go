@@ -211,7 +211,20 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.await("what to do", cause("See the failing statement")+` && !!document.querySelector(`+js(marked("guide"))+`)`)
 	b.await("the deploy is marked in the charts", telling(".markers", "projection guests changed to "+m.Version[:8]))
 	b.agrees()
+	b.await("what readers see meanwhile", cause("none is lost"))
 	b.sound("the overview after a bad deploy")
+	for path, said := range map[string]string{
+		"/campaigns/c-00":                  telling(marked("judged"), "It can never succeed with this version"),
+		"/operations/new":                  telling(marked("judged"), "It can never succeed with this version"),
+		"/campaigns/c-00/events/3":         telling(marked("judged"), "It can never succeed with this version"),
+		"/projections/guests":              telling(marked("failing-now"), "fails now") + ` && !document.body.innerText.includes("Rebuild all…")`,
+		"/runs/new?kind=rebuild&all=1":     telling(marked("failing-now"), "rebuild and replay fail at the same events"),
+		"/campaigns/c-00/read-model":       telling(marked("table-guests"), "Live rows") + " && " + telling(marked("not-applied"), "behind event 3, which is dead"),
+		"/campaigns/c-00/read-model?seq=1": telling(marked("unknown-guests"), "Not known"),
+	} {
+		b.open(path)
+		b.await(path+" says that it cannot help", said)
+	}
 
 	b.follow(m.Console)
 	b.click(marked("rehearse"))

@@ -317,7 +317,11 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Requeue dead rows", "Operations")
+	cause := ""
+	if len(preview.Groups) == 1 && preview.GroupsTotal == 1 {
+		cause = preview.Groups[0].Fingerprint
+	}
+	p := s.actingPage(r, "Requeue dead rows", "Operations", cause)
 	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
 }

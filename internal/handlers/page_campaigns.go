@@ -58,7 +58,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Campaign "+id, "Campaigns")
+	p := s.actingPage(r, "Campaign "+id, "Campaigns", view.Fingerprint)
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaign(id), s.linksOf(r).API().Campaign(id)
 	if q.AfterSeq != nil {
@@ -114,7 +114,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 			return v, err
 		}
 		if len(head.Items) == 1 {
-			v.Cause = head.Items[0].LastError
+			v.Cause, v.Fingerprint = head.Items[0].LastError, head.Items[0].Fingerprint
 		}
 	}
 	v.History.Range = over

@@ -47,7 +47,11 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
+	cause := ""
+	if view.Row != nil && view.RowStatus.Stuck() {
+		cause = view.Row.Row.Fingerprint
+	}
+	p := s.actingPage(r, templates.EventTitle(campaign, seq), "Events", cause)
 	p.Around = s.around(r.Context())
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
 	if view.Tab != templates.TabPayload { // whose parts stay open: a document never changes

@@ -225,7 +225,7 @@ func (s *server) endedOperations(ctx context.Context) (ended []outbox.Operation,
 }
 
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
-	p := s.page(r, "Overview", "Overview")
+	p := s.actingPage(r, "Overview", "Overview", "")
 	p.Around = v.Summary.Surroundings()
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).Overview(), s.linksOf(r).API().Summary()
 	return p

@@ -40,7 +40,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
+	p := s.actingPage(r, templates.EventTitle(campaign, seq), "Events", detail.Row.Fingerprint)
 	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(campaign, seq)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
 }

@@ -76,7 +76,7 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.RunTitle(view.Run), "Runs")
+	p := s.actingPage(r, templates.RunTitle(view.Run), "Runs", "")
 	p.Self, p.Twin = s.linksOf(r).Run(view.Run.ID, filter, log.Cursor), s.linksOf(r).API().RunOf(view.Run.ID)
 	if err := s.flash(r, &p); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	p := s.page(r, "Start a run", "Runs")
+	p := s.actingPage(r, "Start a run", "Runs", "")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRunPage, view))
 }
 

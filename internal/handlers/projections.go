@@ -146,7 +146,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Projections", "Projections")
+	p := s.actingPage(r, "Projections", "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
 	if err := s.flash(r, &p); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	if view.History, err = s.Store.History(r.Context(), view.Range); err != nil {
 		return err
 	}
-	p := s.page(r, "Projection "+view.Name, "Projections")
+	p := s.actingPage(r, "Projection "+view.Name, "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
 	if err := s.flash(r, &p); err != nil {
 		return err

@@ -44,6 +44,24 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 	}
 }
 
+// actingPage is page with what judges its actions: the projections that fail now, and the cause that
+// would be retried, by its error; empty for none. Without these the page is worth reading, too.
+func (s *server) actingPage(r *http.Request, title, nav, cause string) templates.Page {
+	p := s.page(r, title, nav)
+	groups, err := s.Store.ErrorGroups(r.Context())
+	if err != nil {
+		return p
+	}
+	p.Failing = groups.Failing(p.Running)
+	for _, g := range groups.Groups {
+		if cause != "" && g.Fingerprint == cause {
+			outlook, verdict := g.Verdict(p.Running)
+			p.Judged = &templates.Judged{Fingerprint: cause, Verdict: verdict, Outlook: outlook}
+		}
+	}
+	return p
+}
+
 // alarm returns what the title of a page says of the system, at most a second old.
 func (s *server) alarm(r *http.Request) (outbox.Alarm, error) {
 	summary, err := s.Store.Summary(r.Context())

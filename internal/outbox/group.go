@@ -95,6 +95,20 @@ func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []Assesse
 	return judged
 }
 
+// Failing has the projections of which the loaded version fails now, each with the fingerprint of its
+// worst error.
+func (all ErrorGroups) Failing(now Running) map[string]string {
+	failing := map[string]string{}
+	for _, g := range all.Groups {
+		for _, t := range g.Tried {
+			if _, known := failing[t.Projection]; !known && t.Projection != "" && now.Is(t) {
+				failing[t.Projection] = g.Fingerprint
+			}
+		}
+	}
+	return failing
+}
+
 // RetryOutlook says whether retrying can help.
 type RetryOutlook string
 

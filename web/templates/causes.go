@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -50,6 +51,32 @@ func causesOf(groups []outbox.AssessedGroup, capped bool, shown int) []causeView
 		all[i] = causeView{AssessedGroup: g, Capped: capped, Shown: shown}
 	}
 	return all
+}
+
+// Judged is whether a retry of a cause can help.
+type Judged struct {
+	Fingerprint string `redact:"-"`
+	Verdict     string // a sentence without its period
+	Outlook     outbox.RetryOutlook
+}
+
+// judging adds the rehearsal of a fix to actions where judged offers it.
+func judging(p Page, actions ...outbox.Action) []outbox.Action {
+	if p.Judged != nil && p.Judged.Outlook == outbox.OutlookNone {
+		return rehearsing(p, actions...)
+	}
+	return actions
+}
+
+// failingAmong lists those of the projections, none meaning all, whose loaded version fails now.
+func (p Page) failingAmong(projections ...string) []string {
+	var failing []string
+	for _, name := range slices.Sorted(maps.Keys(p.Failing)) {
+		if len(projections) == 0 || slices.Contains(projections, name) {
+			failing = append(failing, name)
+		}
+	}
+	return failing
 }
 
 // hue is dead where the error blocks something, or will not be retried.
@@ -159,7 +186,7 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 	behind := heroNumber{number: num(s.Lag.Events), name: "events behind", sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
 		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
-	oldest := heroNumber{number: "none", name: "oldest retryable", sub: "no event waits for workers",
+	oldest := heroNumber{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
 		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	if o := s.OldestRetryable; o != nil {

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"outboxweb/internal/outbox"
@@ -54,9 +53,13 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 	if n == 0 {
 		return trouble{}
 	}
-	return trouble{hue: "unverifiable", glyph: "✕", testID: "unverifiable", label: "Unverifiable", guide: GuideUnverifiable,
+	t := trouble{hue: "unverifiable", glyph: "✕", testID: "unverifiable", label: "Unverifiable", guide: GuideUnverifiable,
 		title:  count(n, "campaign", "campaigns") + " could not be verified: the journal cannot be replayed there",
 		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateUnverifiable})}
+	for _, name := range p.failingAmong() {
+		t.items = append(t.items, troubled{name: name, to: p.Links.FailureGroup(p.Failing[name]), sub: "as loaded fails now, and a verify fails at the same events: fix it, then verify again"})
+	}
+	return t
 }
 
 // driftTrouble offers to rebuild what differs, or lists the campaigns if they are too many for an
@@ -95,7 +98,7 @@ func builtTrouble(p Page, v Overview) trouble {
 	fails := false
 	for _, one := range v.OtherBuilt {
 		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "an unknown one") + ", loaded " + shortHash(one.Version)
-		if failing(p, v, one.Name) {
+		if len(p.failingAmong(one.Name)) > 0 {
 			sub, fails = sub+", which fails now: fix it before a rebuild", true
 		}
 		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub})
@@ -105,13 +108,6 @@ func builtTrouble(p Page, v Overview) trouble {
 		t.action, t.to = "Rebuild all…", p.Links.NewRun(rebuild)
 	}
 	return t
-}
-
-// failing reports whether the loaded version of a projection fails at some event.
-func failing(p Page, v Overview, projection string) bool {
-	return slices.ContainsFunc(v.Causes, func(g outbox.AssessedGroup) bool {
-		return slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == projection && p.Running.Is(t) })
-	})
 }
 
 func quarantineTrouble(p Page, v Overview) trouble {

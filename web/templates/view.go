@@ -33,7 +33,12 @@ type Page struct {
 	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
 	// never.
 	ReasonFrom int64
-	Alarm      outbox.Alarm // what the title says of the system
+	// Failing has the projections whose loaded version fails now, each with the fingerprint of its worst
+	// error. It is set where a run can be started.
+	Failing map[string]string `redact:"-"`
+	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
+	Judged *Judged
+	Alarm  outbox.Alarm // what the title says of the system
 	Version    string
 	Running    outbox.Running
 	Now        time.Time
