@@ -121,6 +121,10 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.History.Points, err = s.Store.CampaignHistory(ctx, id, over); err != nil {
 		return v, err
 	}
+	if v.History.Markers, err = s.Store.History(ctx, over); err != nil {
+		return v, err
+	}
+	v.History.Markers.Markers = slices.DeleteFunc(slices.Clone(v.History.Markers.Markers), func(m outbox.Marker) bool { return !m.About(id) })
 	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
 		return v, err
 	}

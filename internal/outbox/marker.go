@@ -32,6 +32,11 @@ type Marker struct {
 	Audit   AuditEntry `json:"-" redact:"-"`       // the entry
 }
 
+// About reports whether a marker concerns a campaign: it is of that campaign, or of no single one.
+func (m Marker) About(campaign string) bool {
+	return m.Audit.CampaignID == "" || m.Audit.CampaignID == campaign
+}
+
 // MarkedActions are the actions that are marked.
 var MarkedActions = map[Action]MarkerKind{
 	ActionPause: MarkerPause, ActionProjectionPause: MarkerPause, ActionPublisherPause: MarkerPause,

@@ -44,8 +44,10 @@ type layer struct {
 type chart struct {
 	name     string
 	meaning  string // what a bar or line is, with its unit
-	headline string // the current value
+	headline string // the latest value
+	headed   string // when that was; empty for now
 	link     URL    // target of the headline
+	peakOf   string // the layers whose label begins so have the peak; empty for all
 	note     string // beside the headline
 	unit     unit
 	lines    bool // lines instead of stacked bars
@@ -74,6 +76,9 @@ func (c chart) totals() []*float64 {
 
 // peak is the bucket with the highest value; false when nothing is above zero.
 func (c chart) peak() (bucket int, most float64, found bool) {
+	if c.peakOf != "" {
+		c.layers = slices.DeleteFunc(slices.Clone(c.layers), func(l layer) bool { return !strings.HasPrefix(l.label, c.peakOf) })
+	}
 	for i, v := range c.totals() {
 		if v != nil && *v > most {
 			bucket, most, found = i, *v, true
@@ -103,7 +108,7 @@ func (c chart) data() string {
 func (c chart) alt() string {
 	text := c.name + ", " + c.meaning
 	if c.headline != "" {
-		text += ": now " + c.headline
+		text += ": " + cmp.Or(c.headed, "now") + " " + c.headline
 	}
 	if bucket, most, found := c.peak(); found {
 		return text + ", peak " + valueText(most, c.unit) + " at " + c.window.Start(bucket).Format("Jan 2 15:04") + " UTC"
@@ -189,8 +194,9 @@ func numberText(v *float64, u unit) string {
 
 // CampaignHistory is a campaign's lag over a range.
 type CampaignHistory struct {
-	Range  outbox.Range
-	Points []outbox.CampaignPoint
+	Range   outbox.Range
+	Points  []outbox.CampaignPoint
+	Markers outbox.History // of this campaign, or of all
 }
 
 // Charts is the page with every chart; ChartTable has their numbers.
@@ -243,7 +249,7 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 	}
 	waiting := chart{name: "Waiting rows", meaning: atPeak(w), headline: num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), unit: unitCount,
 		layers: []layer{status(outbox.Dead), status(outbox.Failed), status(outbox.Processing), status(outbox.Pending)}}
-	applied := chart{name: "Applied", meaning: perMinute(w), link: p.Links.Instances(), unit: unitCount, headline: rate(s.Throughput.AppliedPerSecond) + "/s",
+	applied := chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, headline: rate(s.Throughput.AppliedPerSecond) + "/s",
 		layers: []layer{
 			{class: "f-current", label: "applied", values: points(h, func(x outbox.Point) float64 { return float64(x.Applied) / x.Minutes() })},
 			{class: "f-failed", label: "failed", values: points(h, func(x outbox.Point) float64 { return float64(x.Failed) / x.Minutes() })},
@@ -255,7 +261,8 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 	applied.note = rate(s.Throughput.FailedPerSecond) + " failures/s"
 	latency := chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, lines: true,
 		layers: latencyLayers(h)}
-	latency.headline, latency.link = lastText(latency.layers), p.Links.Charts()
+	latency.headline, latency.headed = lastText(latency.layers, w)
+	latency.link = p.Links.Charts()
 	oldest := chart{name: "Oldest waiting", meaning: "age, " + atPeak(w), headline: "none", unit: unitSeconds, lines: true,
 		link:   p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge}),
 		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x outbox.Point) float64 { return x.OldestAgePeak })}}}
@@ -274,18 +281,23 @@ func latencyLayers(h outbox.History) (layers []layer) {
 	return layers
 }
 
-// lastText is the last known value of each line.
-func lastText(layers []layer) string {
+// lastText is the last known value of each line, and when that was; empty for now.
+func lastText(layers []layer, w outbox.Window) (text, when string) {
 	var words []string
+	last := -1
 	for _, l := range layers {
 		for i := len(l.values) - 1; i >= 0; i-- {
 			if v := l.values[i]; v != nil {
 				words = append(words, l.label+" "+valueText(*v, unitSeconds))
+				last = max(last, i)
 				break
 			}
 		}
 	}
-	return cmp.Or(strings.Join(words, " · "), "none yet")
+	if last >= 0 && w.End(last).Add(w.Step).Before(w.Now) {
+		when = "last at " + w.Start(last).Format("15:04")
+	}
+	return cmp.Or(strings.Join(words, " · "), "none yet"), when
 }
 
 // marked puts window and markers into charts.
@@ -376,6 +388,14 @@ func campaignChart(p Page, h CampaignHistory) chart {
 	for _, x := range h.Points {
 		if i, within := w.Index(x.At); within && values[i] != nil {
 			values[i] = new(max(*values[i], float64(x.LagEvents)))
+		}
+	}
+	for _, x := range h.Points { // it was behind before it was sampled
+		since := x.At.Add(-time.Duration(x.LagSeconds * float64(time.Second)))
+		for i := range values {
+			if w.End(i).After(since) && !w.End(i).After(x.At) && values[i] != nil && *values[i] == 0 {
+				values[i] = nil
+			}
 		}
 	}
 	return chart{name: "Events behind", meaning: atPeak(w) + "; sampled while it is behind for a minute", unit: unitCount, window: w, recorded: knownOf(values),

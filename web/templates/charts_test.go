@@ -86,3 +86,42 @@ func TestOver_keepsTheRange(t *testing.T) {
 		}
 	}
 }
+
+// The peak of applied events does not count failures, and a value of earlier is not told as of now.
+func TestMainCharts_tellWhatTheyName(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
+	w := outbox.Range{}.Window(now)
+	at := w.Start(w.Buckets() - 20)
+	slow := make([]*float64, w.Buckets())
+	slow[w.Buckets()-20] = new(1.5)
+	h := outbox.History{Window: w, Points: []outbox.Point{{From: at, At: at.Add(time.Minute), Applied: 100, Failed: 40}},
+		Series: []outbox.Series{{Kind: outbox.SeriesLatency, Label: "p50", Values: slow}}}
+	charts := mainCharts(Page{Now: now}, outbox.Summary{}, h)
+	if _, most, _ := charts[1].peak(); charts[1].name != "Applied" || most != 100 {
+		t.Errorf("the peak of %s is %g, want the 100 applied", charts[1].name, most)
+	}
+	if want := "last at " + at.Format("15:04"); charts[2].headed != want {
+		t.Errorf("the latency is headed %q, want %q", charts[2].headed, want)
+	}
+	slow[w.Buckets()-2] = new(1.0)
+	if charts = mainCharts(Page{Now: now}, outbox.Summary{}, h); charts[2].headed != "" {
+		t.Errorf("the latency of the last minute is headed %q", charts[2].headed)
+	}
+}
+
+// A campaign is sampled once it is behind for a minute; before, nothing is known of it.
+func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
+	minute := now.Truncate(time.Minute)
+	c := campaignChart(Page{Now: now}, CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7, LagSeconds: 95}}})
+	first, _ := c.window.Index(minute.Add(-4 * time.Minute))
+	var told []string
+	for _, v := range c.layers[0].values[first-3 : first+2] {
+		told = append(told, numberText(v, unitCount))
+	}
+	if diff := cmp.Diff([]string{"0", "–", "–", "7", "0"}, told); diff != "" {
+		t.Errorf("around the first sample (-want +got):\n%s", diff)
+	}
+}
