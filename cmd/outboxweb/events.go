@@ -74,7 +74,7 @@ func (a *app) printEvents(events []outbox.EventHit) error {
 		fmt.Fprintln(a.out, "no event matches")
 		return nil
 	}
-	return printTable(a.out, "RECORDED\tCAMPAIGN\tSEQ\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
-		return []any{e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
+	return printTable(a.out, "RECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
+		return []any{e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.StateText(), e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
 	})
 }

@@ -67,8 +67,10 @@ func Sentence(s string) string {
 	if s == "" {
 		return s
 	}
-	r, size := utf8.DecodeRuneInString(s)
-	s = string(unicode.ToUpper(r)) + s[size:]
+	if first, _, _ := strings.Cut(s, " "); !strings.ContainsAny(strings.TrimRight(first, ".,:;"), "./:_") { // the name of a file is written as it is
+		r, size := utf8.DecodeRuneInString(s)
+		s = string(unicode.ToUpper(r)) + s[size:]
+	}
 	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
 		s += "."
 	}

@@ -28,3 +28,15 @@ func TestLimit(t *testing.T) {
 		}
 	}
 }
+
+func TestSentence_leavesNamesOfFiles(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"nothing has changed": "Nothing has changed.", "proj/seats.sql:8: no such column": "proj/seats.sql:8: no such column.", "seats.sql is empty": "seats.sql is empty.",
+		"wait: it runs": "Wait: it runs.", "": "",
+	} {
+		if got := Sentence(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

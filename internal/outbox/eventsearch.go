@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -44,9 +45,10 @@ const ClockTolerance = 10 * time.Minute
 
 // EventHit is an event that a search found, without its documents.
 type EventHit struct {
-	Position      int64           `json:"position"`
-	CampaignID    string          `json:"campaign_id" redact:"-"`
-	Seq           int64           `json:"seq"`
+	Position   int64  `json:"position"`
+	CampaignID string `json:"campaign_id" redact:"-"`
+	Seq        int64  `json:"seq"`
+	EventStanding
 	EventID       string          `json:"event_id"`
 	EventType     string          `json:"event_type" redact:"-"`
 	OccurredAt    time.Time       `json:"occurred_at"`
@@ -61,6 +63,43 @@ type EventHit struct {
 	CausationID   string          `json:"causation_id"`
 	Tags          json.RawMessage `json:"tags" api:"object,nullable"` // nil where the server hides payloads (--hide-payloads)
 	Excerpt       string          `json:"excerpt" redact:"-"`         // the beginning of the payload, or the part around the text that was searched for; redacted
+}
+
+// EventStanding is how far an event got.
+type EventStanding struct {
+	State string `json:"state" redact:"-" api:"enum=applied skipped waiting failed dead"`
+	// Behind is the failed or dead event that a waiting one is behind; 0 if there is none.
+	Behind int64 `json:"waits_behind"`
+}
+
+// The states of an event. Those of a failed or dead one are the row's.
+const (
+	EventApplied = "applied"
+	EventSkipped = "skipped"
+	EventWaiting = "waiting"
+)
+
+// StandingOf returns how far the event of a campaign got whose row has a status; empty for no row.
+func StandingOf(seq int64, row Status, skipped bool, c Campaign) EventStanding {
+	switch {
+	case row.Stuck():
+		return EventStanding{State: string(row)}
+	case skipped:
+		return EventStanding{State: EventSkipped}
+	case seq <= c.AppliedSeq:
+		return EventStanding{State: EventApplied}
+	case c.HeadStatus.Stuck() && c.HeadSeq < seq:
+		return EventStanding{State: EventWaiting, Behind: c.HeadSeq}
+	}
+	return EventStanding{State: EventWaiting}
+}
+
+// StateText is the state in words.
+func (s EventStanding) StateText() string {
+	if s.Behind > 0 {
+		return fmt.Sprintf("%s behind event %d", s.State, s.Behind)
+	}
+	return s.State
 }
 
 // EventsLooked says which part of the journal a page of a search covers.

@@ -174,6 +174,9 @@ func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, e
 	for i, e := range events.Items {
 		page.Items[i] = f.Hit(e)
 	}
+	if err := readStandings(t, page.Items); err != nil {
+		return page, err
+	}
 	page.Looked = s.looked(w, from, read, low, high)
 	return page, nil
 }
@@ -305,6 +308,34 @@ func readPayloads(t *store.Tx, events []outbox.Event, f outbox.EventFilter) erro
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("read payloads: %w", err)
+	}
+	return nil
+}
+
+const selectStanding = `
+select coalesce(o.status, ''), k.id is not null, c.applied_seq, coalesce(c.head_seq, 0), coalesce(c.head_status, '')
+from campaigns c
+left join projection_apply_outbox o on o.campaign_id = c.campaign_id and o.seq = $2
+left join skips k on k.campaign_id = c.campaign_id and k.seq = $2 and k.undone_at is null
+where c.campaign_id = $1`
+
+// readStandings adds how far events got.
+func readStandings(t *store.Tx, hits []outbox.EventHit) error {
+	var b sqldb.Batch
+	for i := range hits {
+		e := &hits[i]
+		b.Each(func(row sqldb.Row) error {
+			var c outbox.Campaign
+			var status, head string
+			var skipped bool
+			err := row.Scan(&status, &skipped, &c.AppliedSeq, &c.HeadSeq, &head)
+			c.HeadStatus = outbox.Status(head)
+			e.EventStanding = outbox.StandingOf(e.Seq, outbox.Status(status), skipped, c)
+			return err
+		}, selectStanding, e.CampaignID, e.Seq)
+	}
+	if err := t.RunAll(&b); err != nil {
+		return fmt.Errorf("read how far events got: %w", err)
 	}
 	return nil
 }

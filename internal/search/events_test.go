@@ -270,3 +270,35 @@ func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 		}
 	}
 }
+
+func TestEvents_tellHowFarTheyGot(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 2)
+	f.AppendN("s", 2)
+	f.Drain()
+	f.DeadHead() // event 3 of a
+	f.AppendN("c", 1)
+	f.Fail("boom", "c")
+	f.AppendN("b", 1)
+	page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Reverse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range page.Items {
+		got = append(got, fmt.Sprintf("%s %d %s", e.CampaignID, e.Seq, e.StateText()))
+	}
+	want := []string{"a 1 applied", "a 2 applied", "s 1 applied", "s 2 applied", "a 3 dead", "a 4 waiting behind event 3", "a 5 waiting behind event 3", "c 1 failed", "b 1 waiting"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.MustSkip("a", 3)
+	page, err = f.Search.Events(f.Ctx, outbox.EventFilter{CampaignID: "a", Reverse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := page.Items[2].StateText(); s != "skipped" {
+		t.Errorf("a skipped event is %s", s)
+	}
+}

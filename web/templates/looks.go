@@ -107,7 +107,18 @@ func statusGlyph(s outbox.Status) string { return cmp.Or(statusGlyphs[s], "·") 
 func stateGlyph(s outbox.State) string   { return cmp.Or(stateGlyphs[s], "·") }
 func levelGlyph(l outbox.Level) string   { return cmp.Or(levelGlyphs[l], "✕") }
 func statusLook(s outbox.Status) look    { return look{statusGlyph(s), "s-" + string(s)} }
-func stateLook(s outbox.State) look      { return look{stateGlyph(s), "s-" + string(s)} }
+func eventLook(state string) look {
+	switch state {
+	case outbox.EventApplied:
+		return look{stateGlyph(outbox.StateCurrent), "s-current"}
+	case outbox.EventSkipped:
+		return look{skippedGlyph, "s-skipped"}
+	case outbox.EventWaiting:
+		return statusLook(outbox.Pending)
+	}
+	return statusLook(outbox.Status(state))
+}
+func stateLook(s outbox.State) look { return look{stateGlyph(s), "s-" + string(s)} }
 func conditionLook(c outbox.Condition) look {
 	return look{cmp.Or(conditionGlyphs[c], "‖"), "s-" + string(c)}
 }
