@@ -47,8 +47,8 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 		requeue, skip bool
 		why           string
 	}{
-		{"watchers", false, false, "Requeue needs the role operator, skip an event needs the role admin; you are ana@example.org, a viewer."},
-		{"ops", true, false, "Skip an event needs the role admin; you are ana@example.org, an operator."},
+		{"watchers", false, false, "Requeue needs the role operator, skip an event and rehearse a fix need the role admin; you are ana@example.org, a viewer."},
+		{"ops", true, false, "Skip an event and rehearse a fix need the role admin; you are ana@example.org, an operator."},
 		{"admins", true, true, ""},
 	} {
 		b.signIn("ana@example.org", c.group)

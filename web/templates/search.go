@@ -142,7 +142,7 @@ func eventHeadings(p Page, f outbox.EventFilter) []heading {
 	if f.Reverse {
 		sorted = "ascending"
 	}
-	return []heading{{Name: "Event"}, {Name: "State"}, {Name: "Event type"}, {Name: "Recorded", To: p.Links.SearchEvents(turned), Sorted: sorted}, {Name: "Entity"}, {Name: "Actor"}, {Name: "Payload"}}
+	return []heading{{Name: "Event"}, {Name: "State"}, {Name: "Event type"}, {Name: "Recorded", To: p.Links.SearchEvents(turned), Sorted: sorted}, {Name: "Entity"}, {Name: "Payload"}}
 }
 
 // shortFrom is the length from which an id is shown without its middle.
