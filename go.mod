@@ -1,4 +1,4 @@
-module outboxweb
+module github.com/outboxweb/outboxweb
 
 go 1.26.0
 

@@ -47,7 +47,7 @@ func buildAndRun(m *testing.M) int {
 	defer stopPostgres()
 	defer stopChromium()
 	binary = filepath.Join(dir, "outboxweb")
-	build := exec.Command("go", "build", "-o", binary, "outboxweb/cmd/outboxweb")
+	build := exec.Command("go", "build", "-o", binary, "github.com/outboxweb/outboxweb/cmd/outboxweb")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: build the program:", err)

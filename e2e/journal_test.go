@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/corpus"
 )
 
 // afterwards is a campaign that no journal of the corpus has.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
 var instanceRounds = flag.Int("instance-rounds", 0, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often; 0 is 6, and 2 in a short run")

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/corpus"
-	"outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
 var journalStep = flag.Int("journal-step", 30, "of how many campaigns TestPostgresWholeJournal compares the digests of one; 1 compares all, which takes minutes")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/corpus"
 )
 
 // runDoc is what the tests read of a run.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/corpus"
 )
 
 // traceModels loads the read models of decision traces.

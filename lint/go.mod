@@ -1,4 +1,4 @@
-module outboxweb/lint
+module github.com/outboxweb/outboxweb/lint
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // Tools that generate code. Kept apart so that their requirements are not the
 // program's: go tool -modfile=tools/go.mod templ generate
-module outboxweb/tools
+module github.com/outboxweb/outboxweb/tools
 
 go 1.26.0
 

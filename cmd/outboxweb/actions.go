@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // requeueCmd sets dead rows back to pending.

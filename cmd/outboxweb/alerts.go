@@ -8,9 +8,9 @@ import (
 	"strings"
 	_ "time/tzdata" // quiet times have time zones, which containers may lack
 
-	"outboxweb/internal/alerts"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // alertSettings returns the alerts that the configuration file describes. An error names the file

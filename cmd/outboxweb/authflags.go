@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // authFlags configure how serve authenticates requests.

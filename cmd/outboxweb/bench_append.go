@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // benchEvent returns event n of a campaign, of a typical size.

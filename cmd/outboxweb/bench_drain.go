@@ -14,11 +14,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/store"
-	"outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 //go:embed bench.sql

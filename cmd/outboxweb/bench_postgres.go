@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // postgresGround is a run's own schemas in the databases that the URLs name. It touches nothing

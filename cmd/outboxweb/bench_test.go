@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
 // benchedServer is a server shared by several benchmarks, each in two databases.

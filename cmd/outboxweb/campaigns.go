@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.

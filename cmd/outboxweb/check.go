@@ -7,9 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // checkCmd tests outbox.Invariants: those that need a replay of the journal here, all others in

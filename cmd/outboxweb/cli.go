@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // cli is the command line: kong reads it from the tags. The common flags and those of serve have an

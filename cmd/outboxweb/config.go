@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // fileFlag is the configuration file: YAML, one key per flag, with _ for -. It may set the common

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // digestCmd prints the digests of one campaign.

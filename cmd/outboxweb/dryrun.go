@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // try prints what applying a row's event would do. It exits with 1 if the event would fail.

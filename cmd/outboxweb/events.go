@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // eventsCmd searches the events of all campaigns.

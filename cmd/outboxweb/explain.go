@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/redact"
-	"outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // failuresExplainCmd explains why projections cannot apply an event.

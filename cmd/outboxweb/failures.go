@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // failuresCmd lists the errors that rows have in common.

@@ -15,7 +15,10 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const (
+	root   = "../.."
+	module = "github.com/outboxweb/outboxweb/"
+)
 
 // mayImport is the import table: which of our packages each package may import. cmd/outboxweb may
 // import all of them.
@@ -100,7 +103,7 @@ func listPackages(t *testing.T) []listedPackage {
 func TestHouse_importsFollowTheTable(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
-		name := strings.TrimPrefix(p.ImportPath, "outboxweb/")
+		name := strings.TrimPrefix(p.ImportPath, module)
 		if name == "cmd/outboxweb" {
 			continue
 		}
@@ -114,7 +117,7 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 			imports = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		}
 		for _, imported := range imports {
-			ours, isOurs := strings.CutPrefix(imported, "outboxweb/")
+			ours, isOurs := strings.CutPrefix(imported, module)
 			switch {
 			case isOurs && !slices.Contains(allowed, ours):
 				t.Errorf("%s imports %s, which the table does not allow", name, ours)
@@ -128,7 +131,7 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
-		if slices.Contains([]string{"outboxweb/cmd/outboxweb", "outboxweb/e2e/benchcompare", "outboxweb/internal/corpus", "outboxweb/internal/enginetest"}, p.ImportPath) {
+		if slices.Contains([]string{"cmd/outboxweb", "e2e/benchcompare", "internal/corpus", "internal/enginetest"}, strings.TrimPrefix(p.ImportPath, module)) {
 			continue // only used by tests; corpus checks whether it runs in CI, and a server's probe runs enginetest
 		}
 		for _, file := range p.GoFiles {
@@ -153,7 +156,7 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 }
 
 // requirement is the version of a module that a go.mod file requires.
-func requirement(t *testing.T, gomod, module string) string {
+func requirement(t *testing.T, gomod, of string) string {
 	t.Helper()
 	var file struct {
 		Require []struct{ Path, Version string }
@@ -162,11 +165,11 @@ func requirement(t *testing.T, gomod, module string) string {
 		t.Fatal(err)
 	}
 	for _, r := range file.Require {
-		if r.Path == module {
+		if r.Path == of {
 			return r.Version
 		}
 	}
-	t.Fatalf("%s does not require %s", gomod, module)
+	t.Fatalf("%s does not require %s", gomod, of)
 	return ""
 }
 

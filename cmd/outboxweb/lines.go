@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // lineReader reads lines of limited size, counting them from 1.

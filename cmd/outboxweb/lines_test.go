@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestLineReader_skipsALineOverTheLimitWithoutKeepingIt(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/handlers"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Listening holds serve's flags for the address to listen on and the limits on requests.

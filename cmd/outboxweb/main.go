@@ -15,8 +15,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".

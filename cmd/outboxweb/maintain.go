@@ -8,9 +8,9 @@ import (
 
 	_ "modernc.org/sqlite" // for its version
 
-	"outboxweb/internal/maintenance"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // migrateCmd brings both databases to this program's version.

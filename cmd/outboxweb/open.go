@@ -8,17 +8,17 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/maintenance"
-	"outboxweb/internal/operations"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/runs"
-	"outboxweb/internal/search"
-	"outboxweb/internal/store"
-	"outboxweb/internal/timetravel"
-	"outboxweb/internal/tokens"
-	"outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // storeOptions returns the store's options from the common flags, for a command that uses existing

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // operation starts an operation and, when asked to, follows it.

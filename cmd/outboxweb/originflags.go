@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/handlers"
 )
 
 // originFlags configure the origins at which browsers reach the pages, and which may frame them.

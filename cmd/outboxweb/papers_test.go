@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/docs"
+	"github.com/outboxweb/outboxweb/docs"
 )
 
 var (

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // projectionsStatusCmd prints the recorded state of the projections.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // projectionsCmd groups the commands on projections.

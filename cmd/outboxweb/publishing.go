@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // subscriptions returns the publishers that the configuration file describes. An error names the

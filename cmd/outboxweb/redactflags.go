@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // redactFlags configure what serve redacts.

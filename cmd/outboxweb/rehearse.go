@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // rehearseCmd tries changed projection files on copies of blocked campaigns.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // reportCmd shows the state of the outbox.

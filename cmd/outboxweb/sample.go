@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"outboxweb/internal/sample"
+	"github.com/outboxweb/outboxweb/internal/sample"
 )
 
 // sampleCmd writes a made-up journal.

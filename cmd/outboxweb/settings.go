@@ -9,8 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // settingsOf lists the running command's flags with their effective values, without secrets.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // skipCmd skips one event.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // certificateLook is the minimum interval between checks of a certificate's files, which happen at

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // tokenCmd creates, lists and revokes API tokens.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"unicode"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // A JSON log keeps the text, without anything that a terminal interprets.

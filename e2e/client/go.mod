@@ -1,7 +1,7 @@
 // A program that talks to the API through the client that oapi-codegen makes of
 // its document. It is a module of its own, since nothing else needs what that
 // client needs. Its package api is generated where the test builds it.
-module outboxweb/e2e/client
+module github.com/outboxweb/outboxweb/e2e/client
 
 go 1.26.0
 

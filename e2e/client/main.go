@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"outboxweb/e2e/client/api"
+	"github.com/outboxweb/outboxweb/e2e/client/api"
 )
 
 func main() {

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // mail sends a message over SMTP: with TLS from the start for smtps://, else with STARTTLS. A server

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // mailServer is a small SMTP server: it takes everything, unless its refusal is set. With a

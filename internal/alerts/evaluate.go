@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // evaluation is one evaluation of all rules.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestMain(m *testing.M) {

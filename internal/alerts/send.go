@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Send sends a message to the receiver, and returns within its timeout.

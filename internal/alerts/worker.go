@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Intervals of a Worker.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // narrowest is the shortest prefix of a private network: fc00::/7.

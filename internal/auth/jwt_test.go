@@ -27,7 +27,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // signer is an issuer's key and its algorithm.

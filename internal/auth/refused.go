@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Reasons of refusals, as counted.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sample"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sample"
 )
 
 // What the made data is generated from. Another seed is another journal, with

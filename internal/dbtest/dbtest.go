@@ -36,7 +36,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver
 
-	"outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
 // Pair names the two databases of one test.

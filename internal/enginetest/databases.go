@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 	"modernc.org/sqlite"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // Main runs the tests of a package on both databases; see dbtest.Main. differs matches the

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"modernc.org/sqlite"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/operations"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // Rooms is a store with its operations and runs, without a worker.

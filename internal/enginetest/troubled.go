@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // RapidTB makes the helpers of this package fail one run of a property instead of the whole

@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // longestLogged is the maximum length of a logged address, in bytes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // logged sends requests to a site and returns its log entries about them.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // actionRequest is a requested action on a K.

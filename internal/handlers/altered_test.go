@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // tamper changes the journal behind the program's back.

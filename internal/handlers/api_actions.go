@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // viewed makes an action on a campaign answer with the changed campaign.

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // appendAnswer is the answer to an append of one event.

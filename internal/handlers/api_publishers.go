@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // subscriptionParam returns the publisher named in an address.

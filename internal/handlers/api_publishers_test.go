@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const archivePath = "/api/v1/publishers/scenes/archive"

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // items is an unpaged list.

@@ -3,7 +3,7 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // apiPrefix is the path of the JSON API below the base path.

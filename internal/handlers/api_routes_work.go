@@ -3,7 +3,7 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // routeOperationsAPI adds the API's routes about operations, the requeues of many rows.

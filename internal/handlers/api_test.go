@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestAppend_answersWithSeqAndPosition(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"io"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // DefaultMaxAppendEvents is the maximum number of events in one append unless Config sets another.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"sync"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // appendKeys are the idempotency keys of appends in progress. It is safe for concurrent use; the

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // arrivedHeaders are headers set by browsers and proxies. Host is not among a request's headers.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestAdviceFor_saysWhatToChange(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // auditAnswer is a page of audit records in the API.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // While authentication is unavailable, requests cause one log line per second, rather than one

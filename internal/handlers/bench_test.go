@@ -10,8 +10,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // BenchmarkRender renders each kind of page with 50 rows. A page may cost at

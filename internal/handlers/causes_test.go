@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // badDeploy kills 40 of 60 campaigns with one error, and two with others.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // A damaged page of the table that every list reads breaks the lists; the answer links to the

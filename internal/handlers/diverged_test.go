@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // diverged makes the projections of c-1 those of a journal with two more events than this one, and

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // append appends one event with a payload, without the limits of HTTP.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"outboxweb/internal/redact"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // Values from the store contain secrets. They are hidden where a value leaves the server, which it

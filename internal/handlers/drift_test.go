@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // noteDrift records the result of a background verify.

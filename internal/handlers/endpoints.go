@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // endpoint describes a route to API clients. It is declared where the route is added; openapi.json

@@ -8,8 +8,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // A misspelt filter would select everything.

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // taken explains the failures of every event by a key that exists already.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // paging holds the query parameters of every list.

@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/operations"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/runs"
-	"outboxweb/internal/search"
-	"outboxweb/internal/store"
-	"outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 func TestMain(m *testing.M) {

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // fuzzed is a site with content on every page. One serves all inputs of a process.

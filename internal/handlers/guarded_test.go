@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // guarded is a site behind an authenticating proxy, with API tokens.

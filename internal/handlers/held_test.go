@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {

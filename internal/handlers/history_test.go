@@ -3,7 +3,7 @@ package handlers
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestEventHistory_tellsTheApiWhatTheEventWentThrough(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // Limits on a request's head. Heads of more than maxHeader bytes are refused by net/http itself.

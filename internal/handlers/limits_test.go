@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // allowance is how long a test waits for what should happen soon.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // link is where the element with a test id leads; empty when there is none.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // oddTexts are texts that a client may send. PostgreSQL accepts neither NUL nor invalid UTF-8, and

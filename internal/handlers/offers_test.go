@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // filledPages are the addresses of pages that a site seeded by fill has.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 var update = flag.Bool("update", false, "write openapi.json as it is generated")

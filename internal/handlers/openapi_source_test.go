@@ -26,7 +26,7 @@ type sourcePackage struct {
 	constants map[string][]string // texts by type, in the order of the source, without the empty one
 }
 
-const modulePath = "outboxweb/"
+const modulePath = "github.com/outboxweb/outboxweb/"
 
 func (s *sources) of(path string) *sourcePackage {
 	if p := s.packages[path]; p != nil {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // shownHeader is how much of a header's value is repeated in a sentence, in bytes.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // rangeQuery is the time range of charts.

@@ -6,9 +6,9 @@ import (
 	"github.com/a-h/templ"
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/docs"
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // docsQuery is the query of the list of documents.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
-	"outboxweb/internal/runs"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 type eventPageQuery struct {

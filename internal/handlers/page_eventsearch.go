@@ -3,8 +3,8 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 type eventSearchQuery struct {

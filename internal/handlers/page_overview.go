@@ -11,9 +11,9 @@ import (
 
 	"github.com/a-h/templ"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // Limits on the overview's lists.

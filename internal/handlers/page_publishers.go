@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 func (s *server) routePublishers() {

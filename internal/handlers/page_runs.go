@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // Limits on a run's page: log lines, and results of each outcome that needs attention.

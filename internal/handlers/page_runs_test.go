@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // reportRun reports a worker's progress on its leased run.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // searchQuery is what was typed into the search box.

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // everyPage are the addresses of a seeded site's pages.

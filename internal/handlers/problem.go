@@ -12,11 +12,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
-	"outboxweb/internal/store"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // Errors of HTTP itself.

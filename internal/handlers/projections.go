@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // projectionFailures is how many of its open failures a projection's page shows.

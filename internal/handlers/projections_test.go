@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // withRoster is a site whose one projection is also in the database, with two campaigns applied to

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // TestReading_changesNothing requests every GET address, and watches both databases from other

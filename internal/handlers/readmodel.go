@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // How long requests wait for the replay of a campaign: a page then shows how far it is, the API is

@@ -19,11 +19,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/redact"
-	"outboxweb/internal/store"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // leak is part of every secret of these tests, and of nothing else.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // attempt is the action that a request asks for, recorded if it is refused.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // fillPattern is an address of a route.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // statusHeader carries the status of an error that htmx gets with 200. Browsers log every other

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // page returns the frame of the page that r asks for. A page that refreshes itself sets Self, one

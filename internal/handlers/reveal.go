@@ -3,8 +3,8 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // revealForm answers with an event's page on which nothing is hidden. It has no address that could

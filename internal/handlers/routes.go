@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // route is an address with the least role that may use it.

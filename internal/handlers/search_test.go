@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // placed appends an order's event.

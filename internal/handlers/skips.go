@@ -3,7 +3,7 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // skipsShown is how many skips a campaign's page shows.

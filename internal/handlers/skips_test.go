@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // skipC1 is the body that skips the poison of a site in trouble.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/auth"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // behindProxy is a site whose users are named by a proxy at 10.0.0.7: ana is an admin, ben an

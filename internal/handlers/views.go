@@ -3,8 +3,8 @@ package handlers
 import (
 	"net/http"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // routeViews adds the forms of views. A view changes nothing but its owner's pages, so these are no

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // A name with direction-changing characters, from before they were refused, is shown with escapes,

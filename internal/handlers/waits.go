@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Limits on requests that wait for the projections at a time.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // busyPause is the least time before an action is retried after the database was busy.

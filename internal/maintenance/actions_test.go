@@ -3,8 +3,8 @@ package maintenance_test
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // kinds are all operator actions of this package. Repairing gaps is one transaction per

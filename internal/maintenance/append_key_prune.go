@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // pruneKeys is how many append keys one transaction deletes.

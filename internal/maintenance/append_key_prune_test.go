@@ -3,8 +3,8 @@ package maintenance_test
 import (
 	"testing"
 
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // pruneAudit is how many audit records one transaction deletes (or slightly more), and how many

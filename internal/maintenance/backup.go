@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Backup writes a consistent copy of each database into dir, which must not exist or be empty.

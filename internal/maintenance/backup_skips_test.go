@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/maintenance"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
-	"outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // rowCounts counts the rows of every table of both databases.

@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/maintenance"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // arrange registers the package with its own leases on a restored store.

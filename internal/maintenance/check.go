@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // checkTries is how often a campaign is checked again before a finding counts, since a worker

@@ -3,8 +3,8 @@ package maintenance_test
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestCheck_namesEachViolation(t *testing.T) {

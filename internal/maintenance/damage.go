@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // errNameless is a campaign whose id is unreadable.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {

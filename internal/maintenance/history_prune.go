@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // pruneHistory is how many attempts, and how many spans, one transaction deletes.

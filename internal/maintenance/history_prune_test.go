@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }

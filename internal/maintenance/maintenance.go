@@ -5,8 +5,8 @@ package maintenance
 import (
 	"context"
 
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Maintenance checks both databases, reconciles them with each other, prunes old data, and

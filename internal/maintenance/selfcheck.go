@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // recountLimit is the maximum number of rows of a campaign that the self-check recounts;

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // loseJournal truncates the journal to the given last event per campaign, and deletes campaigns

@@ -3,7 +3,7 @@ package metrics
 import (
 	"context"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // WatchConnections adds the gauges of database connections, which call list at each scrape.

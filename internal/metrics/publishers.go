@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // WatchPublishers adds the gauges of each publisher, which call list at each scrape; when it

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/migrations"
+	"github.com/outboxweb/outboxweb/internal/migrations"
 )
 
 // The step of alerts adds tables of its own, so that instances of the version before, which know

@@ -3,8 +3,8 @@ package operations_test
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestActions_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {

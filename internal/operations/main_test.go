@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // differs matches tests about several processes.

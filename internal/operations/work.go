@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/loop"
 )
 
 // stepInterval is the shortest interval between steps of a running operation; it grows the longer

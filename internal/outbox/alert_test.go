@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 var alertNow = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func whole() outbox.Event {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // FuzzMoment parses any text as the start and as the end of a time range. A parsed time is

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestErrorGroup_verdict(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestPace_isTheBestOfTheLastBusyMinutes(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestRetry_doublesUpToItsLimit(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // source is a part of an event that a binding names: a document, which has parts of its own, or a

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // File is the text of a projection's file.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Check loads projections from sources as Load does, for both dialects, then creates their tables

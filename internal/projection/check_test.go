@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestCheck_acceptsTheBuiltInSets(t *testing.T) {

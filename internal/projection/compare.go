@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Difference identifies a row in which live rows and replay differ, so that it can be read again.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Queryer reads the projections: *sql.DB, *sql.Conn and *sql.Tx implement it.

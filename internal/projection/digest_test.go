@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func sum(canonical string) string {

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // ApplyWithin runs the projections for one event, except those in left. Event types that are only

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/corpus"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func nothingHidden() outbox.Hider {

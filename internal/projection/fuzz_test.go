@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // saysWhere is the beginning of a refusal about a file: its name and a line.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 func TestGraph_namesTablesAndColumnsOfTheProjection(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 //go:embed builtin

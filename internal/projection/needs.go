@@ -3,7 +3,7 @@ package projection
 import (
 	"slices"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Needs lists, in load order, the named projections and those whose tables their statements

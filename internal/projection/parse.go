@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // What a projection does when the last attempt at an event fails.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/corpus"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // kinds is a projection with columns of every type that both databases have, with a key and without

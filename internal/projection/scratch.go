@@ -8,7 +8,7 @@ import (
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Scratch is an in-memory database with the tables of a set, for replaying a journal without

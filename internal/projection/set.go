@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Projection is a named read model: its tables, and what each event type changes in them. Its

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // function is one created by a PostgreSQL schema.

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/maintenance"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // reconciles starts as a worker does, with only publishers to repair.

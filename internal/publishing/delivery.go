@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // delivery works on a subscription that this process has leased, in its own goroutine: it reads the

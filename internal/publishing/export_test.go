@@ -3,7 +3,7 @@ package publishing
 import (
 	"context"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // BeforeReads calls happen before each read of the journal, which fails with its error. It must be

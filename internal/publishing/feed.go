@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // feed reads the journal by position for all subscriptions of a process. It caches recent reads in

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
 )
 
 // A subscription that waited for another one's read uses its result, but not if the read failed.

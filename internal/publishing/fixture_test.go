@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestMain(m *testing.M) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // instances lists the instances as seen by a process without a cached list.

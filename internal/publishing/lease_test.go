@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
 )
 
 var subA, subB, subC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}

@@ -7,8 +7,8 @@ import (
 	"context"
 	"sync/atomic"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Progress is the state of publishers in the journal database: their positions, their holders, and

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // RelayConfig configures the subscriptions that a process delivers for. Progress, Metrics and ID

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/publishing/destination"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // A pause by another process is noticed after the batch in flight, however rarely the holder checks

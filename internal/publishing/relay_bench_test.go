@@ -11,11 +11,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"outboxweb/internal/corpus"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/publishing/destination"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // BenchmarkFanOut delivers a whole journal to five files at a time, each

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/publishing/destination"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // The reply to a save may be lost although the save succeeded. The subscription continues at once

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
-	"outboxweb/internal/publishing/destination"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 var (

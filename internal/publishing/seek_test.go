@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func toPosition(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Watermark is how far a campaign's events have been applied to the projections.

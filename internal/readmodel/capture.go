@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // CapturedTable is a table whose changes a Scratch captures.

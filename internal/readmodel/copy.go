@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // source calls scan for each row of a query.

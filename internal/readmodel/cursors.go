@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // SetAside lists the projections that do not follow the campaign's watermark: they are

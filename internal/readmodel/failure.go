@@ -3,7 +3,7 @@ package readmodel
 import (
 	"cmp"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Failure is one failed attempt to apply an event.

@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const recordFailed = `

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 func TestFailures_arePagedNewestFirst(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Live is a snapshot of the projections database, for comparing live rows with replayed ones.

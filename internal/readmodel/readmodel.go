@@ -6,7 +6,7 @@ package readmodel
 import (
 	"context"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Options configure the projections database for a process. All are required.

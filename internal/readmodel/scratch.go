@@ -8,8 +8,8 @@ import (
 	"sort"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // ScratchTables are the tables of one projection in a Scratch.

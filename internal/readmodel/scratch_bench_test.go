@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // BenchmarkRebuild replays and swaps waves of campaigns with 500 events each; an operation is

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // quietly runs fn with the tables' triggers disabled and, where the database supports it, with

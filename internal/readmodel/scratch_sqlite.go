@@ -1,6 +1,6 @@
 package readmodel
 
-import "outboxweb/internal/sqldb"
+import "github.com/outboxweb/outboxweb/internal/sqldb"
 
 // trigger is a trigger of a SQLite table, with the statement that creates it.
 type trigger struct{ name, text string }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // ruleOf returns the hider of a type with a rule of its own, nil for other types: events, which

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"sync"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Mark replaces what was hidden.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/cputest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/cputest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Secrets of every format, assembled here so that scanners do not report this file as a leak.

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"sync"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // asIs is the tag value of a field that is never hidden.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const secretText = "password=Leak7"

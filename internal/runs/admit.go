@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Start queues a run over a scope of the loaded projections for workers. It returns

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // verifyChoice is how many campaigns each choice considers, so that those which cannot be verified

@@ -3,7 +3,7 @@ package runs_test
 import (
 	"testing"
 
-	"outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
 // A campaign that cannot be verified must not block the others.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`

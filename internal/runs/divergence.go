@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // Bounds of the search for the first divergence: the number of stretches that the events are

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // maxDryRun is the maximum number of events that a dry run tries.

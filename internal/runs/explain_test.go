@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/redact"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // seats is a projection with a constraint of every kind.

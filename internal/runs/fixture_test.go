@@ -1,8 +1,8 @@
 package runs_test
 
 import (
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // fixture is a store without a worker on it.

@@ -3,9 +3,9 @@ package runs
 import (
 	"context"
 
-	"outboxweb/internal/projection"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Install creates missing tables of the set's projections and prepares every statement once. A

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestVerify_findsTheFirstWrongEventByKeysOfAnyType(t *testing.T) {

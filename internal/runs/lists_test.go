@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func result(campaign, outcome string, events int64) outbox.RunResult {

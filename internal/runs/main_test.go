@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
 // differs matches tests about several processes, and of what depends on how rows are stored.

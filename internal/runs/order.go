@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // watchOrder makes a replayer note which rows get the key of another one, unless its rows are

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Preview returns what a run would cover if it were started now. It refuses what Start refuses,

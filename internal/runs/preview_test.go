@@ -3,8 +3,8 @@ package runs_test
 import (
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {

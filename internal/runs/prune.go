@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // prunePage is how many runs are examined together.

@@ -8,10 +8,10 @@ import (
 	"math"
 	"slices"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // rebuilding is the replay of some projections of one campaign in scratch tables, whose rows are to

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // fixed is Accounts, but a balance never sinks below 0.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // rehearsalTime is how long a rehearsal may work. Campaigns that are left then are not rehearsed.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // replay restores the rows of a campaign's unapplied events and catches up quarantined and resumed

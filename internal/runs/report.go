@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Progress is a worker's report about the run it has leased.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at, rehearsed`

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // behindOf is what check reports about projections that nothing catches up.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const (

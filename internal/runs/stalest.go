@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // stalestWindow is how many campaigns Stalest examines.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // TryRebuild returns what a rebuild of some projections of a campaign, none meaning all, would

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {

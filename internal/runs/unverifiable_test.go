@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // mustBeUnverifiable checks that a failed verification is shown wherever state is, with the run

@@ -7,9 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // verifyTries is how often a verification starts over if the campaign changes during it.

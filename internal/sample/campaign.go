@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // system is the made-up game system whose events the sample carries.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // line is an event as append reads it: only what append needs to be told.

@@ -3,7 +3,7 @@ package sample
 import (
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // play queues the next stretch of the campaign: a session's opening, a round

@@ -11,7 +11,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // window is the time before Config.End in which the campaigns are played.

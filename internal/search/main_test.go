@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/search"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }

@@ -3,8 +3,8 @@
 package search
 
 import (
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Search finds events and keeps views. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // MakeBackupDir creates a directory for copies. It may exist if it is empty.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // dumpInto runs pg_dump to write a copy of the database's schema.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // DB is one of the two databases: connections that write and connections that only read. Each

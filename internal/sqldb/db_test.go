@@ -10,8 +10,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const notes = "-- +goose Up\ncreate table notes (text text not null);\n"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // described is one property of a database: its display name and the query for its value.

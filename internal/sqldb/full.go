@@ -10,7 +10,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // room is how much a file must be able to grow, in bytes, for its disk not to count as full.

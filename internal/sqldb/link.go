@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // link is one connection to a database, with its prepared statements. Only its current holder

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // scanWindow is how many rows one step of a filtered list scans, and scanWindows how many steps

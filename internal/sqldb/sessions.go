@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // session is a slot for one transaction: a connection that is opened on first use, and again

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // asTheyAre sets o for a command that creates and migrates nothing.

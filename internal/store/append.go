@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Append is a request to append events: all of them or none.

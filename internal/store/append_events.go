@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // appending is a transaction that appends events.

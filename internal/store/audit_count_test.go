@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestActions_countAndListAsAFilterMatches(t *testing.T) {

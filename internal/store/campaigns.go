@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"iter"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Campaign reads one campaign, with the applied seq of the watermark itself. A diverged

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // BenchmarkClaim_wave measures Claim alone: a wave of 1,000 rows from a queue of 1,000 due

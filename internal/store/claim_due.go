@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // WaveShares is the least number of parts that a wave is divided into when more campaigns are

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // ClaimInline claims one campaign for a request that applies the events it appended: the rows

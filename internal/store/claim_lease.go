@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // takeOver ends an expired lease. Its processing rows go back to pending. When that happens

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // ahead opens another process on the same databases whose clock is ahead.

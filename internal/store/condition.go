@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sort"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Limits on the cost of a search for conflicting events, since appends wait for it: an entry

@@ -15,9 +15,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // blockedBy fails unless err names the event at the position as the conflicting one.

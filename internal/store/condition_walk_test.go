@@ -3,8 +3,8 @@ package store_test
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // untouchedJournal inserts n events into campaign x without the store.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Databases describes the current state of both databases.

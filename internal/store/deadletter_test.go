@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestDeadLetterRow_givesUpOnAFailingHeadUntilItIsRequeued(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // The parts of events that pages read. A document may be megabytes long, so documents over a

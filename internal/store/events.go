@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // SelectEvent begins a query for whole events, for ScanEvent.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Statement is an SQL text that the store has prepared.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // crampedDir makes this program, started again by a test, run on databases whose files may not

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // groupAttempts is the number of grouped rows whose attempts are read: the first row of every

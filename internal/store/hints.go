@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // hints wake workers when there is work: those of this process at once, those of others through

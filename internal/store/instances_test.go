@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // beat writes the heartbeat of an instance that promises one every two seconds.

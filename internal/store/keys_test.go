@@ -3,7 +3,7 @@ package store_test
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
 )
 
 // takeAuditLogBack reverts the journal database to the version before the audit log had its

@@ -3,9 +3,9 @@ package store_test
 import (
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // The migration that adds the tag index fills it from the existing events.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const selectEventsFrom = SelectEvent + `

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Migrations lists the steps of both databases, in order.

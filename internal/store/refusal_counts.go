@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // refusalsInFull is how many refusals of one action, per identity and minute, get a record

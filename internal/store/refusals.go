@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // revealedEvent is the audit record of a reveal: it identifies the content shown, without any

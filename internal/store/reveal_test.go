@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"math"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // RowColumns are the columns of the outbox, with alias o, for ScanRow.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // RunClaim is a run's lease on one campaign: while it lasts no event is applied to the

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const (

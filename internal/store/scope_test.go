@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 func scopeOf(t *testing.T, patterns ...string) outbox.Scope {

@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Rehearsal is the result of applying a campaign's unapplied events and rolling back.

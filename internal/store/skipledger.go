@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Contradictions calls found, in order of seq, for each event that the projections and the

@@ -18,10 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboxweb/internal/migrations"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/migrations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Options are the databases to open and the rules to apply.

@@ -5,12 +5,12 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/search"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
-	"outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // TestMain lowers the number of random histories and the shrinking time of a test to its time

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Counts are numbers of one wave for the series of charts. A Counts is used by one goroutine.

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Classes of advisory locks.

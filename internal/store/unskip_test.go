@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error`

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // appliedHub holds the callers of this process that wait for projections. One goroutine polls

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // soon is a context for calls that must return at once.

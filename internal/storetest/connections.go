@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // TheStores are the stores' connections to the database of the test.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // Dump is the whole content of both databases for comparison, except records of refused

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Main runs the tests of a package on both databases, and fails when they leak a goroutine; see

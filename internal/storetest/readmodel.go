@@ -1,8 +1,8 @@
 package storetest
 
 import (
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 // MustWatermark reads a campaign's watermark.

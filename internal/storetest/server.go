@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // UnusedDatabase is the URL of a database that does not exist. It is dropped at the test's end.

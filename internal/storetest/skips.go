@@ -3,8 +3,8 @@ package storetest
 import (
 	"github.com/google/go-cmp/cmp"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // ToSkip is a command with the reason and the confirmation of a skip.

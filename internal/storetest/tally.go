@@ -3,10 +3,10 @@ package storetest
 import (
 	"context"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Tally is a projection with a foreign key, a generated column, and a trigger that counts its

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // AtOnce runs calls concurrently. All of them block on what the statement lock, or SQLite's

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/runs"
-	"outboxweb/internal/sample"
-	"outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/sample"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // stepLimit is how long a step to another event may take at most.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // graphRow is a row as far as a graph shows it.

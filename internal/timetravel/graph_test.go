@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 const roads = `-- projection: roads

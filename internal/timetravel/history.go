@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // history is the row changes of one campaign. Its log and recording belong to the replaying

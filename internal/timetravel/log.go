@@ -11,8 +11,8 @@ import (
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
-	"outboxweb/internal/projection"
-	"outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // logURL names no file: SQLite creates one in SQLITE_TMPDIR or TMPDIR, removes its name at once,

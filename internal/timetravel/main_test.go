@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, "^Test(Postgres|Travel)")) }

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // longBudget is how many bytes of long values an answer reads; the rest are marked as long.

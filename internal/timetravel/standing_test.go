@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/projection"
-	"outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 func TestTravel_tellsOfDrift(t *testing.T) {

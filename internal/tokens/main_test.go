@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
-	"outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }

@@ -12,9 +12,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/sqldb"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Tokens is the store of API tokens. The journal database has only their hashes.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const oneUpsert = `-- projection: tally

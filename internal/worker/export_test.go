@@ -3,8 +3,8 @@ package worker
 import (
 	"context"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // The tests run the steps of a wave one by one, to stop between them.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const heartbeatInterval = 2 * time.Second

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/loop"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // keyedMutex serializes work per key within the process.

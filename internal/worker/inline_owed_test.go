@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
-	"outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // failedInline is an engine in inline mode whose campaign a has a failed event 2.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // stretch is consecutive loaded events of one campaign.

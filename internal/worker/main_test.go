@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
 // differs matches tests with several processes and with random histories, since PostgreSQL lets

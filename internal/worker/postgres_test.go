@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/dbtest"
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
 func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {

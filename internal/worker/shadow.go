@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"outboxweb/internal/readmodel"
-	"outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // rehearsals remembers how far each campaign was rehearsed, so that only changed ones are

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // A fault at the start may end later, like one during work.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // mustRefuse fails unless event 3 of campaign b fails for the reason, on every attempt, while

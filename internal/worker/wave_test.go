@@ -12,12 +12,12 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"outboxweb/internal/enginetest"
-	"outboxweb/internal/metrics"
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/store"
-	"outboxweb/internal/storetest"
-	"outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {

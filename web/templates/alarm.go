@@ -1,8 +1,8 @@
 package templates
 
 import (
-	"outboxweb/internal/outbox"
-	"outboxweb/web/static"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/static"
 )
 
 // alarmTitle starts the title of every page while something is wrong, such as "✕ 40 blocked · ".

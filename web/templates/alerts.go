@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // exampleAlerts is a configuration of alerts to copy.

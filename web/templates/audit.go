@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // AuditView is one page of audit records and the filter it was read with.

@@ -1,6 +1,6 @@
 package templates
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // stateChoices are the filters of the list of campaigns.
 func stateChoices(p Page, f outbox.CampaignFilter) []choice {

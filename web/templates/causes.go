@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // How many errors, and how many campaigns of each, a page shows.

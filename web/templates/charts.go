@@ -12,7 +12,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // A plot's width is that of the page; its height is in pixels, from the top down: a row for the

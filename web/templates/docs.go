@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/docs"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Guide is an anchor of the runbook: the section or step for a problem. Empty means that nothing is

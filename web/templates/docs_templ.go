@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"cmp"
 
-	"outboxweb/docs"
+	"github.com/outboxweb/outboxweb/docs"
 )
 
 // DocsPage lists the documents, or the results of a search.

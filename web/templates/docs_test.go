@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/docs"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {

@@ -3,7 +3,7 @@ package templates
 import (
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // DryRunNext is how many events after the row's a dry run tries by default.

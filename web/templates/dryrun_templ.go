@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // DryRunView is what applying a row's event, and some next ones, would do.
 type DryRunView struct {

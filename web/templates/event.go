@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // EventTab is a part of an event's page.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func explainedName(f outbox.ExplainedFailure) string {

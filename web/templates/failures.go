@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func groupCount(g outbox.ErrorGroup, capped bool) string {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // moment is one line of an event's history: a step, or consecutive failed attempts with the same

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // historyOf is an event's history in short, a step a minute: "f boom" and "d boom" are failed attempts

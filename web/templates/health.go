@@ -1,6 +1,6 @@
 package templates
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 func count(n int64, one, many string) string { return outbox.Count(n, one, many) }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func instanceAnchor(id string) string { return "instance-" + id }

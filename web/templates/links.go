@@ -7,8 +7,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/web/static"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/static"
 )
 
 // URL is a link made by Links: on this server, below its base path, every part escaped. Nothing

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func rowValues(f outbox.RowFilter) url.Values {

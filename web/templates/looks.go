@@ -3,7 +3,7 @@ package templates
 import (
 	"cmp"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // look distinguishes states by a glyph, for readers who see no colours, and by a hue. States of the

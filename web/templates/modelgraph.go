@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // The circle on which the nodes of a graph are, and the room for labels around it.

@@ -3,8 +3,8 @@ package templates
 import (
 	"slices"
 
-	"outboxweb/docs"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // section is an entry of the navigation.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Offers reports whether the reader may perform an action. A page only shows controls of offered

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // OperationsView is one page of operations and the filter it was read with.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestProgressParts_fillTheBarAndShowTheLeast(t *testing.T) {

@@ -1,7 +1,7 @@
 package templates
 
 import (
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // cell is one of the counts.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // countSteps are the distances of ticks of counts within a power of ten, secondSteps those of

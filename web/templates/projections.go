@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // ProjectionView is one projection, the campaigns in which it is not live, its open failures, and

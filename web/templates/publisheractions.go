@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // publisherActionSentence describes an action on a publisher from its audit record.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestActSentence_namesThePublisher(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // PublisherView is the view of a subscription's page.

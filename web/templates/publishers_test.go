@@ -3,7 +3,7 @@ package templates
 import (
 	"testing"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestLagText_saysHowMuchIsKnown(t *testing.T) {

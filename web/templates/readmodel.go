@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // ReadModelTarget is the id of the part of a read model's page that follows the slider.

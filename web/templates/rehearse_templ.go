@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // rehearseLink leads to the rehearsal of a fix for an error.
 func rehearseLink(p Page, fingerprint string) templ.Component {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // requestInfo shows how the page's request arrived, to help with setting up a proxy.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // placesShown is how many paths of hidden values are listed.

@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // hiddenMark replaces a hidden value.
 func hiddenMark() templ.Component {

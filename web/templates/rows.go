@@ -1,6 +1,6 @@
 package templates
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 

@@ -3,7 +3,7 @@ package templates
 import (
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Limits on the drifted campaigns and active runs that the overview names.

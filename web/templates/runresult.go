@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Limits, in bytes, on how much of a value in a comparison is shown at once, and how much can be

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"encoding/json"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // RunResultView is the result of one campaign of a run.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // RunsView is one page of runs and the filter it was read with.

@@ -3,7 +3,7 @@ package templates
 import (
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // runSentence says what a run is doing, or how it ended. The reason of a failure or interruption is

@@ -1,6 +1,6 @@
 package templates
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // SearchEvents is the list of events of all campaigns that match f, from its cursor.
 func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(eventValues(f), "events") }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Twins are the shell equivalents of an action: a curl command and, if there is one, the program's

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func (l Links) Metrics() URL { return l.at(nil, "metrics") }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {

@@ -3,7 +3,7 @@ package templates
 import (
 	"fmt"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // mark is an event's state: in one word, with the glyph and the hue that the state has everywhere.

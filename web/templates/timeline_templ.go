@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // timeline shows the events around the head of a campaign, one cell each.
 func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Component {

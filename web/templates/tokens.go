@@ -3,7 +3,7 @@ package templates
 import (
 	"encoding/json"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Tokens is the list of API tokens; RevokeToken revokes one.

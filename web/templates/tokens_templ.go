@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // TokensPage lists the API tokens, for admins.
 func TokensPage(p Page, tokens []outbox.Token) templ.Component {

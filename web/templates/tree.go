@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Limits on one fragment of a tree. A document has no limit: it is scanned as text and never

@@ -8,7 +8,7 @@ package templates
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "outboxweb/internal/outbox"
+import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // document shows one JSON document of an event: as a tree, as stored, and with a link to all of it.
 func document(p Page, d Document) templ.Component {

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"outboxweb/internal/cputest"
+	"github.com/outboxweb/outboxweb/internal/cputest"
 )
 
 // written is a tree that shows everything, written as JSON again.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // trouble is a problem that is no error of rows: what it is, where, and one way forward.

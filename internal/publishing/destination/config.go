@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // settings are the settings of one kind of destination.

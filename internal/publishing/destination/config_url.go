@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbound"
 )
 
 func (r *reader) logURL(at outbound.Entry, u outbound.URL) string {

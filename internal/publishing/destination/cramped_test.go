@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // crampedFile tells this program, started again by a test, which file to publish to while no file

@@ -17,8 +17,8 @@ import (
 	"log/slog"
 	"time"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Publisher delivers events to one destination. It is used by one goroutine at a time.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // TestType is the type of made-up events that test a destination.

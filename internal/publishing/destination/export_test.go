@@ -3,7 +3,7 @@ package destination
 import (
 	"time"
 
-	"outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbound"
 )
 
 // SetClock replaces a publisher's clock, if it has one.

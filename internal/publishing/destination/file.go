@@ -1,7 +1,7 @@
 package destination
 
 import (
-	"outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbound"
 
 	"bytes"
 	"context"

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // FuzzDestination parses any destination URL, with any value of the variable in it, and any header.

@@ -3,8 +3,8 @@ package destination
 import (
 	"slices"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // kind is a kind of destination: the scheme of its URL, https also for http.

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // logPublisher logs each event, whatever the log's level: a delivered event must not be lost. It

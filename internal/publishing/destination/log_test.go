@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // natsPublisher publishes to a subject of JetStream, one event after the other, each acknowledged

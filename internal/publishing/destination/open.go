@@ -3,8 +3,8 @@ package destination
 import (
 	"time"
 
-	"outboxweb/internal/outbound"
-	"outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // patience is how long one call of Publish may continue if events are acknowledged one by one:

@@ -22,8 +22,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"outboxweb/internal/outbox"
-	"outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // request is a request that a receiver got.
