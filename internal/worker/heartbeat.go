@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -120,6 +121,10 @@ func (w *Worker) counted(now time.Time) outbox.InstanceState {
 	return next
 }
 
+// stopPatience is how long a worker that ends tries to record that while the database is busy or its
+// connection is lost.
+const stopPatience = 5 * time.Second
+
 // stop records that the worker ended by itself. A worker that never arrived records nothing.
 func (w *Worker) stop(ctx context.Context) error {
 	w.beat.mu.Lock()
@@ -132,5 +137,9 @@ func (w *Worker) stop(ctx context.Context) error {
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest
-	return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last))
+	over, end := context.WithCancel(ctx)
+	end()
+	return loop.UntilFree(over, stopPatience, func() error {
+		return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last))
+	})
 }

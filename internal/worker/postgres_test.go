@@ -326,3 +326,25 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		b.MustBeSound(t)
 	}
 }
+
+func TestPostgresRun_endsWellWhenItsLastConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	enginetest.MustExec(t, b.JournalDB, // a sequence counts beyond the transaction that is lost
+		`create sequence stops`,
+		`create function lose_first() returns trigger language plpgsql as $$ begin
+			if nextval('stops') = 1 then perform pg_terminate_backend(pg_backend_pid()); end if;
+			return new;
+		end $$`,
+		`create trigger lost before insert or update on instances for each row when (new.stopped_at is not null) execute function lose_first()`)
+	stop := b.Start(t)
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.MustWait(t, "a", 1)
+	stop()
+	if n := enginetest.Column[int64](t, b.JournalDB, `select last_value from stops`); n[0] < 2 {
+		t.Errorf("%d attempts to record the end, want 2 or more", n[0])
+	}
+	if stopped := enginetest.Column[string](t, b.JournalDB, `select id from instances where stopped_at is not null`); len(stopped) != 1 {
+		t.Errorf("stopped instances %q, want the one that ended", stopped)
+	}
+}
