@@ -188,19 +188,41 @@ func Open(tb testing.TB, sources []string, options ...Option) *Engine {
 	return OpenPair(tb, dbtest.New(tb), sources, options...)
 }
 
-// OpenPair is Open on given databases.
-func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
-	tb.Helper()
-	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: storetest.Patience}
+func settings(options []Option) (store.Options, worker.Config) {
+	o := store.Options{EventTimeout: storetest.Patience}
 	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
 	for _, change := range options {
 		change(&o, &c)
 	}
 	o.Mode = c.Mode
+	return o, c
+}
+
+// OpenPair is Open on given databases.
+func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
+	tb.Helper()
+	o, c := settings(options)
 	set, err := projection.Load(DialectOf(p), sources...)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return openSet(tb, p, set, sources, o, c)
+}
+
+// OpenCode is OpenPair with projections that are all written in Go.
+func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...Option) *Engine {
+	tb.Helper()
+	o, c := settings(options)
+	set, err := projection.Empty(DialectOf(p)).With(code...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return openSet(tb, p, set, nil, o, c)
+}
+
+func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string, o store.Options, c worker.Config) *Engine {
+	tb.Helper()
+	o.Journal, o.Projections = p.Journal, p.Projections
 	s, err := store.Open(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)

@@ -32,6 +32,10 @@ func (r *recorder) Exec(ctx context.Context, query string, args []any) error {
 	return r.fail
 }
 
+func (r *recorder) Query(context.Context, string, []any, func([]any) error) error {
+	return errors.New("a file has no queries")
+}
+
 func testEvent() *outbox.Event {
 	return &outbox.Event{
 		CampaignID: "c-17", Seq: 4, Position: 912, EventID: "e-1", EventType: "a",
@@ -347,7 +351,7 @@ insert into t values (:campaign_id, :payload.name);
 }
 
 // nowhere is a Tx that does nothing, to measure the cost of Apply itself.
-type nowhere struct{}
+type nowhere struct{ Tx }
 
 func (nowhere) Exec(context.Context, string, []any) error { return nil }
 

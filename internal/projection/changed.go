@@ -15,11 +15,13 @@ type File struct {
 	Text       string
 }
 
-// Files lists the files of the set in load order.
+// Files lists the files of the set in load order. A projection written in Go has none.
 func (s *Set) Files() []File {
-	files := make([]File, len(s.files))
+	var files []File
 	for i, f := range s.files {
-		files[i] = File{s.projections[i].Name, filepath.Base(f.name), f.content}
+		if f.code == nil {
+			files = append(files, File{s.projections[i].Name, filepath.Base(f.name), f.content})
+		}
 	}
 	return files
 }
@@ -31,7 +33,7 @@ func (s *Set) Files() []File {
 func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (changed *Set, names []string, err error) {
 	files := slices.Clone(s.files)
 	for _, one := range texts {
-		p, err := parse(s.dialect, file{one.Name, one.Text})
+		p, err := parse(s.dialect, file{name: one.Name, content: one.Text})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -39,6 +41,8 @@ func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (change
 		switch {
 		case i < 0:
 			return nil, nil, outbox.Setup("%s: projection %q is not loaded; a changed file replaces that of a loaded projection", one.Name, p.Name)
+		case files[i].code != nil:
+			return nil, nil, outbox.Setup("%s: projection %q is written in Go; a file cannot replace it", one.Name, p.Name)
 		case slices.Contains(names, p.Name):
 			return nil, nil, outbox.Setup("%s: projection %q is defined by another of the files too", one.Name, p.Name)
 		case files[i].content == one.Text:

@@ -45,20 +45,6 @@ func (s *Set) Shapes() []Shape {
 	return all
 }
 
-// Steps lists the statements that Apply runs for an event type without the projections in left, in
-// order, as indexes of Queries.
-func (s *Set) Steps(eventType string, left map[string]bool) []int {
-	var steps []int
-	n := 0
-	s.each(func(sec *section, h *handlerStatement) {
-		if sec.matches(eventType) && !left[h.projection.Name] {
-			steps = append(steps, n)
-		}
-		n++
-	})
-	return steps
-}
-
 // EachRow calls visit with the cells of every row as canonical JSON, as comparisons show them. The
 // slice is reused.
 func EachRow(rows *sql.Rows, visit func(cells []json.RawMessage) error) error {

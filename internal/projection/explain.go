@@ -42,6 +42,10 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		f.Unexplained = "No statement of the loaded file begins at line " + strconv.Itoa(at.line) + " and runs for this event type."
 		return f
 	}
+	if h.code != nil {
+		f.Unexplained = "The projection is written in Go: its handler of " + e.EventType + " begins at " + h.String() + "."
+		return f
+	}
 	x := explaining{set: s, h: h, event: e, hide: hide, shown: hide.Event(*e), cause: at.cause, f: &f}
 	x.bind()
 	f.Statement = &outbox.FailedStatement{File: filepath.Base(h.File), Line: h.Line, Lines: s.source(h.Statement), Values: x.values()}

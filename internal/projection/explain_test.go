@@ -46,7 +46,7 @@ func explainAll(t *testing.T, s *Set, events []outbox.Event) int {
 		for _, h := range s.plan(e.EventType) {
 			table, _ := h.target()
 			var r recorder
-			bindable := h.run(t.Context(), &r, e, new([]any))
+			bindable := h.run(t.Context(), s, &r, e, new([]any))
 			recorded := (&ApplyError{h.projection.Name, h.File, h.Line, e.EventType, fmt.Errorf("UNIQUE constraint failed: %s.campaign_id", table)}).Error()
 			f := s.Explain(t.Context(), nil, e, recorded, nothingHidden())
 			if f.Statement == nil || f.Statement.Line != h.Line || f.Unexplained != "" || f.Constraint == nil {

@@ -77,7 +77,7 @@ var (
 // lexer cuts a file into tokens.
 type lexer struct {
 	src    string
-	body   bool // of a function: without directives and bindings, and with its own parameters
+	body   bool // of a function, or a statement of a Go handler: without directives and bindings, and with its own parameters
 	pos    int
 	line   int
 	tokens []token

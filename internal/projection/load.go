@@ -46,7 +46,8 @@ func Load(dialect string, sources ...string) (*Set, error) {
 }
 
 func build(dialect string, files []file) (*Set, error) {
-	s := &Set{dialect: dialect, files: files}
+	s := Empty(dialect)
+	s.files = files
 	for _, f := range files {
 		p, err := parse(dialect, f)
 		if err != nil {
@@ -77,6 +78,13 @@ func (s *Set) add(p *Projection) error {
 	}
 	s.projections = append(s.projections, p)
 	s.triggers = s.triggers || p.triggers
+	s.code = s.code || p.code != nil
+	for _, sec := range p.sections {
+		for _, h := range sec.statements {
+			h.index = s.statements
+			s.statements++
+		}
+	}
 	return nil
 }
 

@@ -22,14 +22,19 @@ const (
 
 // file is one projection file as read from a source.
 type file struct {
-	name    string // its path, or builtin:SET/FILE
+	name    string // its path, builtin:SET/FILE or go:NAME
 	content string
+	code    *Code // the handlers, of one written in Go
+	above   int   // lines of the content above its own first line
 }
 
 // source identifies where the file is from: its path, or builtin:SET.
 func (f file) source() string {
 	if strings.HasPrefix(f.name, builtinPrefix) {
 		return filepath.Dir(f.name)
+	}
+	if f.code != nil {
+		return "Go"
 	}
 	return f.name
 }
@@ -39,6 +44,7 @@ type parser struct {
 	dialect string
 	name    string
 	src     string
+	code    bool // its handlers are written in Go
 	p       *Projection
 
 	headers map[string]int // line of each header found
@@ -64,15 +70,21 @@ var (
 // FILE:LINE.
 func parse(dialect string, f file) (*Projection, error) {
 	sum := sha256.Sum256([]byte(f.content))
-	r := &parser{dialect: dialect, name: f.name, headers: map[string]int{}, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
+	r := &parser{dialect: dialect, name: f.name, code: f.code != nil, headers: map[string]int{}, src: strings.TrimPrefix(f.content, "\uFEFF"), p: &Projection{
 		Version: hex.EncodeToString(sum[:]), OnFailure: Block, Source: f.source(), file: f.name,
 	}}
 	err := r.read()
 	var at *lineError
 	if errors.As(err, &at) {
-		return nil, outbox.Setup("%s:%d: %s", f.name, at.line, at.detail)
+		return nil, outbox.Setup("%s:%d: %s", f.name, max(at.line-f.above, 1), at.detail)
 	}
-	return r.p, err
+	if err != nil || f.code == nil {
+		return r.p, err
+	}
+	for i := range r.p.SchemaStatements {
+		r.p.SchemaStatements[i].raise(f.above)
+	}
+	return r.p, f.code.attach(r.p)
 }
 
 func (r *parser) read() error {
@@ -126,6 +138,9 @@ func (r *parser) directive(t token) error {
 		}
 		return r.open(t, m[1])
 	case "on":
+		if r.code {
+			return faultf(t.line, "the handlers of a projection written in Go are Go functions; this is a section of a file")
+		}
 		return r.openHandler(t, rest)
 	case "digest":
 		return r.openDigest(t)
@@ -340,7 +355,7 @@ func (r *parser) finish() error {
 		return faultf(1, "a projection file begins with -- projection: NAME")
 	case r.headers["tables"] == 0:
 		return faultf(r.headers["projection"], "-- tables: is missing; it lists every table projection %q owns", r.p.Name)
-	case len(r.p.sections) == 0:
+	case len(r.p.sections) == 0 && !r.code:
 		return faultf(r.headers["projection"], "projection %q handles no event type on %s; write a section -- on: TYPE", r.p.Name, r.dialect)
 	}
 	for _, name := range r.p.Tables {

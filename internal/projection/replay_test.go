@@ -112,13 +112,16 @@ func (l *live) Apply(ctx context.Context, e *outbox.Event) error {
 		return err
 	}
 	defer tx.Rollback()
-	if err := l.set.Apply(ctx, liveTx{tx}, e, nil); err != nil {
+	if err := l.set.Apply(ctx, liveTx{tx: tx}, e, nil); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-type liveTx struct{ tx *sql.Tx }
+type liveTx struct {
+	Tx
+	tx *sql.Tx
+}
 
 // Exec sends every argument as text, as workers do, which the database parses as the type that the
 // statement requires.

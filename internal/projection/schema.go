@@ -226,7 +226,7 @@ func (p *Projection) gives(table, column string) bool {
 	named := func(tokens []token, name string) bool {
 		return slices.ContainsFunc(tokens, func(t token) bool { return t.name() == name })
 	}
-	return slices.ContainsFunc(p.sections, func(s *section) bool {
+	return p.code != nil || slices.ContainsFunc(p.sections, func(s *section) bool {
 		return slices.ContainsFunc(s.statements, func(h *handlerStatement) bool { return named(h.tokens, table) && named(h.tokens, column) })
 	})
 }

@@ -103,6 +103,42 @@ func (t scratchTx) Exec(ctx context.Context, query string, args []any) error {
 	return t.c.exec(ctx, query, args)
 }
 
+func (t scratchTx) Query(ctx context.Context, query string, args []any, each func([]any) error) error {
+	rows, err := t.c.conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		cells, err := scanCells(rows)
+		if err != nil {
+			return err
+		}
+		if err := each(cells); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func scanCells(rows *sql.Rows) ([]any, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	cells, dest := make([]any, len(columns)), make([]any, len(columns))
+	for i := range cells {
+		dest[i] = &cells[i]
+	}
+	err = rows.Scan(dest...)
+	for i, cell := range cells {
+		if b, ok := cell.([]byte); ok {
+			cells[i] = string(b)
+		}
+	}
+	return cells, err
+}
+
 func (c *Scratch) exec(ctx context.Context, query string, args []any) error {
 	stmt, ok := c.stmts[query]
 	if !ok {

@@ -31,6 +31,7 @@ type Projection struct {
 	functions []function // created by its schema
 	calls     []function // that its statements may call
 	triggers  bool       // the schema has triggers
+	code      *codeState // nil unless its handlers are written in Go
 	covers    bool       // the digests cover all columns
 }
 
@@ -41,7 +42,9 @@ type Set struct {
 	projections []*Projection
 	// triggers makes every statement run with the event's deadline, since a trigger may do anything
 	// behind a plain insert.
-	triggers bool
+	triggers   bool
+	code       bool // some projection is written in Go
+	statements int  // number of all statements and Go handlers
 
 	plans     sync.Map // event type → []*handlerStatement
 	planCount atomic.Int64
@@ -86,9 +89,14 @@ func (s *Set) bounded(eventType string) bool {
 	return !s.triggers && !slices.ContainsFunc(s.plan(eventType), func(h *handlerStatement) bool { return !h.bounded })
 }
 
-// Queries lists every statement that events run, in load order, so that each can be prepared before
-// the first event.
+// Queries lists every SQL statement that events run, in load order, so that each can be prepared
+// before the first event.
 func (s *Set) Queries() []Statement {
+	return slices.DeleteFunc(s.Statements(), func(st Statement) bool { return st.SQL == "" })
+}
+
+// Statements lists every statement that events run, in load order. A Go handler is one, without SQL.
+func (s *Set) Statements() []Statement {
 	var out []Statement
 	s.each(func(_ *section, h *handlerStatement) { out = append(out, h.Statement) })
 	return out
@@ -129,7 +137,13 @@ type Tx interface {
 	// implementation may cache prepared statements by it. args is valid until Exec returns and
 	// belongs to the caller.
 	Exec(ctx context.Context, query string, args []any) error
+	// Query runs one select and calls each with the cells of every row: nil, int64, float64 or string.
+	// each may keep them. Only Go handlers use it.
+	Query(ctx context.Context, query string, args []any, each func(cells []any) error) error
 }
+
+// Stepper is a Tx that is told which of the set's Statements makes the calls that follow.
+type Stepper interface{ Step(statement int) }
 
 // ApplyError says in which statement of which projection an event failed.
 type ApplyError struct {
@@ -186,6 +200,7 @@ func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string
 			panic(Panic{at.Name, r})
 		}
 	}()
+	stepper, _ := tx.(Stepper)
 	for _, h := range steps {
 		at = h.projection
 		if len(skip) > 0 && skip[h.projection.Name] {
@@ -195,15 +210,21 @@ func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string
 		if h.bounded && !s.triggers {
 			under = background
 		}
-		if err := h.run(under, tx, e, args); err != nil {
+		if stepper != nil {
+			stepper.Step(h.index)
+		}
+		if err := h.run(under, s, tx, e, args); err != nil {
 			return &ApplyError{h.projection.Name, h.File, h.Line, e.EventType, err}
 		}
 	}
 	return nil
 }
 
-// run binds and executes one statement, using args as its scratch space.
-func (h *handlerStatement) run(ctx context.Context, tx Tx, e *outbox.Event, args *[]any) error {
+// run binds and executes one statement, using args as its scratch space, or calls a Go handler.
+func (h *handlerStatement) run(ctx context.Context, s *Set, tx Tx, e *outbox.Event, args *[]any) error {
+	if h.code != nil {
+		return h.runCode(ctx, s, tx, e)
+	}
 	bound := (*args)[:0]
 	for i := range h.args {
 		v, err := h.args[i].of(e)

@@ -41,6 +41,8 @@ type handlerStatement struct {
 	Statement
 	projection *Projection
 	args       []value // for $1…$n
+	code       Handler // a Go function instead of SQL
+	index      int     // in the set's Statements
 	// bounded statements cannot run for long whatever the data, so they need no deadline.
 	bounded bool
 }
@@ -223,6 +225,14 @@ func bounded(tokens []token) bool {
 		}
 	}
 	return true
+}
+
+// raise moves a statement up by so many lines.
+func (s *Statement) raise(lines int) {
+	s.Line -= lines
+	for i := range s.tokens {
+		s.tokens[i].line -= lines
+	}
 }
 
 func (s Statement) String() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }

@@ -241,6 +241,32 @@ func (a *ApplyTx) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
+// Query runs one select of a projection outside of gathering and calls each with the cells of every
+// row; see sqldb.Cells. ctx carries its deadline, if any.
+func (a *ApplyTx) Query(ctx context.Context, query string, args []any, each func(cells []any) error) error {
+	if a.gathering {
+		return errGathering
+	}
+	return a.t.eachCells(ctx, query, args, each)
+}
+
+// errGathering is a query while statements wait, whose results it would not see.
+var errGathering = errors.New("a projection's query came while statements were gathered")
+
+// eachCells reads rows whose columns are not known.
+func (t *tx) eachCells(ctx context.Context, query string, args []any, each func(cells []any) error) error {
+	if t.Dialect().Typed {
+		args = asTexts(args)
+	}
+	return t.EachContext(ctx, func(row sqldb.Row) error {
+		cells, err := sqldb.Cells(row)
+		if err != nil {
+			return err
+		}
+		return each(cells)
+	}, query, args...)
+}
+
 // Gather queues statements on PostgreSQL until Flush sends them together; until then they
 // report no errors. On SQLite it does nothing and returns false.
 func (a *ApplyTx) Gather() bool {

@@ -34,6 +34,9 @@ type Scratch struct {
 	model  *Database
 	tables []ScratchTables
 
+	// OneByOne sends the statements of a replay one by one, where queries read their results.
+	OneByOne bool
+
 	t       *tx // of the running replay; nil outside one
 	gather  gather
 	columns map[string][]string // the copied ones, by table
@@ -117,6 +120,18 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 	return err
 }
 
+// Query runs one select of a projection and calls each with the cells of every row; see sqldb.Cells.
+// Within Replay, OneByOne must be set.
+func (c *Scratch) Query(ctx context.Context, query string, args []any, each func(cells []any) error) error {
+	if c.gather.on {
+		return errGathering
+	}
+	if c.t != nil {
+		return c.t.eachCells(ctx, query, args, each)
+	}
+	return c.within(sqldb.BeginReplay, func(t *tx) error { return t.eachCells(ctx, query, args, each) })
+}
+
 // Replay applies n events, many per transaction: apply writes event i through Exec, and may be
 // called again for an event whose transaction was rolled back. When an event fails, the events
 // before it stay applied and it leaves nothing; done is its index and err its error from apply.
@@ -164,7 +179,7 @@ const replayTogether = 256
 // When one fails nothing of them remains and its index is returned, or end when it is not known
 // which failed.
 func (c *Scratch) replayRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
-	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1, first: first, queue: c.gather.queue}
+	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1 && !c.OneByOne, first: first, queue: c.gather.queue}
 	failed = end
 	err = c.within(sqldb.BeginReplay, func(t *tx) error {
 		c.t = t

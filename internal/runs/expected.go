@@ -45,6 +45,7 @@ func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Rep
 	if err != nil {
 		return nil, refuseSchema(set, err)
 	}
+	scratch.OneByOne = set.HasCode()
 	return &Replayer{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now()}, nil
 }
 
@@ -231,7 +232,7 @@ func (d *Expected) writer(e *outbox.Event) projection.Tx {
 	if d.replayer.marks == nil {
 		return d.replayer.scratch
 	}
-	return d.replayer.marks.begin(e, d.left)
+	return d.replayer.marks.begin(e)
 }
 
 func (d *Expected) advance(events []outbox.Event) {

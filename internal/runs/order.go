@@ -15,7 +15,7 @@ func (m *rehearsing) watchOrder(f *Replayer) error {
 	if m.copyable() && f.scratch.KeepsOrder() || f.marks != nil {
 		return nil
 	}
-	f.marks = &marks{set: m.set, scratch: f.scratch}
+	f.marks = &marks{Scratch: f.scratch}
 	for _, shape := range m.set.Shapes() {
 		for _, key := range m.set.Named(shape.Projection).UniqueKeys() {
 			if key.Table != shape.Table {
@@ -57,7 +57,7 @@ func (m *rehearsing) orderDecides(ctx context.Context, f *Replayer) error {
 		if err != nil {
 			return err
 		}
-		st := m.set.Queries()[n]
+		st := m.set.Statements()[n]
 		return unrehearsedf("it would pass on a copy of its rows, but event %s updates several rows of %s at once (%s:%d): a row may get a unique key that another one still has, depending on the order in which the database visits the live rows",
 			seq, t.Name, filepath.Base(st.File), st.Line)
 	}

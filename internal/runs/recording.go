@@ -43,7 +43,7 @@ func NewRecording(ctx context.Context, s *store.Store, set *projection.Set, camp
 	if err != nil {
 		return nil, err
 	}
-	r := &Recording{replayer: f, Tables: set.Shapes(), Statements: set.Queries()}
+	r := &Recording{replayer: f, Tables: set.Shapes(), Statements: set.Statements()}
 	if r.expected, err = f.Begin(ctx, campaign, nil); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -72,7 +72,7 @@ func (r *Recording) To(ctx context.Context, until int64, tell func([]Change) err
 		if err := r.replayer.scratch.Capture(r.captured); err != nil {
 			return err
 		}
-		r.replayer.marks = &marks{set: r.replayer.set, scratch: r.replayer.scratch}
+		r.replayer.marks = &marks{Scratch: r.replayer.scratch}
 	}
 	return r.run(ctx, until, func(ctx context.Context) error {
 		changes, err := r.read(ctx)
@@ -165,34 +165,23 @@ func (r *Recording) Compare(ctx context.Context) ([]outbox.ProjectionResult, err
 
 // marks tells the scratch tables which event and statement make the changes that follow.
 type marks struct {
-	set     *projection.Set
-	scratch *readmodel.Scratch
-	of      map[string][]int // the statements of an event type
-	left    int              // how many projections were left out of them
-
-	seq  string
-	next []int
+	*readmodel.Scratch
+	seq, mark string
 }
 
-// begin is called before an event, with the projections that are left out.
-func (m *marks) begin(e *outbox.Event, left map[string]bool) *marks {
-	if m.of == nil || m.left != len(left) || len(m.of) > 1000 {
-		m.of, m.left = make(map[string][]int), len(left)
-	}
-	steps, known := m.of[e.EventType]
-	if !known {
-		steps = m.set.Steps(e.EventType, left)
-		m.of[e.EventType] = steps
-	}
-	m.seq, m.next = strconv.FormatInt(e.Seq, 10)+" ", steps
+// begin is called before an event.
+func (m *marks) begin(e *outbox.Event) *marks {
+	m.seq = strconv.FormatInt(e.Seq, 10) + " "
 	return m
 }
 
-// Exec marks and runs the event's next statement.
+// Step implements projection.Stepper.
+func (m *marks) Step(statement int) { m.mark = m.seq + strconv.Itoa(statement) }
+
+// Exec marks and runs a statement.
 func (m *marks) Exec(ctx context.Context, query string, args []any) error {
-	if err := m.scratch.MarkAt(ctx, m.seq+strconv.Itoa(m.next[0])); err != nil {
+	if err := m.MarkAt(ctx, m.mark); err != nil {
 		return err
 	}
-	m.next = m.next[1:]
-	return m.scratch.Exec(ctx, query, args)
+	return m.Scratch.Exec(ctx, query, args)
 }

@@ -336,11 +336,16 @@ var errPanicked = errors.New("a statement of this transaction panicked")
 
 // Each runs a query and calls scan for each row, until scan returns ErrEnough.
 func (t *Tx) Each(scan func(Row) error, query string, args ...any) error {
+	return t.EachContext(background, scan, query, args...)
+}
+
+// EachContext is Each with a deadline for the query.
+func (t *Tx) EachContext(ctx context.Context, scan func(Row) error, query string, args ...any) error {
 	if t.err != nil {
 		return t.err
 	}
 	t.statements++
-	return t.recordError(t.link.each(scan, query, args))
+	return t.recordError(t.link.each(ctx, scan, query, args))
 }
 
 // One reads the single row of a query into dest. It returns false when there is none.

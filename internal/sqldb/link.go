@@ -20,8 +20,9 @@ type link interface {
 	// exec runs one statement and returns the number of rows it changed. ctx carries the
 	// statement's deadline, if any.
 	exec(ctx context.Context, query string, args []any) (int64, error)
-	// each calls scan for each row of a query, until scan returns ErrEnough.
-	each(scan func(Row) error, query string, args []any) error
+	// each calls scan for each row of a query, until scan returns ErrEnough. ctx carries the
+	// query's deadline, if any.
+	each(ctx context.Context, scan func(Row) error, query string, args []any) error
 	// run runs a batch and returns how many of its statements took effect.
 	run(b *Batch) (done int, err error)
 	// define runs a statement that changes the schema.

@@ -446,7 +446,7 @@ func (l *postgresLink) exec(_ context.Context, query string, args []any) (int64,
 	return tag.RowsAffected(), err
 }
 
-func (l *postgresLink) each(scan func(Row) error, query string, args []any) error {
+func (l *postgresLink) each(_ context.Context, scan func(Row) error, query string, args []any) error {
 	l.expectAnswer()
 	rows, err := l.conn.Query(background, query, args...)
 	if err != nil {

@@ -35,7 +35,7 @@ func preparedOn(l link) (queries []string) {
 	case *sqliteLink:
 		return slices.Collect(maps.Keys(l.stmts))
 	case *postgresLink:
-		_ = l.each(func(row Row) error { // an unreadable list counts as empty
+		_ = l.each(background, func(row Row) error { // an unreadable list counts as empty
 			var query string
 			err := row.Scan(&query)
 			queries = append(queries, query)

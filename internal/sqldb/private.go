@@ -116,7 +116,7 @@ func (p *Private) QueryContext(ctx context.Context, query string, args ...any) (
 
 // Each is Tx.Each outside of transactions.
 func (p *Private) Each(scan func(Row) error, query string, args ...any) error {
-	err := p.link.each(scan, query, args)
+	err := p.link.each(background, scan, query, args)
 	if callback, ok := err.(ours); ok {
 		return callback.error
 	}

@@ -281,12 +281,12 @@ func (l *sqliteLink) clean(query string, stmt *sql.Stmt) {
 	stmt.Close()
 }
 
-func (l *sqliteLink) each(scan func(Row) error, query string, args []any) error {
+func (l *sqliteLink) each(ctx context.Context, scan func(Row) error, query string, args []any) error {
 	stmt, err := l.stmt(query)
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(background, args...)
+	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -305,7 +305,7 @@ func (l *sqliteLink) run(b *Batch) (int, error) {
 
 func (l *sqliteLink) step(s *step) error {
 	if s.scan != nil {
-		return l.each(s.scan, s.query, s.args)
+		return l.each(background, s.scan, s.query, s.args)
 	}
 	n, err := l.exec(background, s.query, s.args)
 	if err != nil || s.count == nil {

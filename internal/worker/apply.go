@@ -256,7 +256,7 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 // When an event fails the whole run is rolled back and its index is returned.
 func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedAt int, err error) {
 	// A suspect's statements are sent one by one, to find the one that fails.
-	a.gathered = run[0].Seq != a.part.suspect && a.tx.Gather()
+	a.gathered = run[0].Seq != a.part.suspect && !a.worker.runsCode(run) && a.tx.Gather()
 	if err := a.tx.Savepoint(); err != nil {
 		return 0, err
 	}

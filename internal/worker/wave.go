@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -223,7 +224,7 @@ func (t *attempt) run(ctx context.Context) error {
 		if err := tx.ReadAhead(campaignsOf(t.parts)); err != nil {
 			return err
 		}
-		t.together = !t.careful && tx.Gather()
+		t.together = !t.careful && !t.runsCode() && tx.Gather()
 		t.sent = t.sent[:0]
 		for _, t.at = range t.parts {
 			if ctx.Err() != nil {
@@ -240,6 +241,16 @@ func (t *attempt) run(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// runsCode reports whether a projection written in Go handles any of the events.
+func (t *attempt) runsCode() bool {
+	return t.worker.Set.HasCode() && slices.ContainsFunc(t.parts, func(p *part) bool { return t.worker.runsCode(p.events) })
+}
+
+// runsCode reports whether a projection written in Go handles any of the events.
+func (w *Worker) runsCode(events []outbox.Event) bool {
+	return w.Set.HasCode() && slices.ContainsFunc(events, func(e outbox.Event) bool { return w.Set.RunsCode(e.EventType) })
 }
 
 // findEvent finds the event of the statement that follows the first done ones.

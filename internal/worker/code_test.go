@@ -1,0 +1,263 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+const tallySchema = `
+create table tally_types (
+  campaign_id text not null,
+  event_type text not null,
+  n bigint not null,
+  last_seq bigint not null,
+  primary key (campaign_id, event_type)
+);
+create table tally_campaigns (
+  campaign_id text primary key,
+  name text,
+  events bigint not null,
+  last_actor text not null
+);
+`
+
+const tallyFile = `-- projection: tally
+-- tables: tally_types, tally_campaigns
+-- schema` + tallySchema + `
+-- on: *
+insert into tally_types (campaign_id, event_type, n, last_seq) values (:campaign_id, :event_type, 1, :seq)
+on conflict (campaign_id, event_type) do update set n = tally_types.n + 1, last_seq = excluded.last_seq;
+insert into tally_campaigns (campaign_id, events, last_actor) values (:campaign_id, 1, :actor_id)
+on conflict (campaign_id) do update set events = tally_campaigns.events + 1, last_actor = excluded.last_actor;
+-- on: campaign.created
+update tally_campaigns set name = :payload.name! where campaign_id = :campaign_id;
+`
+
+// tallyCode is tallyFile in Go. It counts in Go what the file counts in SQL.
+func tallyCode(change ...func(*projection.Code)) []projection.Code {
+	c := projection.Code{Name: "tally", Version: "1", Tables: []string{"tally_types", "tally_campaigns"}, Schema: tallySchema, On: map[string]projection.Handler{
+		"*":                tallyEvent,
+		"campaign.created": tallyName,
+	}}
+	for _, f := range change {
+		f(&c)
+	}
+	return []projection.Code{c}
+}
+
+func tallyEvent(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+	rows, err := tx.Query(ctx, `select n from tally_types where campaign_id = $1 and event_type = $2`, e.CampaignID, e.EventType)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if rows.Next() {
+		if err := rows.Scan(&n); err != nil {
+			return err
+		}
+	}
+	err = tx.Exec(ctx, `insert into tally_types (campaign_id, event_type, n, last_seq) values ($1, $2, $3, $4)
+on conflict (campaign_id, event_type) do update set n = $3, last_seq = $4`, e.CampaignID, e.EventType, n+1, e.Seq)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(ctx, `insert into tally_campaigns (campaign_id, events, last_actor) values ($1, 1, $2)
+on conflict (campaign_id) do update set events = tally_campaigns.events + 1, last_actor = excluded.last_actor`, e.CampaignID, e.ActorID)
+}
+
+func tallyName(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+	var payload struct{ Name string }
+	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+		return err
+	}
+	return tx.Exec(ctx, `update tally_campaigns set name = $2 where campaign_id = $1`, e.CampaignID, payload.Name)
+}
+
+func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
+	t.Parallel()
+	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
+		events := j.Parse(t)
+		code := enginetest.OpenCode(t, dbtest.New(t), tallyCode())
+		file := enginetest.Open(t, enginetest.Define(t, tallyFile))
+		for _, b := range []*enginetest.Engine{code, file} {
+			b.MustAppend(t, events...)
+			b.Drain(t)
+			b.MustBeSound(t)
+		}
+		want := digestsOf(t, file, events)
+		mustHaveDigests(t, digestsOf(t, code, events), want)
+
+		run := code.MustRun(t, enginetest.VerifyAll())
+		if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch || run.Counts.Matched != int64(len(want)) {
+			t.Errorf("verify %+v, want %d campaigns that match", run, len(want))
+		}
+		code.Meddle(t, `update tally_types set n = n + 1 where event_type = 'campaign.created'`)
+		code.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		mustHaveDigests(t, digestsOf(t, code, events), want)
+	})
+}
+
+// The first version forgets events from the fourth on; verify with the fixed one says so.
+func TestGoProjection_bugIsFoundByVerifyWithItsFirstEvent(t *testing.T) {
+	t.Parallel()
+	p := dbtest.New(t)
+	buggy := tallyCode(func(c *projection.Code) {
+		c.On["*"] = func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			if e.Seq >= 4 {
+				return nil
+			}
+			return tallyEvent(ctx, tx, e)
+		}
+	})
+	b := enginetest.OpenCode(t, p, buggy)
+	b.MustAppend(t, enginetest.Notes("a", 6)...)
+	b.MustAppend(t, enginetest.Notes("b", 3)...)
+	b.Drain(t)
+	fixed := enginetest.OpenCode(t, p, tallyCode(func(c *projection.Code) { c.Version = "2" }))
+	run := fixed.MustRun(t, enginetest.VerifyAll())
+	if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
+		t.Fatalf("verify %+v, want drift in one campaign of two", run)
+	}
+	r := fixed.RunResult(t, run, "a").Projections[0]
+	if r.Comparison.FirstSeq != 4 {
+		t.Errorf("first divergence at event %d, want 4", r.Comparison.FirstSeq)
+	}
+}
+
+func TestGoProjection_failureIsItsOwn(t *testing.T) {
+	t.Parallel()
+	var kept *projection.CodeTx
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for _, tt := range []struct {
+		name, want string
+		handler    projection.Handler
+		options    []enginetest.Option
+	}{
+		{"a panic", "panic: boom", func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }, nil},
+		{"an error", "no such wallet", func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such wallet") }, nil},
+		{"an error of a statement that it ignores", "tally_campaigns", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			_ = tx.Exec(ctx, `insert into tally_campaigns (campaign_id, events, last_actor) values ($1, 1, null)`, e.CampaignID)
+			return nil
+		}, nil},
+		{"a hang that ignores its context", "was cut off", func(ctx context.Context, tx *projection.CodeTx, _ *outbox.Event) error {
+			kept = tx
+			<-release
+			return nil
+		}, []enginetest.Option{enginetest.CuttingOffAfter(300 * time.Millisecond)}},
+		{"a query that does not end", "was cut off", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			_, err := tx.Query(ctx, `with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n`)
+			return err
+		}, []enginetest.Option{enginetest.CuttingOffAfter(300 * time.Millisecond)}},
+		{"rows of another table", `changes table "campaigns"`, func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			return tx.Exec(ctx, `delete from campaigns where campaign_id = $1`, e.CampaignID)
+		}, nil},
+		{"rows of every campaign", "does not name campaign_id", func(ctx context.Context, tx *projection.CodeTx, _ *outbox.Event) error {
+			return tx.Exec(ctx, `update tally_types set n = 0`)
+		}, nil},
+		{"a change in a query", "use Exec to change rows", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			_, err := tx.Query(ctx, `delete from tally_types where campaign_id = $1 returning n`, e.CampaignID)
+			return err
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) { c.On["poison"] = tt.handler }), append(tt.options, enginetest.MaxAttempts(1))...)
+			b.MustAppend(t, enginetest.Notes("a", 3)...)
+			b.MustAppend(t, enginetest.Noted("culprit"), enginetest.EventOf("culprit", "poison", `{}`), enginetest.Noted("culprit"))
+			b.MustAppend(t, enginetest.Notes("z", 3)...)
+			b.Drain(t)
+			for _, id := range []string{"a", "z"} {
+				if c := b.MustCampaign(t, id); c.AppliedSeq != 3 {
+					t.Errorf("campaign %s is at event %d, want 3", id, c.AppliedSeq)
+				}
+			}
+			row := b.MustRow(t, "culprit", 2).Row
+			if row.Status != outbox.Dead || !strings.Contains(row.LastError, tt.want) || !strings.Contains(row.LastError, "projection tally (code_test.go:") {
+				t.Errorf("row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
+			}
+			if c := b.MustCampaign(t, "culprit"); c.AppliedSeq != 1 {
+				t.Errorf("the campaign is at event %d, want 1: nothing behind a dead head is applied", c.AppliedSeq)
+			}
+			if run := b.MustRun(t, enginetest.VerifyAll()); run.Counts.Matched != 3 {
+				t.Errorf("verify %+v, want 3 campaigns that match", run.Counts)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if kept != nil {
+			if err := kept.Exec(context.Background(), `delete from tally_types where campaign_id = $1`, "a"); err == nil {
+				t.Error("a handler that was cut off can still change rows")
+			}
+		}
+	})
+}
+
+func TestGoProjection_isQuarantined(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
+		c.OnFailure = projection.Quarantine
+		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }
+	}), enginetest.At(now), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
+	b.Drain(t)
+	b.MustHaveCursors(t, "a tally 1 quarantined")
+	if c := b.MustCampaign(t, "a"); c.AppliedSeq != 3 {
+		t.Errorf("the campaign is at event %d, want 3", c.AppliedSeq)
+	}
+}
+
+// A second projection sees what the first one failed at only as its own statements.
+func TestGoProjection_readsItsOwnTablesOnly(t *testing.T) {
+	t.Parallel()
+	other := projection.Code{Name: "other", Version: "1", Tables: []string{"other_rows"}, Schema: `create table other_rows (campaign_id text primary key, n bigint)`,
+		On: map[string]projection.Handler{"noted": func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+			_, err := tx.Query(ctx, `select n from tally_types where campaign_id = $1`, e.CampaignID)
+			return err
+		}}}
+	b := enginetest.OpenCode(t, dbtest.New(t), append(tallyCode(), other), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.Drain(t)
+	if row := b.MustRow(t, "a", 1).Row; !strings.Contains(row.LastError, `table "tally_types" belongs to projection "tally"`) {
+		t.Errorf("the error is %q", row.LastError)
+	}
+}
+
+// Calls that never return are bounded: the process keeps a few of them, then refuses at once.
+func TestGoProjection_hungCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
+		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { <-release; return nil }
+	}), enginetest.CuttingOffAfter(20*time.Millisecond), enginetest.MaxAttempts(1))
+	for i := range 20 {
+		b.MustAppend(t, enginetest.EventOf(fmt.Sprint("c-", i), "poison", `{}`))
+	}
+	b.Drain(t)
+	cut, refused := 0, 0
+	for i := range 20 {
+		switch text := b.MustRow(t, fmt.Sprint("c-", i), 1).Row.LastError; {
+		case strings.Contains(text, "was cut off"):
+			cut++
+		case strings.Contains(text, "have not returned after their deadline"):
+			refused++
+		}
+	}
+	if cut+refused != 20 || refused == 0 {
+		t.Errorf("%d cut off and %d refused, want 20 and some refused", cut, refused)
+	}
+}
