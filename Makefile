@@ -98,8 +98,9 @@ screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
 	go test ./e2e -tags shots -run TestPictures -count=1 -args -pictures ../docs
 
 .PHONY: generate
-generate: ## generate the Go code of the templates, and the API's document from its routes and types
+generate: ## generate the Go code of the templates, the API's document from its routes and types, and the list of the Go package's names
 	$(TEMPL) generate -path web/templates
+	go test . -count=1 -run '^TestAPI_isTheAcceptedOne$$' -db sqlite -update
 	go test ./internal/handlers -count=1 -run '^TestDocument_isTheOneGenerated$$' -db sqlite -update
 
 .PHONY: vendor

@@ -15,7 +15,7 @@ var files embed.FS
 // order is how the documents are listed; each is a file of its name.
 var order = []string{
 	"start", "concepts", "console", "commands", "configuration", "access", "postgresql", "appending", "projections", "runs",
-	"publishers", "alerts", "operating", "metrics", "performance",
+	"publishers", "embedding", "alerts", "operating", "metrics", "performance",
 }
 
 // All returns the documents, in the order in which they are listed. They are read with the first

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -31,7 +32,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	if c.DryRun {
 		return c.try(ctx, a)
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
 			switch {
 			case c.Canary:
@@ -74,7 +75,7 @@ func (c *requeueCmd) check() error {
 	return checkLimit(*c.Limit, outbox.MaxRequeue)
 }
 
-func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Command) error {
+func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
 	seq, err := parseSeq(c.Seq)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine, o outbox.Comma
 	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
-func (c *requeueCmd) many(ctx context.Context, a *app, st *engine, o outbox.Command) error {
+func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
 	done, err := st.RequeueDead(ctx, o, c.filter())
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	case c.Failed && c.Campaign != "":
 		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
 	case c.Failed:
-		return a.withStore(ctx, func(st *engine) error { return c.many(ctx, a, st) })
+		return a.withStore(ctx, func(st *engine.Engine) error { return c.many(ctx, a, st) })
 	case c.Campaign == "" || c.Seq == "":
 		return usagef("retry needs CAMPAIGN and SEQ, or --failed")
 	}
@@ -130,7 +131,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
@@ -139,7 +140,7 @@ func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (c *retryCmd) many(ctx context.Context, a *app, st *engine) error {
+func (c *retryCmd) many(ctx context.Context, a *app, st *engine.Engine) error {
 	done, err := st.RetryFailed(ctx, command(c.Reason), outbox.RequeueFilter{
 		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
 	if err != nil {
@@ -161,7 +162,7 @@ func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err
@@ -180,11 +181,11 @@ type gapsCmd struct {
 
 // Run lists the gaps, or repairs them and prints the result.
 func (c *gapsCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		if c.Repair {
 			return c.repair(ctx, a, st)
 		}
-		gaps, err := st.maintenance.Gaps(ctx)
+		gaps, err := st.Maintenance.Gaps(ctx)
 		if err != nil {
 			return err
 		}
@@ -195,8 +196,8 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine) error {
-	done, err := st.maintenance.RepairGaps(ctx, command(c.Reason))
+func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine.Engine) error {
+	done, err := st.Maintenance.RepairGaps(ctx, command(c.Reason))
 	if err != nil {
 		return err
 	}

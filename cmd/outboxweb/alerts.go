@@ -9,6 +9,7 @@ import (
 	_ "time/tzdata" // quiet times have time zones, which containers may lack
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
@@ -40,24 +41,6 @@ func (c *serveCmd) consoleLink() alerts.Link {
 	}
 }
 
-// alertFacts returns a function that reads what rules decide on: shared snapshots only.
-func alertFacts(st *engine) func(context.Context) (outbox.AlertFacts, error) {
-	return func(ctx context.Context) (f outbox.AlertFacts, err error) {
-		if f.Summary, err = st.Summary(ctx); err != nil {
-			return f, err
-		}
-		if f.Publishers, err = st.publishing.Publishers(ctx); err != nil {
-			return f, err
-		}
-		if f.Summary.Counts.Dead == 0 {
-			return f, nil
-		}
-		groups, err := st.ErrorGroups(ctx)
-		f.Groups = groups.Groups
-		return f, err
-	}
-}
-
 // alertsCmd shows alerts and controls them.
 type alertsCmd struct {
 	List   alertsListCmd   `cmd:"" default:"withargs" help:"Show rules with their state, receivers and mutes."`
@@ -72,7 +55,7 @@ func (a *app) withAlerts(ctx context.Context, do func(*alerts.Alerts) error) err
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		return do(alerts.New(st.Store, alerts.Options{Settings: settings, Version: version, Hide: redact.Builtin().Text}))
 	})
 }

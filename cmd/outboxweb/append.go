@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -179,7 +180,7 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 
 // appender appends batches and, in inline mode, applies them.
 type appender struct {
-	store      *engine
+	store      *engine.Engine
 	worker     *worker.Worker // nil unless the mode is inline
 	maxPayload int
 	condition  *outbox.AppendCondition // of every batch; nil without one

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -82,19 +82,13 @@ func (f *authFlags) config() (auth.Config, error) {
 
 // gate returns the authenticator of requests. st, collectors and log may be nil when only the flags
 // are validated.
-func (f *authFlags) gate(st *engine, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
+func (f *authFlags) gate(st *engine.Engine, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
 	c, err := f.config()
 	if err != nil {
 		return nil, asFlag(err)
 	}
 	c.Logger = log
-	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) {
-		token, err := st.tokens.TokenByHash(ctx, hash)
-		if err == nil && token.State(time.Now()) == "valid" {
-			st.tokens.RecordTokenUse(ctx, token)
-		}
-		return token, err
-	}
+	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) { return st.ValidToken(ctx, hash) }
 	if collectors != nil {
 		c.Refused = func(why string) { collectors.IdentityRefused.WithLabelValues(why).Inc() }
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -150,7 +151,7 @@ func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress
 	if err != nil {
 		return nil, err
 	}
-	if err := installProjections(ctx, st, b.set); err != nil {
+	if err := engine.Install(ctx, st, b.set); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	m := metrics.New(st.Summary)

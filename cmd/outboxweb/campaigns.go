@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -32,7 +33,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: state, Limit: c.Limit})
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ type campaignAction struct {
 
 // change performs an action and prints the campaign afterwards.
 func (c *campaignAction) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Command, string) (outbox.Campaign, error)) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		changed, err := act(st.Store, ctx, command(c.Reason), c.Campaign)
 		if err != nil {
 			return err
@@ -92,7 +93,7 @@ type campaignsReplayCmd struct{ campaignAction }
 
 // Run restores the rows of events that lack one.
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -27,12 +28,12 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	bar := a.progress("check")
-	report, err := st.maintenance.Check(ctx, bar.set)
+	report, err := st.Maintenance.Check(ctx, bar.set)
 	bar.end()
 	if err != nil {
 		return err
 	}
-	if err := st.maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
+	if err := st.Maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
 		return err
 	}
 	if c.Replay {
@@ -88,7 +89,7 @@ func printCheck(a *app, r outbox.CheckReport) error {
 
 // checkReplays replays every campaign up to its applied event and compares the rows with the live
 // ones.
-func (a *app) checkReplays(ctx context.Context, st *engine, set *projection.Set, r *outbox.CheckReport) error {
+func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projection.Set, r *outbox.CheckReport) error {
 	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
 		return err

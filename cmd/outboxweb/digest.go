@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -64,7 +65,7 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	return t.Flush()
 }
 
-func (c *digestCmd) digest(ctx context.Context, st *engine, set *projection.Set) (digests, error) {
+func (c *digestCmd) digest(ctx context.Context, st *engine.Engine, set *projection.Set) (digests, error) {
 	if c.Until == nil {
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
@@ -117,7 +118,7 @@ func (c *digestCmd) only() []string {
 
 // liveDigests reads the digests of the live rows. It reads again while a worker advances the
 // campaign, so that the digests belong to the seq beside them.
-func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string, only ...string) (digests, error) {
+func liveDigests(ctx context.Context, st *engine.Engine, set *projection.Set, id string, only ...string) (digests, error) {
 	const tries = 20
 	for range tries {
 		before, err := st.Campaign(ctx, id)
@@ -140,7 +141,7 @@ func liveDigests(ctx context.Context, st *engine, set *projection.Set, id string
 }
 
 // read reads the digests of the live rows from one snapshot.
-func (d *digests) read(ctx context.Context, st *engine, set *projection.Set, only []string) error {
+func (d *digests) read(ctx context.Context, st *engine.Engine, set *projection.Set, only []string) error {
 	live, err := st.ReadModel().Live(ctx)
 	if err != nil {
 		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)

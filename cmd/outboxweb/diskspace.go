@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -22,7 +23,7 @@ const (
 
 // openWhenDiskHasSpace is openBothWith for a server: it waits while the disk is full, until ctx
 // ends. Meanwhile requests are answered with 503.
-func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine, *projection.Set, error) {
+func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine.Engine, *projection.Set, error) {
 	st, set, err := a.openBothWith(ctx, o)
 	if !errors.Is(err, outbox.ErrFull) {
 		return st, set, err

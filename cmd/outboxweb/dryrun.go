@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -83,7 +84,7 @@ type rebuildTrial struct {
 }
 
 // each tries the named campaigns, or all of them.
-func (t *rebuildTrial) each(ctx context.Context, st *engine, named []string) error {
+func (t *rebuildTrial) each(ctx context.Context, st *engine.Engine, named []string) error {
 	for _, id := range named {
 		if _, err := st.Campaign(ctx, id); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -35,11 +36,11 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		events := []outbox.EventHit{}
 		for len(events) < c.Limit {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
-			page, err := st.search.Events(ctx, f)
+			page, err := st.Search.Events(ctx, f)
 			if err != nil {
 				return err
 			}

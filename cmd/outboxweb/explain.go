@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -26,8 +27,8 @@ func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var x outbox.EventExplanation
-	err = a.readingBoth(ctx, func(st *engine, set *projection.Set, travel *timetravel.Travel) (err error) {
-		x, err = explainer(st, set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
+	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+		x, err = st.Explainer(set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
 		return err
 	})
 	if err != nil {

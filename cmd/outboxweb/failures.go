@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -22,7 +23,7 @@ type failuresListCmd struct{ jsonFlag }
 
 // Run lists the groups.
 func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		all, err := st.ErrorGroups(ctx)
 		if err != nil {
 			return err
@@ -31,7 +32,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		running, err := st.operations.Requeuing(ctx)
+		running, err := st.Operations.Requeuing(ctx)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ type failuresNoteCmd struct {
 
 // Run pins the note.
 func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		note, err := st.SetGroupNote(ctx, command(c.Reason), c.Fingerprint, c.Note)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -18,7 +19,7 @@ import (
 type heldDesk struct {
 	t     *testing.T
 	flags []string
-	st    *engine
+	st    *engine.Engine
 	set   *projection.Set
 	w     *worker.Worker
 }
@@ -52,7 +53,7 @@ func newHeldDesk(t *testing.T, log, names string) *heldDesk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.st = wire(opened)
+	d.st = engine.Wire(opened)
 	t.Cleanup(func() { d.st.Close() })
 	if err := runs.Install(t.Context(), d.st.Store, d.set); err != nil {
 		t.Fatal(err)
@@ -121,8 +122,8 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
-	infos := projectionInfos(d.set)
-	if _, err := d.st.runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", infos); err != nil {
+	infos := d.set.Infos()
+	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
 	d.says("verify", "the live rows of 2 campaigns match the journal")
@@ -131,14 +132,14 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("check", "no problems found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
 	d.says("report", "projections names is paused for 1 campaign")
-	if _, err := d.st.runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", infos); err != nil {
 		t.Fatal(err)
 	}
-	run, err := d.st.runs.Active(t.Context())
+	run, err := d.st.Runs.Active(t.Context())
 	if err != nil || len(run) != 1 {
 		t.Fatal(run, err)
 	}
-	if _, err := d.st.runs.Cancel(t.Context(), command(""), run[0].ID); err != nil {
+	if _, err := d.st.Runs.Cancel(t.Context(), command(""), run[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
@@ -150,7 +151,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	if _, err := d.st.runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", projectionInfos(d.set)); err != nil {
+	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", d.set.Infos()); err != nil {
 		t.Fatal(err)
 	}
 	d.append("c-1", 1)
@@ -159,7 +160,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("digest --campaign c-1 --json", `"seqs": { "log": 3, "names": 2 }`)
 	d.says("runs start rebuild --campaign c-1 --wait", "is completed")
 	d.says("runs show 1", "NOT COMPARED 0 0 0 0 1", "digests at seq 3", "at seq 2, paused", "not compared: event 3 of campaign c-1 in projection names, paused")
-	run, err := d.st.runs.Get(t.Context(), 1)
+	run, err := d.st.Runs.Get(t.Context(), 1)
 	if err != nil || run.Verdict != "" || run.Counts.NotCompared != 1 {
 		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -39,14 +40,14 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		return len(page.Items) + attempts
 	}
 	log := slog.New(slog.DiscardHandler)
-	keeper{d.st, 0, 0, log}.run(t.Context()) // 0 keeps records forever, so it returns at once
+	engine.Keeper{Engine: d.st, Logger: log}.Run(t.Context()) // 0 keeps records forever, so it returns at once
 	if n := kept(); n != 3 {
 		t.Fatalf("%d records are kept for good, want all", n)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		keeper{d.st, 24 * time.Hour, 24 * time.Hour, log}.run(ctx)
+		engine.Keeper{Engine: d.st, Audit: 24 * time.Hour, History: 24 * time.Hour, Logger: log}.Run(ctx)
 		close(ended)
 	}()
 	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
@@ -60,7 +61,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 	}
 	stop()
 	<-ended
-	if before, err := d.st.maintenance.AuditLogRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
+	if before, err := d.st.Maintenance.AuditLogRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
 		t.Errorf("records are gone from before %s, %v", before, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	_ "modernc.org/sqlite" // for its version
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -73,7 +74,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	bar := a.progress("backup")
-	err = st.maintenance.Backup(ctx, c.Dir, bar.set)
+	err = st.Maintenance.Backup(ctx, c.Dir, bar.set)
 	bar.end()
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ type restoreCmd struct {
 
 // Run copies the backup to the paths of --journal-db and --projections-db.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
-	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { wire(st) }); err != nil {
+	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { engine.Wire(st) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)

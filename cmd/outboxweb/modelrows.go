@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -30,7 +31,7 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	}
 	const patience = 24 * time.Hour // until interrupted
 	var m outbox.ReadModel
-	err = a.readingBoth(ctx, func(_ *engine, _ *projection.Set, travel *timetravel.Travel) (err error) {
+	err = a.readingBoth(ctx, func(_ *engine.Engine, _ *projection.Set, travel *timetravel.Travel) (err error) {
 		m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience)
 		return err
 	})

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // operation starts an operation and, when asked to, follows it.
-func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox.Command) error {
-	op, err := st.operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
+	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine, o outbox
 }
 
 // warnWithoutWorker prints on stderr what happens to the operation when no worker is running.
-func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, id int64) error {
+func (a *app) warnWithoutWorker(ctx context.Context, st *engine.Engine, format string, id int64) error {
 	summary, err := st.Summary(ctx)
 	if err == nil && !summary.Worker.Running {
 		fmt.Fprintln(a.err, "no worker is running, so", fmt.Sprintf(format, id))
@@ -41,10 +42,10 @@ func (a *app) warnWithoutWorker(ctx context.Context, st *engine, format string, 
 }
 
 // follow waits for an operation to end and prints it. It fails unless the operation is done.
-func (a *app) follow(ctx context.Context, st *engine, id int64, as jsonFlag) error {
+func (a *app) follow(ctx context.Context, st *engine.Engine, id int64, as jsonFlag) error {
 	var d outbox.OperationDetail
 	err := a.watch(ctx, "requeue", nil, func() (ended bool, done, total int64, err error) {
-		d, err = st.operations.Get(ctx, id)
+		d, err = st.Operations.Get(ctx, id)
 		return d.Status != outbox.OperationRunning, d.Totals.Ended(), d.Totals.Chosen, err
 	})
 	if err != nil {
@@ -116,8 +117,8 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 	if c.Open {
 		filter.Acknowledged = new(bool)
 	}
-	return a.withStore(ctx, func(st *engine) error {
-		page, err := st.operations.List(ctx, filter)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		page, err := st.Operations.List(ctx, filter)
 		if err != nil {
 			return err
 		}
@@ -140,11 +141,11 @@ type operationsShowCmd struct {
 
 // Run shows one operation.
 func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		if c.Wait {
 			return a.follow(ctx, st, c.ID, c.jsonFlag)
 		}
-		d, err := st.operations.Get(ctx, c.ID)
+		d, err := st.Operations.Get(ctx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -159,8 +160,8 @@ type operationsCancelCmd struct {
 
 // Run cancels one operation.
 func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		op, err := st.operations.Cancel(ctx, command(c.Reason), c.ID, "")
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		op, err := st.Operations.Cancel(ctx, command(c.Reason), c.ID, "")
 		if err != nil {
 			return err
 		}
@@ -176,8 +177,8 @@ type operationsAcknowledgeCmd struct {
 
 // Run acknowledges one operation.
 func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		op, err := st.operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		op, err := st.Operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
 		if err != nil {
 			return err
 		}

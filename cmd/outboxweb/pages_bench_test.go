@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -26,20 +27,20 @@ var (
 
 // deepQueue is a store with very many rows: the first events of each campaign are real, the rows
 // behind them are inserted with SQL, since no page and no claim reads their events.
-func deepQueue(b *testing.B, rows, campaigns int) *engine {
+func deepQueue(b *testing.B, rows, campaigns int) *engine.Engine {
 	b.Helper()
 	return deepQueueIn(b, b.TempDir(), rows, campaigns)
 }
 
 // deepQueueIn is deepQueue with its databases in a directory.
-func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine {
+func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	b.Helper()
 	path := filepath.Join(dir, "journal.db")
 	opened, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := wire(opened)
+	s := engine.Wire(opened)
 	b.Cleanup(func() { s.Close() })
 	each := rows / campaigns
 	real := min(each, *benchReal)
@@ -104,9 +105,9 @@ func BenchmarkPages(b *testing.B) {
 }
 
 // offering is a server of a store's pages.
-func offering(b *testing.B, s *engine) *httptest.Server {
+func offering(b *testing.B, s *engine.Engine) *httptest.Server {
 	b.Helper()
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.search, Operations: s.operations, Runs: s.runs, Publishers: s.publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
 }
@@ -164,7 +165,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-func claimAndGiveBack(b *testing.B, s *engine) {
+func claimAndGiveBack(b *testing.B, s *engine.Engine) {
 	who := store.Worker{ID: "bench"}
 	claims, err := s.Claim(b.Context(), who, store.ClaimLimits{Rows: 500, Lease: time.Minute})
 	if err != nil || len(claims) == 0 {

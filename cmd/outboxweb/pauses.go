@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -33,16 +34,16 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	loaded := projectionInfos(set)
-	return a.withStore(ctx, func(st *engine) error {
-		described, err := st.runs.DescribeProjections(ctx, loaded)
+	loaded := set.Infos()
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		described, err := st.Runs.DescribeProjections(ctx, loaded)
 		if err != nil {
 			return err
 		}
 		if c.Name == "" {
 			return c.printAll(a, described)
 		}
-		cursors, err := st.runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, loaded)
+		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, loaded)
 		if err != nil {
 			return err
 		}
@@ -107,8 +108,8 @@ func (c *projectionPause) change(ctx context.Context, a *app, past string,
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
-		h, err := act(st.runs, ctx, command(c.Reason), c.Name, c.Campaign, projectionInfos(set))
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		h, err := act(st.Runs, ctx, command(c.Reason), c.Name, c.Campaign, set.Infos())
 		switch {
 		case err != nil:
 			return err
@@ -166,7 +167,7 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	filter := outbox.FailureFilter{Status: status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		page, err := st.ReadModel().Failures(ctx, filter)
 		if err != nil {
 			return err

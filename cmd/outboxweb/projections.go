@@ -28,7 +28,7 @@ func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	infos := projectionInfos(set)
+	infos := set.Infos()
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": infos})
 	}
@@ -39,16 +39,6 @@ func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
 		}
 		return []any{p.Name, firstLine(p.Version, 12), p.OnFailure, most, strings.Join(p.Tables, ", "), p.Source}
 	})
-}
-
-// projectionInfos describes the loaded projections, without their state in the database.
-func projectionInfos(set *projection.Set) []outbox.ProjectionInfo {
-	infos := []outbox.ProjectionInfo{}
-	for _, p := range set.Projections() {
-		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
-			EventTypes: p.EventTypes, OnFailure: p.OnFailure, MaxAttempts: p.MaxAttempts, Source: p.Source})
-	}
-	return infos
 }
 
 // projectionsCheckCmd checks definitions offline.
@@ -67,7 +57,7 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		doc := map[string]any{"ok": err == nil, "error": problem}
 		if err == nil {
-			doc["projections"], doc["warnings"] = projectionInfos(set), append([]string{}, set.Warnings()...)
+			doc["projections"], doc["warnings"] = set.Infos(), append([]string{}, set.Warnings()...)
 		}
 		if err := a.printJSON(doc); err != nil {
 			return err

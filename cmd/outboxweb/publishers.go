@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 )
@@ -35,8 +36,8 @@ type publishersListCmd struct{ jsonFlag }
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		all, err := st.publishing.Publishers(ctx)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		all, err := st.Publishing.Publishers(ctx)
 		if err != nil {
 			return err
 		}
@@ -65,8 +66,8 @@ type publishersShowCmd struct {
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		p, err := st.publishing.Publisher(ctx, c.Publisher.SubscriptionName)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		p, err := st.Publishing.Publisher(ctx, c.Publisher.SubscriptionName)
 		if err != nil {
 			return err
 		}
@@ -141,12 +142,12 @@ type publishersHistoryCmd struct {
 
 // Run prints the history of one publisher.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		over := outbox.Range{Name: outbox.RangeName(c.Range)}
 		if c.Span != "" {
 			over = outbox.OfSpan(outbox.Span(c.Span))
 		}
-		history, err := st.publishing.History(ctx, c.Publisher.SubscriptionName, over)
+		history, err := st.Publishing.History(ctx, c.Publisher.SubscriptionName, over)
 		if err != nil {
 			return err
 		}
@@ -172,8 +173,8 @@ type publisherAction struct {
 
 // change performs an action and prints the publisher afterwards.
 func (c *publisherAction) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error)) error {
-	return a.withStore(ctx, func(st *engine) error {
-		p, err := act(st.publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		p, err := act(st.Publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
 		if err != nil {
 			return err
 		}
@@ -215,9 +216,9 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			p, err := st.publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
+			p, err := st.Publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
 			if err != nil {
 				return err
 			}
@@ -262,16 +263,16 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		if c.DryRun {
-			seek, err := st.publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
+			seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
 			if err != nil {
 				return err
 			}
 			return c.printSeek(a, seek, "would continue")
 		}
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			seek, err := st.publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
+			seek, err := st.Publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
 			if err != nil {
 				return err
 			}
@@ -293,20 +294,20 @@ type publishersTestCmd struct{ publisherAction }
 
 // Run sends a made-up event and prints the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		name, o := c.Publisher.SubscriptionName, command(c.Reason)
-		if _, err := st.publishing.AdmitTest(ctx, o, name); err != nil {
+		if _, err := st.Publishing.AdmitTest(ctx, o, name); err != nil {
 			return err
 		}
 		sub, err := a.subscription(name)
 		if err != nil {
 			return err
 		}
-		sent, err := testPublisher(ctx, st, sub, a.publishOptions(), "")
+		sent, err := st.TestPublisher(ctx, sub, a.publishOptions(), "")
 		if err != nil {
 			return err
 		}
-		if err := st.publishing.RecordTestDelivery(ctx, o, sent); err != nil {
+		if err := st.Publishing.RecordTestDelivery(ctx, o, sent); err != nil {
 			return err
 		}
 		return c.printTest(a, sent)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -42,10 +43,10 @@ func BenchmarkRebuild(b *testing.B) {
 }
 
 // working runs a worker while f runs.
-func working(b *testing.B, s *engine, set *projection.Set, f func()) {
+func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
 	b.Helper()
 	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
-	workOnRuns(w, s, runs.WorkerConfig{PollInterval: w.PollInterval})
+	s.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -56,7 +57,7 @@ func working(b *testing.B, s *engine, set *projection.Set, f func()) {
 	}
 }
 
-func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
+func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	server := offering(b, s)
 	limit := bareReplay(b, s, set)
 	debug.FreeOSMemory()
@@ -99,7 +100,7 @@ func measureRebuild(b *testing.B, s *engine, set *projection.Set) {
 
 // measureBeside drains the same number of events in turns, with a run that never ends and without
 // one.
-func measureBeside(b *testing.B, s *engine, set *projection.Set) {
+func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
 	const turns, batch = 6, 150_000
@@ -117,7 +118,7 @@ func measureBeside(b *testing.B, s *engine, set *projection.Set) {
 			*took += time.Since(began)
 		})
 		for _, run := range activeRuns(b, s) {
-			if _, err := s.runs.Cancel(b.Context(), by, run.ID); err != nil {
+			if _, err := s.Runs.Cancel(b.Context(), by, run.ID); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -128,7 +129,7 @@ func measureBeside(b *testing.B, s *engine, set *projection.Set) {
 }
 
 // rebuildable is a journal of invented events.
-func rebuildable(b *testing.B) (*engine, *projection.Set) {
+func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
 	dir := b.TempDir()
 	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), Mode: outbox.ModeOutbox}
@@ -140,7 +141,7 @@ func rebuildable(b *testing.B) (*engine, *projection.Set) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := wire(opened)
+	s := engine.Wire(opened)
 	b.Cleanup(func() { s.Close() })
 	set, err := projection.Load(dialect, "builtin:campaigns")
 	if err != nil {
@@ -155,7 +156,7 @@ func rebuildable(b *testing.B) (*engine, *projection.Set) {
 
 // appendSpread appends events that no projection refuses, the same number to
 // each campaign.
-func appendSpread(b *testing.B, s *engine, campaigns []outbox.Campaign, n, turn int) {
+func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n, turn int) {
 	b.Helper()
 	appendAll(b, s, func(yield func(outbox.Event) bool) {
 		for i := range n {
@@ -167,7 +168,7 @@ func appendSpread(b *testing.B, s *engine, campaigns []outbox.Campaign, n, turn 
 	})
 }
 
-func appendAll(b *testing.B, s *engine, events iter.Seq[outbox.Event]) {
+func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
 	b.Helper()
 	var batch []outbox.Event
 	flush := func() {
@@ -186,7 +187,7 @@ func appendAll(b *testing.B, s *engine, events iter.Seq[outbox.Event]) {
 	}
 }
 
-func untilApplied(b *testing.B, s *engine) {
+func untilApplied(b *testing.B, s *engine.Engine) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
@@ -206,7 +207,7 @@ func untilApplied(b *testing.B, s *engine) {
 }
 
 // bareReplay is how many events per second two replayers process, without comparing or swapping.
-func bareReplay(b *testing.B, s *engine, set *projection.Set) float64 {
+func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 	b.Helper()
 	campaigns := allCampaigns(b, s)
 	began := time.Now()
@@ -238,32 +239,32 @@ func bareReplay(b *testing.B, s *engine, set *projection.Set) float64 {
 	return float64(events) / time.Since(began).Seconds()
 }
 
-func startRun(b *testing.B, s *engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
+func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run, err := s.runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunRequest{Kind: kind, All: true}, projectionInfos(set))
+	run, err := s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())
 	if err != nil {
 		b.Fatal(err)
 	}
 	return run
 }
 
-func activeRuns(b *testing.B, s *engine) []outbox.Run {
+func activeRuns(b *testing.B, s *engine.Engine) []outbox.Run {
 	b.Helper()
-	runs, err := s.runs.Active(b.Context())
+	runs, err := s.Runs.Active(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	return runs
 }
 
-func awaitRun(b *testing.B, s *engine, id int64) outbox.Run {
+func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
 	defer cancel()
 	var run outbox.Run
 	every(ctx, 0, 20*time.Millisecond, func() {
 		var err error
-		if run, err = s.runs.Get(ctx, id); err != nil {
+		if run, err = s.Runs.Get(ctx, id); err != nil {
 			b.Fatal(err)
 		}
 		if !run.Status.Active() {

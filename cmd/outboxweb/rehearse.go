@@ -31,14 +31,14 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Rehearse(ctx, command(c.Reason), outbox.RehearsalRequest{Files: files, Fingerprint: c.Cause, Campaigns: c.Campaign, Behind: c.Behind}, set)
+	run, err := st.Runs.Rehearse(ctx, command(c.Reason), outbox.RehearsalRequest{Files: files, Fingerprint: c.Cause, Campaigns: c.Campaign, Behind: c.Behind}, set)
 	if err != nil {
 		return err
 	}
 	if _, err := a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
 	}
-	d, err := st.runs.Rehearsal(ctx, run.ID, projectionInfos(set))
+	d, err := st.Runs.Rehearsal(ctx, run.ID, set.Infos())
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -62,7 +63,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 }
 
 // rows pages through the store until the limit.
-func (c *reportCmd) rows(ctx context.Context, st *engine, status outbox.Status) ([]outbox.Row, error) {
+func (c *reportCmd) rows(ctx context.Context, st *engine.Engine, status outbox.Status) ([]outbox.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err

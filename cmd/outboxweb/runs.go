@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -88,7 +89,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Start(ctx, command(c.Reason), c.request(kind), projectionInfos(set))
+	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(kind), set.Infos())
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 }
 
 // printEnd follows a run to its end and prints the outcome.
-func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id int64, as jsonFlag) error {
+func (a *app) printEnd(ctx context.Context, st *engine.Engine, set *projection.Set, id int64, as jsonFlag) error {
 	run, err := a.followRun(ctx, st, set, id)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (a *app) printEnd(ctx context.Context, st *engine, set *projection.Set, id 
 }
 
 // printQueued prints that a run is waiting for a worker.
-func (a *app) printQueued(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
+func (a *app) printQueued(ctx context.Context, st *engine.Engine, run outbox.Run, as jsonFlag) error {
 	if err := a.warnWithoutWorker(ctx, st, "run %d is queued until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func runError(run outbox.Run) error {
 const serverFirst = 5 * time.Second
 
 // work executes runs until ctx ends: a waiting command works on runs itself unless a server does.
-func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
+func (a *app) work(ctx context.Context, st *engine.Engine, set *projection.Set) error {
 	summary, err := st.Summary(ctx)
 	if err != nil {
 		return err
@@ -144,12 +145,12 @@ func (a *app) work(ctx context.Context, st *engine, set *projection.Set) error {
 		}
 	}
 	w := worker.New(worker.Config{Store: st.Store, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
-	workOnRuns(w, st, runs.WorkerConfig{})
+	st.WorkOnRuns(w, runs.WorkerConfig{})
 	return w.Attend(ctx)
 }
 
 // followRun executes runs until this one has ended.
-func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id int64) (outbox.Run, error) {
+func (a *app) followRun(ctx context.Context, st *engine.Engine, set *projection.Set, id int64) (outbox.Run, error) {
 	working, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	var worked sync.WaitGroup
@@ -164,9 +165,9 @@ func (a *app) followRun(ctx context.Context, st *engine, set *projection.Set, id
 }
 
 // watchRun polls a run until it has ended, or until executing runs has failed here.
-func (a *app) watchRun(ctx context.Context, st *engine, id int64, failed <-chan error) (run outbox.Run, err error) {
+func (a *app) watchRun(ctx context.Context, st *engine.Engine, id int64, failed <-chan error) (run outbox.Run, err error) {
 	err = a.watch(ctx, "run", failed, func() (ended bool, done, total int64, err error) {
-		run, err = st.runs.Get(ctx, id)
+		run, err = st.Runs.Get(ctx, id)
 		return !run.Status.Active(), run.Events.Done, run.Events.Total, err
 	})
 	if err != nil && run.Status.Active() && ctx.Err() != nil {
@@ -188,23 +189,23 @@ type runDetail struct {
 	Log     []outbox.RunLine   `json:"log"`     // its end, oldest line first
 }
 
-func readRun(ctx context.Context, st *engine, run outbox.Run) (runDetail, error) {
+func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
 	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
-		page, err := st.runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
+		page, err := st.Runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
 		if err != nil {
 			return d, err
 		}
 		d.Results = append(d.Results, page.Items...)
 	}
-	lines, err := st.runs.Log(ctx, run.ID, "", logEnd)
+	lines, err := st.Runs.Log(ctx, run.ID, "", logEnd)
 	d.Log = lines.Items
 	slices.Reverse(d.Log)
 	return d, err
 }
 
 // printRun prints a run with its mismatches and the end of its log.
-func (a *app) printRun(ctx context.Context, st *engine, run outbox.Run, as jsonFlag) error {
+func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -337,8 +338,8 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
-		page, err := st.runs.List(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		page, err := st.Runs.List(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
 		if err != nil {
 			return err
 		}
@@ -358,8 +359,8 @@ type runsShowCmd struct {
 
 // Run shows one run.
 func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		run, err := st.runs.Get(ctx, c.ID)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		run, err := st.Runs.Get(ctx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -374,8 +375,8 @@ type runsCancelCmd struct {
 
 // Run cancels one run.
 func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		run, err := st.runs.Cancel(ctx, command(c.Reason), c.ID)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		run, err := st.Runs.Cancel(ctx, command(c.Reason), c.ID)
 		if err != nil {
 			return err
 		}
@@ -401,7 +402,7 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Resume(ctx, command(c.Reason), c.ID, projectionInfos(set))
+	run, err := st.Runs.Resume(ctx, command(c.Reason), c.ID, set.Infos())
 	if err != nil {
 		return err
 	}
@@ -428,7 +429,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), projectionInfos(set))
+	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), set.Infos())
 	if err != nil {
 		return err
 	}
@@ -451,7 +452,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 
 // vouchedFor returns an error when the journal lacks events that the projections have applied:
 // their agreement then proves little.
-func vouchedFor(ctx context.Context, st *engine) error {
+func vouchedFor(ctx context.Context, st *engine.Engine) error {
 	s, err := st.Summary(ctx)
 	if err == nil && s.OtherJournal {
 		err = errors.New(s.OtherJournalText())
@@ -460,7 +461,7 @@ func vouchedFor(ctx context.Context, st *engine) error {
 }
 
 // printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine, run outbox.Run) error {
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -21,7 +22,7 @@ import (
 type desk struct {
 	*app
 	t        *testing.T
-	st       *engine
+	st       *engine.Engine
 	set      *projection.Set
 	out, err bytes.Buffer
 }
@@ -50,23 +51,23 @@ func newDesk(t *testing.T) *desk {
 // ended makes a run with these results and lines that ended with this status.
 func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
 	d.t.Helper()
-	ctx, infos, versions := d.t.Context(), projectionInfos(d.set), map[string]string{}
+	ctx, infos, versions := d.t.Context(), d.set.Infos(), map[string]string{}
 	for _, p := range infos {
 		versions[p.Name] = p.Version
 	}
-	if _, err := d.st.runs.Start(ctx, command("nightly"), outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
+	if _, err := d.st.Runs.Start(ctx, command("nightly"), outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
 		d.t.Fatal(err)
 	}
-	l, ok, err := d.st.runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
+	l, ok, err := d.st.Runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
 	}
-	_, err = d.st.runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
+	_, err = d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	run, err := d.st.runs.Finish(ctx, l, status, why)
+	run, err := d.st.Runs.Finish(ctx, l, status, why)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	// No process here has these projections, so the run stays queued.
-	run, err := d.st.runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
+	run, err := d.st.Runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

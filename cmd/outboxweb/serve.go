@@ -19,17 +19,13 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
-	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
-	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/sample"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/internal/timetravel"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // shutdownLimit bounds how long requests in progress may take to finish after the process was asked
@@ -129,7 +125,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 }
 
 // announce logs what has started and prints the address on stdout.
-func (c *serveCmd) announce(a *app, st *engine, addr net.Addr, publishers int) {
+func (c *serveCmd) announce(a *app, st *engine.Engine, addr net.Addr, publishers int) {
 	if !c.Publish {
 		publishers = 0
 	}
@@ -262,28 +258,16 @@ func (c *serveCmd) checkDurations() error {
 	return nil
 }
 
-// server is what serve wires together.
+// server is what serve runs: a process, and its HTTP server.
 type server struct {
-	store  *engine
-	worker *worker.Worker
-	work   bool // run the worker's loop
-	relay  *publishing.Relay
-	travel *timetravel.Travel
-	watch  *alerts.Worker
-	keeper keeper
-	http   *http.Server
-	log    *slog.Logger
+	process *engine.Process
+	http    *http.Server
+	log     *slog.Logger
 }
 
-func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []destination.Subscription, told *alerts.Alerts, addr net.Addr) (*server, error) {
+func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, subs []destination.Subscription, told *alerts.Alerts, addr net.Addr) (*server, error) {
 	log := a.logger()
-	collectors := metrics.New(st.Summary)
-	collectors.WatchRuns(st.runs.Tallies)
-	collectors.WatchBehind(st.runs.Behind)
-	collectors.WatchPublishers(st.publishing.Publishers)
-	collectors.WatchConnections(st.Connections)
-	collectors.AddBuild(version, revision())
-	st.OnAppend(collectors.Append)
+	collectors := engine.NewMetrics(st, version, revision())
 	gate, err := c.gate(st, collectors, log)
 	if err != nil {
 		return nil, err
@@ -297,86 +281,16 @@ func (c *serveCmd) newServer(a *app, st *engine, set *projection.Set, subs []des
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
-	w := worker.New(worker.Config{Store: st.Store, Set: set, Metrics: collectors, Logger: log, Mode: st.Mode(), Campaigns: c.scope, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
-		PollInterval: c.PollInterval, Lease: c.Lease, Build: version, Concurrency: c.Concurrency, Redact: a.redact})
-	workOnRuns(w, st, runs.WorkerConfig{PollInterval: c.PollInterval, Lease: c.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
-	if w.Mode != outbox.ModeShadow {
-		w.Beside = append(w.Beside, func(ctx context.Context) { st.operations.Work(ctx, c.PollInterval, log) })
-	}
-	delivering := subs
-	if !c.Publish {
-		delivering = nil
-	}
-	relay := publishing.NewRelay(publishing.RelayConfig{Progress: st.publishing, Pairs: delivering, Metrics: collectors, Logger: log, ID: w.ID(), Options: a.publishOptions(),
-		Source: c.EventSource, PollInterval: c.PollInterval, Lease: c.Lease})
-	st.OnWork(func() {
-		w.Wake()
-		relay.Wake()
-	})
-	config := c.handlerConfig(a, st, set, addr)
-	if c.NoRehearse {
-		config.Rehearse, config.ProjectionFile = nil, nil
-	}
-	config.TestPublisher = c.publisherTester(a, st, subs)
-	config.Alerts = told
-	config.Auth, config.Metrics, config.Logger = gate, collectors, log
-	if st.Mode() == outbox.ModeInline {
-		config.InlineApply = w.ApplyInline
-	}
+	p := engine.New(engine.Config{Engine: st, Set: set, Metrics: collectors, Logger: log, Version: version, Redact: a.redact,
+		NoWorker: !c.Worker, Campaigns: c.scope, PollInterval: c.PollInterval, Lease: c.Lease, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes, Concurrency: c.Concurrency,
+		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, KeepAudit: time.Duration(c.KeepAudit), KeepHistory: time.Duration(c.KeepHistory),
+		Subscriptions: subs, NoPublish: !c.Publish, EventSource: c.EventSource, Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse})
 	stopping := make(chan struct{})
-	config.Stopping = stopping
-	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
-	config.Travel, config.Explain = travel, explainer(st, set, travel, time.Second)
-	watch := alerts.NewWorker(alerts.WorkerConfig{Alerts: told, Facts: alertFacts(st), ID: w.ID(), Metrics: collectors, Logger: log})
-	s := &server{watch: watch, store: st, worker: w, work: c.Worker, relay: relay, travel: travel, log: log, keeper: keeper{st, time.Duration(c.KeepAudit), time.Duration(c.KeepHistory), log},
-		http: handlers.NewHTTPServer(handlers.New(config), handlers.Patience{}, log)}
+	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, Stopping: stopping})
+	s := &server{process: p, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
-}
-
-// handlerConfig returns the handlers' configuration from the flags.
-func (c *serveCmd) handlerConfig(a *app, st *engine, set *projection.Set, addr net.Addr) handlers.Config {
-	return handlers.Config{Store: st.Store, Search: st.search, Operations: st.operations, Runs: st.runs, Tokens: st.tokens, Publishers: st.publishing, Mode: st.Mode(), ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Version: version, Projections: projectionInfos(set), Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), Redact: a.redact, DryRun: dryRunner(st, set), Rehearse: rehearser(st, set), ProjectionFile: loadedFile(set),
-		MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents}
-}
-
-// explainer explains why projections of the set fail, and waits for so long to learn which event made
-// the row that is in the way.
-func explainer(st *engine, set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
-	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-		x, err := runs.Explain(ctx, st.Store, set, hide, campaign, seq)
-		if err == nil {
-			travel.NameEvents(ctx, &x, wait)
-		}
-		return x, err
-	}
-}
-
-// dryRunner returns a function that tries events on copies of the stored rows.
-func dryRunner(st *engine, set *projection.Set) func(context.Context, string, int64, int64) (outbox.DryRun, error) {
-	return func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
-		return runs.DryRun(ctx, st.Store, set, campaign, seq, next)
-	}
-}
-
-// rehearser returns a function that starts rehearsals of changed projection files.
-func rehearser(st *engine, set *projection.Set) func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
-	return func(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
-		return st.runs.Rehearse(ctx, o, order, set)
-	}
-}
-
-// loadedFile returns a function that returns the loaded file of a projection.
-func loadedFile(set *projection.Set) func(string) outbox.RehearsalFile {
-	return func(name string) outbox.RehearsalFile {
-		for _, f := range set.Files() {
-			if f.Projection == name {
-				return outbox.RehearsalFile{Name: f.Name, Text: f.Text}
-			}
-		}
-		return outbox.RehearsalFile{}
-	}
 }
 
 // run serves and works until ctx ends or one of the two fails. It then stops claiming, lets work in
@@ -385,21 +299,15 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
-	var serveErr, workErr, publishErr error
-	running.Go(func() { s.keeper.run(ctx) })
-	running.Go(func() { s.watch.Run(ctx) })
-	running.Go(func() { publishErr = s.relay.Run(ctx) })
+	var serveErr, workErr error
 	running.Go(func() {
 		serveErr = serveOn(s.http, listener)
 		cancel(fmt.Errorf("the HTTP server ended: %w", serveErr))
 	})
-	if s.work {
-		running.Go(func() {
-			if workErr = s.worker.Run(ctx); workErr != nil {
-				cancel(fmt.Errorf("the worker ended: %w", workErr))
-			}
-		})
-	}
+	running.Go(func() {
+		workErr = s.process.Run(ctx)
+		cancel(workErr)
+	})
 	<-ctx.Done()
 	asked := time.Now()
 	s.log.Info("stopping", "why", whyStopped(ctx))
@@ -410,15 +318,12 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.http.Close()
 	}
 	running.Wait()
-	s.travel.Close()
+	s.process.Close()
 	s.log.Info("stopped", "draining_seconds", time.Since(asked).Seconds())
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}
-	if errors.Is(workErr, context.Canceled) {
-		workErr = nil
-	}
-	return errors.Join(serveErr, workErr, publishErr)
+	return errors.Join(serveErr, workErr)
 }
 
 // whyStopped returns the signal or other cause that ended ctx.
@@ -438,7 +343,8 @@ const sampleBatch = 500
 
 // fillWithSample appends the sample to an empty journal and leaves any other journal alone.
 func (s *server) fillWithSample(ctx context.Context) error {
-	some, err := s.store.Campaigns(ctx, outbox.CampaignFilter{Limit: 1})
+	e := s.process.Engine
+	some, err := e.Campaigns(ctx, outbox.CampaignFilter{Limit: 1})
 	if err != nil || len(some.Items) > 0 {
 		return err
 	}
@@ -449,16 +355,16 @@ func (s *server) fillWithSample(ctx context.Context) error {
 		campaigns[e.CampaignID] = true
 	}
 	for batch := range slices.Chunk(events, sampleBatch) {
-		if _, err := s.store.Append(ctx, store.Append{Events: batch}); err != nil {
+		if _, err := e.Append(ctx, store.Append{Events: batch}); err != nil {
 			return fmt.Errorf("append the sample journal: %w", err)
 		}
 	}
 	s.log.Info("the journal was empty and now holds the sample", "events", len(events), "campaigns", len(campaigns))
-	if s.store.Mode().Enqueues() {
+	if e.Mode().Enqueues() {
 		return nil
 	}
 	for id := range campaigns {
-		if err := s.worker.ApplyInline(ctx, id); err != nil {
+		if err := s.process.ApplyInline(ctx, id); err != nil {
 			s.log.Warn("a campaign of the sample journal could not be fully applied", "campaign", id, "error", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -25,7 +26,7 @@ func (c *skipCmd) Run(ctx context.Context, a *app) error {
 	if c.Reason == "" {
 		return usagef("a skip needs --reason TEXT")
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
 			row, err := st.SkipEvent(ctx, o, c.Campaign, seq)
 			if err != nil {
@@ -49,7 +50,7 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine) error {
+	return a.withStore(ctx, func(st *engine.Engine) error {
 		skip, err := st.UnskipEvent(ctx, command(c.Reason), c.Campaign, seq)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -68,7 +69,7 @@ func BenchmarkTabs(b *testing.B) {
 }
 
 // drainable is a deep queue whose first events are real and can be applied.
-func drainable(b *testing.B) (*engine, *projection.Set) {
+func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
 	s := deepQueue(b, *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
@@ -86,7 +87,7 @@ func drainable(b *testing.B) (*engine, *projection.Set) {
 }
 
 // appliedDuring is how many events were applied while f ran.
-func appliedDuring(b *testing.B, s *engine, f func()) int64 {
+func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
 	b.Helper()
 	applied := func() (n int64) {
 		for _, c := range allCampaigns(b, s) {
@@ -99,7 +100,7 @@ func appliedDuring(b *testing.B, s *engine, f func()) int64 {
 	return applied() - before
 }
 
-func allCampaigns(b *testing.B, s *engine) []outbox.Campaign {
+func allCampaigns(b *testing.B, s *engine.Engine) []outbox.Campaign {
 	b.Helper()
 	var all []outbox.Campaign
 	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -45,8 +46,8 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		return asUsage("--role", err)
 	}
 	text, hash := auth.NewToken()
-	return a.withStore(ctx, func(st *engine) error {
-		made, err := st.tokens.CreateToken(ctx, command(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		made, err := st.Tokens.CreateToken(ctx, command(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
 		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
 			return asUsage("--"+refusal.Field, err)
 		}
@@ -70,8 +71,8 @@ type tokenListCmd struct{ jsonFlag }
 
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		tokens, err := st.tokens.List(ctx)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		tokens, err := st.Tokens.List(ctx)
 		if err != nil {
 			return err
 		}
@@ -95,8 +96,8 @@ type tokenRevokeCmd struct {
 
 // Run revokes the token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine) error {
-		token, err := st.tokens.RevokeToken(ctx, command(c.Reason), c.ID)
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		token, err := st.Tokens.RevokeToken(ctx, command(c.Reason), c.ID)
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,7 @@ const (
 	KindJWT         Kind = "jwt"          // a signed assertion in a header
 	KindProxyHeader Kind = "proxy-header" // a plain header of a trusted proxy
 	KindToken       Kind = "token"        // API tokens only
+	KindHost        Kind = "host"         // by the program that embeds this server; see Host
 )
 
 // Config says how requests are identified.
@@ -58,6 +59,9 @@ type Config struct {
 	// Trusted and TrustUnix are the trusted proxies, by peer.
 	Trusted   []netip.Prefix
 	TrustUnix bool // any peer on the Unix socket
+
+	// Who identifies requests, for KindHost.
+	Who func(*http.Request) (outbox.Identity, error)
 
 	Grants outbox.Grants // for KindJWT and KindProxyHeader
 
@@ -174,6 +178,8 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 		return g.byAssertion(r)
 	case KindProxyHeader:
 		return g.byHeader(r)
+	case KindHost:
+		return g.byHost(r)
 	case KindToken:
 		return outbox.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send one as Authorization: Bearer %s…", tokenPrefix)
 	}

@@ -61,7 +61,7 @@ func presetNames(kind Kind) []string {
 
 // check validates the configuration and fills in defaults.
 func (c *Config) check() error {
-	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken}, c.Kind) {
+	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken, KindHost}, c.Kind) {
 		return outbox.Invalid("auth", "unknown kind %q; use none, jwt, proxy-header or token", c.Kind)
 	}
 	if err := c.refuseStray(); err != nil {

@@ -61,6 +61,7 @@ const (
 	AuthJWT         Auth = "jwt"          // a signed assertion of a proxy
 	AuthProxyHeader Auth = "proxy-header" // a header of a trusted proxy
 	AuthToken       Auth = "token"        // an API token
+	AuthHost        Auth = "host"         // the program that outboxweb is embedded in
 	AuthOS          Auth = "os"           // the operating system's user, on the command line
 	AuthSystem      Auth = "system"       // outboxweb itself
 )

@@ -58,6 +58,16 @@ const maxPlans = 4096
 // in which they apply an event.
 func (s *Set) Projections() []*Projection { return slices.Clone(s.projections) }
 
+// Infos describes the projections, without their state in a database.
+func (s *Set) Infos() []outbox.ProjectionInfo {
+	infos := []outbox.ProjectionInfo{}
+	for _, p := range s.projections {
+		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
+			EventTypes: p.EventTypes, OnFailure: p.OnFailure, MaxAttempts: p.MaxAttempts, Source: p.Source})
+	}
+	return infos
+}
+
 // Warnings lists valid but surprising parts of the projections' files, each a sentence that begins
 // with FILE:LINE.
 func (s *Set) Warnings() []string {

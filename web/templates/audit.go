@@ -37,13 +37,14 @@ var authWords = map[outbox.Auth]string{
 	outbox.AuthJWT:         "signed assertion",
 	outbox.AuthProxyHeader: "proxy header",
 	outbox.AuthToken:       "token",
+	outbox.AuthHost:        "embedding program",
 	outbox.AuthOS:          "system user",
 	outbox.AuthSystem:      "outboxweb itself",
 }
 
 func authOptions() []option {
 	var all []option
-	for _, auth := range []outbox.Auth{outbox.AuthLocal, outbox.AuthJWT, outbox.AuthProxyHeader, outbox.AuthToken, outbox.AuthOS, outbox.AuthSystem} {
+	for _, auth := range []outbox.Auth{outbox.AuthLocal, outbox.AuthJWT, outbox.AuthProxyHeader, outbox.AuthToken, outbox.AuthHost, outbox.AuthOS, outbox.AuthSystem} {
 		all = append(all, option{string(auth), authWords[auth]})
 	}
 	return all

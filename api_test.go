@@ -1,0 +1,83 @@
+package outboxweb_test
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "accept the exported names as they are, in api.txt")
+
+// exported lists the exported declarations of the package in a directory, without comments.
+func exported(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.FileExports(file)
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				decl.Body = nil
+			case *ast.GenDecl:
+				if decl.Tok == token.IMPORT {
+					continue
+				}
+			}
+			var text bytes.Buffer
+			if err := printer.Fprint(&text, set, decl); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, "package "+file.Name.Name+": "+strings.Join(strings.Fields(text.String()), " "))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// What other modules rely on changes on purpose only: a declaration that api.txt has and the package
+// has not breaks them.
+func TestAPI_isTheAcceptedOne(t *testing.T) {
+	t.Parallel()
+	now := exported(t, ".")
+	const accepted = "api.txt"
+	if *update {
+		if err := os.WriteFile(accepted, []byte(strings.Join(now, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(accepted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range before {
+		if !slices.Contains(now, line) {
+			t.Errorf("incompatible: this is gone or changed; if that is meant, say so in CHANGELOG.md and accept it with make generate:\n%s", line)
+		}
+	}
+	for _, line := range now {
+		if !slices.Contains(before, line) {
+			t.Errorf("new, accept it with make generate:\n%s", line)
+		}
+	}
+}

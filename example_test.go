@@ -1,0 +1,159 @@
+package outboxweb_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+
+	"github.com/outboxweb/outboxweb"
+)
+
+// openExample opens an engine on SQLite files in a temporary directory.
+func openExample() (e *outboxweb.Engine, done func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err = outboxweb.Open(context.Background(), outboxweb.Config{
+		JournalDB:     "sqlite:" + filepath.Join(dir, "journal.db"),
+		ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
+		BasePath:      "/admin/outbox",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return e, func() {
+		e.Close()
+		os.RemoveAll(dir)
+	}
+}
+
+// balances is a read model of wallets.
+var balances = outboxweb.Projection{
+	Name: "balances", Version: "1", Tables: []string{"balances"},
+	Schema: `create table balances (campaign_id text primary key, cents bigint not null)`,
+	On: map[string]outboxweb.Apply{
+		"wallet.opened": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+			return tx.Exec(ctx, `insert into balances (campaign_id, cents) values ($1, 0)`, ev.CampaignID)
+		},
+		"wallet.paid": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+			var paid struct{ Cents int64 }
+			if err := json.Unmarshal(ev.Payload, &paid); err != nil {
+				return err
+			}
+			return tx.Exec(ctx, `update balances set cents = cents + $2 where campaign_id = $1`, ev.CampaignID, paid.Cents)
+		},
+	},
+}
+
+func Example() {
+	e, done := openExample()
+	defer done()
+	if err := e.Project(balances); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+
+	_, err := e.Append(ctx,
+		outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)},
+		outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.paid", Payload: json.RawMessage(`{"cents": 250}`)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(e.WaitApplied(ctx, "wallet-1", 2))
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// An event is appended once, however often its writer repeats it.
+func ExampleEngine_Append() {
+	e, done := openExample()
+	defer done()
+	opened := outboxweb.Event{CampaignID: "wallet-1", EventID: "request-77", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)}
+	for range 2 {
+		placed, err := e.Append(context.Background(), opened)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(placed[0].Seq, placed[0].Existed)
+	}
+	opened.Payload = json.RawMessage(`{"currency": "EUR"}`)
+	_, err := e.Append(context.Background(), opened)
+	fmt.Println(errors.Is(err, outboxweb.ErrConflict))
+	// Output:
+	// 1 false
+	// 1 true
+	// true
+}
+
+// A projection may read its own tables before it changes them.
+func ExampleEngine_Project() {
+	e, done := openExample()
+	defer done()
+	err := e.Project(outboxweb.Projection{
+		Name: "longest", Version: "1", Tables: []string{"longest"},
+		Schema: `create table longest (campaign_id text primary key, note text not null)`,
+		On: map[string]outboxweb.Apply{"noted": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+			var noted struct{ Note string }
+			if err := json.Unmarshal(ev.Payload, &noted); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, `select note from longest where campaign_id = $1`, ev.CampaignID)
+			if err != nil {
+				return err
+			}
+			var longest string
+			if rows.Next() {
+				if err := rows.Scan(&longest); err != nil {
+					return err
+				}
+			}
+			if len(noted.Note) <= len(longest) {
+				return nil
+			}
+			return tx.Exec(ctx, `insert into longest (campaign_id, note) values ($1, $2)
+on conflict (campaign_id) do update set note = excluded.note`, ev.CampaignID, noted.Note)
+		}},
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The console is one more route of your service, behind your own login.
+func ExampleEngine_Handler() {
+	e, done := openExample()
+	defer done()
+	identify := func(r *http.Request) (outboxweb.Operator, error) {
+		session, err := r.Cookie("session") // your own session
+		if err != nil {
+			return outboxweb.Operator{}, err
+		}
+		return outboxweb.Operator{Name: session.Value, Role: outboxweb.RoleOperator}, nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/admin/outbox/", e.Handler(identify))
+
+	for _, user := range []string{"", "ana"} {
+		r := httptest.NewRequest("GET", "/admin/outbox/api/v1/summary", nil)
+		if user != "" {
+			r.AddCookie(&http.Cookie{Name: "session", Value: user})
+		}
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 200
+}

@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// alertFacts reads what the rules of alerts decide on: shared snapshots only.
+func (e *Engine) alertFacts(ctx context.Context) (f outbox.AlertFacts, err error) {
+	if f.Summary, err = e.Summary(ctx); err != nil {
+		return f, err
+	}
+	if f.Publishers, err = e.Publishing.Publishers(ctx); err != nil {
+		return f, err
+	}
+	if f.Summary.Counts.Dead == 0 {
+		return f, nil
+	}
+	groups, err := e.ErrorGroups(ctx)
+	f.Groups = groups.Groups
+	return f, err
+}

@@ -1,0 +1,71 @@
+// Package engine puts the parts of one process together: a store with the features that work on it,
+// the loops that run beside each other, and the handler that answers requests. The command and the
+// Go package outboxweb are both built on it.
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/internal/worker"
+)
+
+// Engine is a store with the packages that work on it.
+type Engine struct {
+	*store.Store
+	Maintenance *maintenance.Maintenance
+	Search      *search.Search
+	Tokens      *tokens.Tokens
+	Operations  *operations.Operations
+	Runs        *runs.Runs
+	Publishing  *publishing.Progress
+}
+
+// Wire builds the engine around a store that is not in use yet.
+func Wire(st *store.Store) *Engine {
+	return &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st)}
+}
+
+// WorkOnRuns lets a worker's process execute runs as well.
+func (e *Engine) WorkOnRuns(w *worker.Worker, c runs.WorkerConfig) {
+	c.Runs, c.Set, c.Worker, c.Logger, c.Applying, c.Failure = e.Runs, w.Set, w.Name(), w.Logger, w.Applying, w.Failure
+	w.Beside = append(w.Beside, runs.NewWorker(c).Work)
+}
+
+// ValidToken finds an API token by the hash of its text, for auth.Config, and records its use.
+func (e *Engine) ValidToken(ctx context.Context, hash string) (outbox.Token, error) {
+	token, err := e.Tokens.TokenByHash(ctx, hash)
+	if err == nil && token.State(time.Now()) == "valid" {
+		e.Tokens.RecordTokenUse(ctx, token)
+	}
+	return token, err
+}
+
+// installTries is the number of attempts to install projections while the database is busy or drops
+// the connection because this process is slow.
+const installTries = 5
+
+// Install makes missing tables of the projections and prepares each statement against them. An error
+// names the file and line at fault.
+func Install(ctx context.Context, st *store.Store, set *projection.Set) error {
+	var err error
+	for range installTries {
+		if err = runs.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
+			break
+		}
+	}
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it", refusal.Detail)
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/internal/worker"
+)
+
+// Config is what one process does. Engine, Set, Metrics and Logger are required; other zero values
+// mean the defaults of the packages that take them.
+type Config struct {
+	Engine  *Engine
+	Set     *projection.Set
+	Metrics *metrics.Metrics // of NewMetrics
+	Logger  *slog.Logger
+	Version string // of the program
+	Redact  *redact.Redactor
+	// NoWorker leaves applying, runs and operations to other processes.
+	NoWorker     bool
+	Campaigns    outbox.Scope // to apply
+	PollInterval time.Duration
+	Lease        time.Duration
+	BatchSize    int
+	BatchBytes   int64
+	Concurrency  int
+	RunParallel  int
+	RunRate      int64
+	VerifyEvery  time.Duration
+	KeepAudit    time.Duration // 0 keeps records forever
+	KeepHistory  time.Duration
+	// Subscriptions are the publishers that this process knows, and delivers for unless NoPublish.
+	Subscriptions []destination.Subscription
+	NoPublish     bool
+	EventSource   string // CloudEvents source; empty means a URN with the journal's id
+	Destinations  destination.Options
+	Alerts        *alerts.Alerts
+	NoRehearse    bool // refuse rehearsals of changed projection files over HTTP
+}
+
+// Process is the loops of one process, and the handler of its requests.
+type Process struct {
+	Config
+	worker *worker.Worker
+	relay  *publishing.Relay
+	watch  *alerts.Worker
+	travel *timetravel.Travel
+}
+
+// NewMetrics makes the collectors of a process. It must come before New.
+func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
+	m := metrics.New(e.Summary)
+	m.WatchRuns(e.Runs.Tallies)
+	m.WatchBehind(e.Runs.Behind)
+	m.WatchPublishers(e.Publishing.Publishers)
+	m.WatchConnections(e.Connections)
+	m.AddBuild(version, revision)
+	e.OnAppend(m.Append)
+	return m
+}
+
+// New makes a process, which does nothing until Run.
+func New(c Config) *Process {
+	e := c.Engine
+	w := worker.New(worker.Config{Store: e.Store, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
+		PollInterval: c.PollInterval, Lease: c.Lease, Build: c.Version, Concurrency: c.Concurrency, Redact: c.Redact})
+	e.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval, Lease: w.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
+	if w.Mode != outbox.ModeShadow {
+		w.Beside = append(w.Beside, func(ctx context.Context) { e.Operations.Work(ctx, w.PollInterval, c.Logger) })
+	}
+	delivering := c.Subscriptions
+	if c.NoPublish {
+		delivering = nil
+	}
+	relay := publishing.NewRelay(publishing.RelayConfig{Progress: e.Publishing, Pairs: delivering, Metrics: c.Metrics, Logger: c.Logger, ID: w.ID(), Options: c.Destinations,
+		Source: c.EventSource, PollInterval: w.PollInterval, Lease: w.Lease})
+	e.OnWork(func() {
+		w.Wake()
+		relay.Wake()
+	})
+	return &Process{Config: c, worker: w, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
+		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: e.alertFacts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
+}
+
+// Run works until ctx ends or the worker fails. It then stops claiming, lets work in progress finish,
+// and returns.
+func (p *Process) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	var workErr, publishErr error
+	running.Go(func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
+	running.Go(func() { p.watch.Run(ctx) })
+	running.Go(func() { publishErr = p.relay.Run(ctx) })
+	if !p.NoWorker {
+		running.Go(func() {
+			if workErr = p.worker.Run(ctx); workErr != nil {
+				cancel(fmt.Errorf("the worker ended: %w", workErr))
+			}
+		})
+	}
+	<-ctx.Done()
+	running.Wait()
+	if errors.Is(workErr, context.Canceled) {
+		workErr = nil
+	}
+	return errors.Join(workErr, publishErr)
+}
+
+// Close frees what pages keep. No request may be in progress.
+func (p *Process) Close() { p.travel.Close() }
+
+// ApplyInline applies a campaign's unapplied events at once, for mode inline_apply_only.
+func (p *Process) ApplyInline(ctx context.Context, campaign string) error {
+	return p.worker.ApplyInline(ctx, campaign)
+}
+
+// Refused counts refused requests, for auth.Config.
+func (p *Process) Refused() func(why string) {
+	return func(why string) { p.Metrics.IdentityRefused.WithLabelValues(why).Inc() }
+}
+
+// Handler returns the handler of all requests. h says how the server is reached and who may do what;
+// what comes from the process is filled in.
+func (p *Process) Handler(h handlers.Config) http.Handler {
+	e := p.Engine
+	h.Store, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
+	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
+	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
+	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+		return runs.DryRun(ctx, e.Store, p.Set, campaign, seq, next)
+	}
+	if !p.NoRehearse {
+		h.Rehearse = func(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
+			return e.Runs.Rehearse(ctx, o, order, p.Set)
+		}
+		h.ProjectionFile = p.loadedFile
+	}
+	h.TestPublisher = p.testPublisher
+	if e.Mode() == outbox.ModeInline {
+		h.InlineApply = p.ApplyInline
+	}
+	return handlers.New(h)
+}
+
+// loadedFile returns the loaded file of a projection; an empty one if it has none.
+func (p *Process) loadedFile(name string) outbox.RehearsalFile {
+	for _, f := range p.Set.Files() {
+		if f.Projection == name {
+			return outbox.RehearsalFile{Name: f.Name, Text: f.Text}
+		}
+	}
+	return outbox.RehearsalFile{}
+}
+
+// Explainer explains why projections of the set fail, and waits for so long to learn which event made
+// the row that is in the way.
+func (e *Engine) Explainer(set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
+	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+		x, err := runs.Explain(ctx, e.Store, set, hide, campaign, seq)
+		if err == nil {
+			travel.NameEvents(ctx, &x, wait)
+		}
+		return x, err
+	}
+}

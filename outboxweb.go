@@ -1,0 +1,291 @@
+package outboxweb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
+
+// Config says where the databases are and how the engine works. JournalDB and ProjectionsDB are
+// required; other zero values are the defaults of the command's flags of the same names.
+type Config struct {
+	// JournalDB and ProjectionsDB are URLs: sqlite:PATH, or postgres://…. They must not be the same
+	// SQLite file or PostgreSQL schema. Missing databases and tables are created.
+	JournalDB, ProjectionsDB string
+	// BasePath is the path under which the console is served, such as /admin/outbox; empty means /.
+	BasePath string
+	// PublicURL is the scheme and host at which browsers reach the service, such as
+	// https://shop.example, if a proxy is in between. Forms are accepted from its pages, and links and
+	// curl commands name it.
+	PublicURL string
+	// Hosts are the names under which the console answers, beside localhost. None means every name,
+	// which is safe where Handler identifies operators by a cookie or a header.
+	Hosts []string
+	// Projections are directories of SQL files, or builtin:NAME, beside what Project adds.
+	Projections []string
+	// AuditOnly are event types that are kept in the journal and never applied.
+	AuditOnly []string
+	// ReadOnly refuses every append and every action.
+	ReadOnly bool
+	// NoMigrate refuses databases that are missing or of an older version.
+	NoMigrate bool
+
+	PollInterval time.Duration // how often the worker looks for due events; appends wake it at once. 0 means 2 s
+	Lease        time.Duration // how long a worker's lease on a campaign lasts. 0 means 30 s
+	EventTimeout time.Duration // how long one event may take to apply. 0 means 10 s
+	BatchSize    int           // events applied in a transaction. 0 means 1000
+	MaxAttempts  int           // failed attempts after which an event waits for an operator. 0 means 8
+	RetryBase    time.Duration // the delay after the first failure; it doubles with each. 0 means 1 s
+	RetryMax     time.Duration // the longest delay. 0 means 5 min
+	MaxPayload   int           // bytes. 0 means 256 KiB
+	// KeepHistory is how long the history of applied events is kept, and KeepAudit audit records; 0
+	// keeps them forever.
+	KeepHistory, KeepAudit time.Duration
+
+	// Version is the version of your program. The console shows which one applied an event.
+	Version string
+	// Logger gets what operators should know, without secrets. nil discards it.
+	Logger *slog.Logger
+}
+
+// Errors that callers may test for with errors.Is.
+var (
+	ErrInvalid  = outbox.ErrInvalid  // the arguments are wrong
+	ErrTooLarge = outbox.ErrTooLarge // an event is larger than Config.MaxPayload
+	ErrConflict = outbox.ErrConflict // the state does not allow it, such as an event_id that names another event
+	ErrNotFound = outbox.ErrNotFound // there is no such campaign
+	ErrNotYet   = outbox.ErrNotYet   // the wait ended before it was applied
+	ErrSetup    = outbox.ErrSetup    // the configuration, a projection or a database must be fixed first
+	ErrBusy     = outbox.ErrBusy     // the database is busy or away; the same call may succeed later
+	ErrReadOnly = outbox.ErrReadOnly // this process refuses every change
+	ErrFull     = outbox.ErrFull     // the database's disk is full
+)
+
+// Engine is an open journal with its read models. It is safe for concurrent use, and several
+// processes may open the same databases: on PostgreSQL on many machines, on SQLite on one.
+type Engine struct {
+	config Config
+	engine *engine.Engine
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	set     *projection.Set
+	subs    []destination.Subscription
+	process *engine.Process // nil until the first Run or Handler
+	closed  bool
+}
+
+// Open opens both databases, creating or migrating them, and the projections of Config.Projections.
+// Errors are ErrSetup where something must be fixed first. The caller must Close the engine.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if c.JournalDB == "" || c.ProjectionsDB == "" {
+		return nil, outbox.Setup("JournalDB and ProjectionsDB are required; give URLs such as sqlite:data/journal.db and sqlite:data/projections.db")
+	}
+	c.BasePath = cmp.Or(c.BasePath, "/")
+	if err := handlers.CheckPath(c.BasePath); err != nil {
+		return nil, outbox.Setup("BasePath: %q %v", c.BasePath, err)
+	}
+	if c.PublicURL != "" {
+		origin, err := handlers.Origin(c.PublicURL)
+		if err != nil {
+			return nil, outbox.Setup("PublicURL: %v", err)
+		}
+		c.PublicURL = origin
+	}
+	e := &Engine{config: c, logger: c.Logger}
+	if e.logger == nil {
+		e.logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if e.set, err = c.projections(ctx); err != nil {
+		return nil, err
+	}
+	st, err := store.Open(ctx, store.Options{Journal: c.JournalDB, Projections: c.ProjectionsDB, NoCreate: c.NoMigrate, NoMigrate: c.NoMigrate, ReadOnly: c.ReadOnly,
+		Mode: outbox.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
+		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}})
+	if err != nil {
+		return nil, err
+	}
+	e.engine = engine.Wire(st)
+	if err := e.prepare(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return e, nil
+}
+
+// projections loads the projections that are files.
+func (c *Config) projections(ctx context.Context) (*projection.Set, error) {
+	dialect := "sqlite"
+	if strings.HasPrefix(c.ProjectionsDB, "postgres") {
+		dialect = "postgres"
+	}
+	if len(c.Projections) == 0 {
+		return projection.Empty(dialect), nil
+	}
+	set, err := projection.Check(ctx, c.Projections...)
+	if err == nil && dialect == "postgres" {
+		set, err = projection.Load(dialect, c.Projections...)
+	}
+	return set, err
+}
+
+func (e *Engine) prepare(ctx context.Context) error {
+	if e.config.ReadOnly {
+		return nil
+	}
+	if err := engine.Install(ctx, e.engine.Store, e.set); err != nil {
+		return err
+	}
+	intents := map[string]outbox.Intent{}
+	for _, eventType := range e.config.AuditOnly {
+		intents[eventType] = outbox.IntentAuditOnly
+	}
+	if len(intents) == 0 {
+		return nil
+	}
+	return e.engine.RegisterEventTypes(ctx, intents)
+}
+
+// Close closes the databases. Run must have returned, and no request may be in progress.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	if e.process != nil {
+		e.process.Close()
+	}
+	return e.engine.Close()
+}
+
+// errStarted refuses what must come before Run and Handler.
+func (e *Engine) errStarted(call string) error {
+	if e.process == nil {
+		return nil
+	}
+	return outbox.Setup("call %s before Run and Handler", call)
+}
+
+// Project adds a projection written in Go, and creates its tables if they are missing. It must come
+// before Run and Handler. Errors are ErrSetup.
+func (e *Engine) Project(p Projection) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.errStarted("Project"); err != nil {
+		return err
+	}
+	set, err := e.set.With(p.code())
+	if err != nil {
+		return err
+	}
+	if !e.config.ReadOnly {
+		if err := engine.Install(context.Background(), e.engine.Store, set); err != nil {
+			return err
+		}
+	}
+	e.set = set
+	return nil
+}
+
+// started returns the process, which the first call makes.
+func (e *Engine) started() *engine.Process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process == nil {
+		version := cmp.Or(e.config.Version, "embedded")
+		told := alerts.New(e.engine.Store, alerts.Options{Version: version})
+		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
+			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
+			VerifyEvery: verifyEvery, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
+	}
+	return e.process
+}
+
+// verifyEvery is how often one campaign is compared with the journal in the background.
+const verifyEvery = 5 * time.Minute
+
+// Run applies and publishes events until ctx ends. It then finishes what is in progress, releases its
+// leases and returns nil. It must run once at a time.
+func (e *Engine) Run(ctx context.Context) error {
+	if e.config.ReadOnly {
+		return outbox.Setup("Run applies events, and Config.ReadOnly forbids every change")
+	}
+	return e.started().Run(ctx)
+}
+
+// Append writes events to the journal in one transaction, all or none, and returns where they are.
+// An event whose EventID is in the journal already is answered with the stored one if its content is
+// the same, and is ErrConflict otherwise. Once Append returns, the events survive a power failure.
+func (e *Engine) Append(ctx context.Context, events ...Event) ([]Appended, error) {
+	return e.append(ctx, store.Append{}, events)
+}
+
+func (e *Engine) append(ctx context.Context, a store.Append, events []Event) ([]Appended, error) {
+	for i := range events {
+		stored, err := events[i].stored()
+		if err != nil {
+			return nil, fmt.Errorf("event %d of %d: %w", i+1, len(events), err)
+		}
+		a.Events = append(a.Events, stored)
+	}
+	placed, err := e.engine.Append(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	appended := make([]Appended, len(placed))
+	for i, p := range placed {
+		appended[i] = Appended{CampaignID: p.CampaignID, Seq: p.Seq, Position: p.Position, EventID: p.EventID, Existed: p.Existed}
+	}
+	return appended, nil
+}
+
+// WaitApplied waits until the read models have the campaign's events up to seq. When ctx ends first
+// it is ErrNotYet with what is missing; an unknown campaign is ErrNotFound.
+func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) error {
+	_, err := e.engine.WaitApplied(ctx, campaignID, seq)
+	return err
+}
+
+// Handler returns the console, its JSON API and its metrics below Config.BasePath, behind the host's
+// own login: who names the operator of a request and the role, or returns an error for a request
+// without one, which is answered with 401. API tokens made on the console are accepted as well.
+//
+// Mount it with its base path, such as mux.Handle("/admin/outbox/", e.Handler(who)). It has its own
+// content security policy, refuses changes that another site's page sends, and checks roles.
+// A nil who makes every request an admin's, and answers under the name localhost only.
+func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler {
+	p := e.started()
+	hosts := e.config.Hosts
+	var gate *auth.Gate
+	if who != nil {
+		gate = auth.Host(func(r *http.Request) (outbox.Identity, error) {
+			operator, err := who(r)
+			return outbox.Identity{Name: operator.Name, Auth: outbox.AuthHost, Role: outbox.Role(operator.Role)}, err
+		}, e.engine.ValidToken, p.Refused(), e.logger)
+		if len(hosts) == 0 {
+			hosts = []string{handlers.AnyHost}
+		}
+	}
+	return p.Handler(handlers.Config{ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
+		ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
+}
+
+// actRate is how many actions per second one operator may perform.
+const actRate = 10

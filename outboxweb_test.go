@@ -1,0 +1,261 @@
+package outboxweb_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres|^TestEngine|^TestHandler")) }
+
+// orders is a read model of orders, one row a campaign.
+func orders() outboxweb.Projection {
+	return outboxweb.Projection{Name: "orders", Version: "1", Tables: []string{"orders"},
+		Schema: `create table orders (campaign_id text primary key, item text not null, state text not null, changes bigint not null)`,
+		On: map[string]outboxweb.Apply{
+			"order.placed": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+				var p struct{ Item string }
+				if err := json.Unmarshal(ev.Payload, &p); err != nil {
+					return err
+				}
+				if p.Item == "" {
+					return errors.New("the order has no item")
+				}
+				return tx.Exec(ctx, `insert into orders (campaign_id, item, state, changes) values ($1, $2, 'placed', 0)`, ev.CampaignID, p.Item)
+			},
+			"order.*": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+				rows, err := tx.Query(ctx, `select changes from orders where campaign_id = $1`, ev.CampaignID)
+				if err != nil || !rows.Next() {
+					return err
+				}
+				var changes int
+				if err := rows.Scan(&changes); err != nil {
+					return err
+				}
+				return tx.Exec(ctx, `update orders set changes = $2, state = $3 where campaign_id = $1`, ev.CampaignID, changes+1, strings.TrimPrefix(ev.EventType, "order."))
+			},
+		}}
+}
+
+// open opens an engine on databases of its own, with the projection.
+func open(t *testing.T, change ...func(*outboxweb.Config)) *outboxweb.Engine {
+	t.Helper()
+	p := dbtest.New(t)
+	c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections, BasePath: "/admin/outbox", MaxAttempts: 1}
+	for _, f := range change {
+		f(&c)
+	}
+	e, err := outboxweb.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// run runs the engine until the test ends.
+func run(t *testing.T, e *outboxweb.Engine) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func placed(campaign, item string) outboxweb.Event {
+	return outboxweb.Event{CampaignID: campaign, EventID: campaign + "-placed", EventType: "order.placed", Payload: json.RawMessage(`{"item":"` + item + `"}`), Tags: map[string]string{"item": item}}
+}
+
+func TestEngine_appliesWhatIsAppended(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	if err := e.Project(orders()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, e)
+	got, err := e.Append(t.Context(), placed("o-1", "tea"), outboxweb.Event{CampaignID: "o-1", EventType: "order.paid", Payload: json.RawMessage(`{}`)})
+	if err != nil || len(got) != 2 || got[1].Seq != 2 || got[1].Position <= got[0].Position {
+		t.Fatalf("appended %+v, %v", got, err)
+	}
+	if err := e.WaitApplied(wait(t), "o-1", 2); err != nil {
+		t.Fatal(err)
+	}
+	again, err := e.Append(t.Context(), placed("o-1", "tea"))
+	if err != nil || !again[0].Existed || again[0].Seq != 1 {
+		t.Errorf("the same event again: %+v, %v", again, err)
+	}
+	if _, err := e.Append(t.Context(), placed("o-1", "coffee")); !errors.Is(err, outboxweb.ErrConflict) {
+		t.Errorf("another event with its id: %v, want ErrConflict", err)
+	}
+	if err := e.Project(orders()); !errors.Is(err, outboxweb.ErrSetup) {
+		t.Errorf("a projection after Run: %v, want ErrSetup", err)
+	}
+	if err := e.WaitApplied(wait(t), "o-2", 1); !errors.Is(err, outboxweb.ErrNotFound) {
+		t.Errorf("an unknown campaign: %v, want ErrNotFound", err)
+	}
+}
+
+func wait(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// browser is a client of the console as the operator that the header X-User names.
+type browser struct {
+	t   *testing.T
+	url string
+}
+
+func serve(t *testing.T, e *outboxweb.Engine) browser {
+	mux := http.NewServeMux()
+	mux.Handle("/admin/outbox/", e.Handler(func(r *http.Request) (outboxweb.Operator, error) {
+		role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
+		if !known {
+			return outboxweb.Operator{}, errors.New("no session")
+		}
+		return outboxweb.Operator{Name: r.Header.Get("X-User"), Role: role}, nil
+	}))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the shop") })
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return browser{t, s.URL}
+}
+
+func (b browser) ask(method, path, user string, header map[string]string, body string) (int, string, http.Header) {
+	b.t.Helper()
+	r, err := http.NewRequest(method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("X-User", user)
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w, err := client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return w.StatusCode, string(text), w.Header
+}
+
+func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	if err := e.Project(orders()); err != nil {
+		t.Fatal(err)
+	}
+	b := serve(t, e)
+	run(t, e)
+	if _, err := e.Append(t.Context(), placed("o-1", "")); err != nil { // it is dead at once
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, "the event is dead", func() bool {
+		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/campaigns/o-1", "vera", nil, "")
+		return strings.Contains(text, `"dead":1`)
+	})
+	form := url.Values{"reason": {"fixed"}}.Encode()
+	fromPage := map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": b.url, "Sec-Fetch-Site": "same-origin"}
+	fromElsewhere := map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+	requeue := "/admin/outbox/rows/o-1/1/requeue"
+	for _, tt := range []struct {
+		what, method, path, user string
+		header                   map[string]string
+		body                     string
+		want                     int
+	}{
+		{"the host's own page", "GET", "/", "", nil, "", 200},
+		{"without a login", "GET", "/admin/outbox/", "", nil, "", 401},
+		{"with a login without a role", "GET", "/admin/outbox/", "nemo", nil, "", 403},
+		{"with an unknown role", "GET", "/admin/outbox/", "rex", nil, "", 403},
+		{"metrics without a login", "GET", "/admin/outbox/metrics", "", nil, "", 401},
+		{"the overview", "GET", "/admin/outbox/", "vera", nil, "", 200},
+		{"the event", "GET", "/admin/outbox/campaigns/o-1/events/1", "vera", nil, "", 200},
+		{"an action of a viewer", "POST", requeue, "vera", fromPage, form, 403},
+		{"an action from another site", "POST", requeue, "otto", fromElsewhere, form, 403},
+		{"an action of an operator", "POST", requeue, "otto", fromPage, form, 303},
+	} {
+		code, text, header := b.ask(tt.method, tt.path, tt.user, tt.header, tt.body)
+		if code != tt.want {
+			t.Errorf("%s: %d, want %d: %.300s", tt.what, code, tt.want, text)
+		}
+		if strings.HasPrefix(tt.path, "/admin/") && !strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s: the policy is %q", tt.what, header.Get("Content-Security-Policy"))
+		}
+	}
+	_, text, _ := b.ask("GET", "/admin/outbox/api/v1/audit", "vera", nil, "")
+	if !strings.Contains(text, `"actor":"otto"`) || !strings.Contains(text, `"host"`) {
+		t.Errorf("the audit log does not name otto, identified by the host: %s", text)
+	}
+	_, page, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
+	if strings.Contains(page, `href="/campaigns`) || !strings.Contains(page, `href="/admin/outbox/campaigns`) {
+		t.Error("links of the page are not below the base path")
+	}
+}
+
+func TestOpen_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*outboxweb.Config){
+		"JournalDB and ProjectionsDB are required": func(c *outboxweb.Config) { c.JournalDB = "" },
+		"BasePath":  func(c *outboxweb.Config) { c.BasePath = "admin" },
+		"PublicURL": func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
+		"does not exist": func(c *outboxweb.Config) {
+			c.Projections = []string{"/nowhere/at/all"}
+		},
+	} {
+		p := dbtest.New(t)
+		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}
+		change(&c)
+		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want ErrSetup with %q", err, want)
+		}
+	}
+}
+
+func TestProject_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	for want, change := range map[string]func(*outboxweb.Projection){
+		"cannot name a projection":  func(p *outboxweb.Projection) { p.Name = "Orders!" },
+		"Version":                   func(p *outboxweb.Projection) { p.Version = "" },
+		"Tables is empty":           func(p *outboxweb.Projection) { p.Tables = nil },
+		"On is empty":               func(p *outboxweb.Projection) { p.On = nil },
+		"is nil":                    func(p *outboxweb.Projection) { p.On = map[string]outboxweb.Apply{"a": nil} },
+		"has no column campaign_id": func(p *outboxweb.Projection) { p.Schema = `create table orders (id text primary key)` },
+		"orders:2: table \"other\"": func(p *outboxweb.Projection) {
+			p.Schema += ";\ncreate table other (campaign_id text primary key)"
+		},
+		"numbered by the database": func(p *outboxweb.Projection) {
+			p.Schema = `create table orders (campaign_id text primary key, n bigserial)`
+		},
+	} {
+		p := orders()
+		change(&p)
+		if err := e.Project(p); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want ErrSetup with %q", err, want)
+		}
+	}
+}
