@@ -136,7 +136,11 @@ func (r AlertRule) Causes(f AlertFacts, now time.Time) []AlertCause {
 		return r.above(s.Campaigns.Blocked, f, Count(s.Campaigns.Blocked, "campaign is", "campaigns are")+" blocked by a permanently failed event")
 	case AlertDrift:
 		c := s.Campaigns
-		return r.above(c.Drifted+c.Diverged+c.Unverifiable, AlertFacts{}, fmt.Sprintf("Read models do not match the journal: %s drifted, %s diverged, %s unverifiable", campaigns(c.Drifted), Number(c.Diverged), Number(c.Unverifiable)))
+		sentence := fmt.Sprintf("Read models do not match the journal: %s drifted, %s diverged, %s unverifiable", campaigns(c.Drifted), Number(c.Diverged), Number(c.Unverifiable))
+		if c.Drifted+c.Diverged == 0 {
+			sentence = campaigns(c.Unverifiable) + " could not be verified: replaying the events failed"
+		}
+		return r.above(c.Drifted+c.Diverged+c.Unverifiable, AlertFacts{}, sentence)
 	case AlertOldest:
 		if o := s.OldestRetryable; o != nil && s.Mode != ModeShadow && age(o.AgeSeconds) > r.OverAge {
 			return []AlertCause{{Count: int64(o.AgeSeconds), Sentence: fmt.Sprintf("Event %d of campaign %s has waited for %s; %s not applied", o.Seq, o.CampaignID, Age(age(o.AgeSeconds)), Count(s.Lag.Events, "event is", "events are"))}}
@@ -171,7 +175,7 @@ func (r AlertRule) above(n int64, f AlertFacts, sentence string) []AlertCause {
 
 func noProgress(f AlertFacts, now time.Time) []AlertCause {
 	s := f.Summary
-	if s.OldestRetryable == nil || f.Moved || s.Mode == ModeShadow {
+	if s.DueSince == nil || s.DueSince.After(now) || f.Moved || s.Mode == ModeShadow {
 		return nil
 	}
 	c := AlertCause{Count: s.Lag.Events, Sentence: Count(s.Lag.Events, "event is", "events are") + " not applied, and no worker makes progress"}

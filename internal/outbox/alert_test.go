@@ -25,6 +25,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	var waits outbox.Summary
 	waits.OldestRetryable = &outbox.Oldest{CampaignID: "c-1", Seq: 7, AgeSeconds: 601}
 	waits.Lag.Events = 3
+	waits.DueSince = new(alertNow.Add(-time.Second))
 	with := func(change func(*outbox.Summary)) outbox.AlertFacts {
 		f := outbox.AlertFacts{Summary: waits, Moved: true}
 		change(&f.Summary)
@@ -50,8 +51,10 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"row not old enough", outbox.AlertOldest, with(func(s *outbox.Summary) { s.OldestRetryable = &outbox.Oldest{AgeSeconds: 600} }), "", ""},
 		{"old row in shadow mode", outbox.AlertOldest, with(func(s *outbox.Summary) { s.Mode = outbox.ModeShadow }), "", ""},
 		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged = 1, 2 }), "1 campaign drifted, 2 diverged, 0 unverifiable", ""},
+		{"unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Unverifiable = 7 }), "7 campaigns could not be verified: replaying the events failed", ""},
 		{"progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits, Moved: true}, "", ""},
 		{"no progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied."},
+		{"between two attempts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.DueSince = new(alertNow.Add(time.Minute)); return s }()}, "", ""},
 		{"nothing to do", outbox.AlertNoProgress, outbox.AlertFacts{}, "", ""},
 		{"publisher", outbox.AlertPublisher, outbox.AlertFacts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},
 		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},

@@ -84,8 +84,11 @@ func (s Summary) Health(now time.Time) Health {
 
 // assessRows reports live rows that differ, or may differ, from the journal.
 func assessRows(s Summary, add func(level Level, format string, args ...any)) {
-	if s.Campaigns.Unverifiable+s.Campaigns.Drifted > 0 {
-		add(LevelBad, "Live rows may be wrong.")
+	switch c := s.Campaigns; {
+	case c.Drifted > 0:
+		add(LevelBad, "Live rows of %s differ from the journal.", Count(c.Drifted, "campaign", "campaigns"))
+	case c.Unverifiable > 0:
+		add(LevelBad, "%s could not be verified.", Count(c.Unverifiable, "campaign", "campaigns"))
 	}
 	if n := len(QuarantinedAmong(s.Held)); n > 0 {
 		add(LevelBad, "%s quarantined.", Count(int64(n), "projection is", "projections are"))
@@ -205,7 +208,7 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 	case !s.Worker.Running:
 		return level, "No worker is running: nothing is applied."
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter &&
-		s.OldestRetryable != nil && now.Sub(s.OldestRetryable.EnqueuedAt) > SilentAfter:
+		s.DueSince != nil && now.Sub(*s.DueSince) > SilentAfter:
 		return LevelBad, fmt.Sprintf("Events are waiting, and no worker has been seen for %s.", Age(now.Sub(*s.Worker.LastSeen)))
 	}
 	return LevelOK, ""

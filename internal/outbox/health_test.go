@@ -11,7 +11,7 @@ func TestHealth_saysTheWorstFirst(t *testing.T) {
 	t.Parallel()
 	now := noon
 	worker := WorkerSummary{Running: true, LastSeen: &now}
-	long := now.Add(-2 * time.Minute)
+	long, soon := now.Add(-2*time.Minute), now.Add(3*time.Minute)
 	for _, c := range []struct {
 		name    string
 		summary Summary
@@ -39,7 +39,11 @@ func TestHealth_saysTheWorstFirst(t *testing.T) {
 		{"events without rows", Summary{Mode: ModeInline, Worker: worker, Campaigns: CampaignCounts{Total: 1, Lagging: 1},
 			Lag: Lag{Events: 1}}, "busy", "1 event not yet applied, in 1 campaign."},
 		{"silent worker", Summary{Worker: WorkerSummary{Running: true, LastSeen: &long}, Counts: Counts{Pending: 3},
-			OldestRetryable: &Oldest{EnqueuedAt: long}, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
+			OldestRetryable: &Oldest{EnqueuedAt: long}, DueSince: &long, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
+		{"worker that waits for the next attempt", Summary{Worker: WorkerSummary{Running: true, LastSeen: &long}, Counts: Counts{Pending: 2, Failed: 1},
+			OldestRetryable: &Oldest{EnqueuedAt: long}, DueSince: &soon, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "warn", "1 row failed and will be retried"},
+		{"unverifiable", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Unverifiable: 2}}, "bad", "2 campaigns could not be verified."},
+		{"drifted", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Unverifiable: 2, Drifted: 1}}, "bad", "Live rows of 1 campaign differ from the journal."},
 		{"blocked and diverged", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
 		{"an instance fell silent", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 3},
 			Instances: []InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},

@@ -14,12 +14,15 @@ type Summary struct {
 	Oldest *Oldest   `json:"oldest"` // the oldest unapplied event, with or without a row; nil if all are applied
 	// the oldest event that workers retry automatically: in no blocked, paused or diverged
 	// campaign, nor in one that no running instance serves; nil if there is none
-	OldestRetryable *Oldest        `json:"oldest_retryable"`
-	Campaigns       CampaignCounts `json:"campaigns"`
-	Lag             Lag            `json:"lag"`
-	Throughput      Throughput     `json:"throughput"`
-	Worker          WorkerSummary  `json:"worker"`
-	OtherJournal    bool           `json:"other_journal"` // the projections have events that the journal lacks: it is the wrong journal, or an older copy
+	OldestRetryable *Oldest `json:"oldest_retryable"`
+	// DueSince is when the first event that workers retry automatically became due, or becomes so
+	// when all of them wait for their next attempt; nil if there is none
+	DueSince     *time.Time     `json:"-"`
+	Campaigns    CampaignCounts `json:"campaigns"`
+	Lag          Lag            `json:"lag"`
+	Throughput   Throughput     `json:"throughput"`
+	Worker       WorkerSummary  `json:"worker"`
+	OtherJournal bool           `json:"other_journal"` // the projections have events that the journal lacks: it is the wrong journal, or an older copy
 	// databases whose disk is full, as far as this process knows; appends and actions are refused
 	// with status 507 if the journal is one of them
 	DisksFull []FullDisk `json:"disks_full"`

@@ -79,3 +79,35 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 		})
 	}
 }
+
+// A worker that waits for the next attempt is not one that has stopped: an event is due when it may
+// be claimed.
+func TestSummary_saysSinceWhenAnEventIsDue(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	due := func(want *time.Time) {
+		t.Helper()
+		s, err := f.Beside(storetest.InMode(f.Mode())).Summary(f.Ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (s.DueSince == nil) != (want == nil) || want != nil && !s.DueSince.Equal(*want) {
+			t.Errorf("due since %v, want %v", s.DueSince, want)
+		}
+	}
+	due(nil)
+	appended := f.Clock.Now()
+	f.AppendN("a", 2)
+	f.Clock.Advance(time.Minute)
+	due(&appended)
+	f.Fail("no such thing", "a")
+	next := f.MustCampaign("a").HeadNextAttempt
+	if !next.After(f.Clock.Now()) {
+		t.Fatalf("the next attempt is at %v, want later than %v", next, f.Clock.Now())
+	}
+	due(&next)
+	f.Clock.Advance(5 * time.Minute)
+	due(&next)
+	f.Kill("a")
+	due(nil)
+}

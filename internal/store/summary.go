@@ -85,7 +85,8 @@ select count(*),
   coalesce(sum(skips), 0),
   coalesce(sum(high_water_seq), 0),
   min(oldest_enqueued_at),
-  min(oldest_enqueued_at) filter (where ` + retryable + served + `)
+  min(oldest_enqueued_at) filter (where ` + retryable + served + `),
+  min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `)
 from campaigns`
 }
 
@@ -121,7 +122,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		additions = append(additions, prepare(ctx, &sum))
 	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
-		var oldest, retryable sql.NullInt64
+		var oldest, retryable, due sql.NullInt64
 		var err error
 		if sum.Instances, err = t.instances(); err != nil {
 			return err
@@ -132,10 +133,11 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		_, err = t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable}, selectTotals(served), args...)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable, &due}, selectTotals(served), args...)
 		if err != nil {
 			return err
 		}
+		sum.DueSince = sqldb.AtOrNil(due)
 		if _, err := t.One([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
 			return err
 		}

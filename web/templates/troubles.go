@@ -54,7 +54,7 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 		return trouble{}
 	}
 	t := trouble{hue: "unverifiable", glyph: "✕", testID: "unverifiable", label: "Unverifiable", guide: GuideUnverifiable,
-		title:  count(n, "campaign", "campaigns") + " could not be verified: the journal cannot be replayed there",
+		title:  count(n, "campaign", "campaigns") + " could not be verified: replaying the events failed",
 		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateUnverifiable})}
 	for _, name := range p.failingAmong() {
 		t.items = append(t.items, troubled{name: name, to: p.Links.FailureGroup(p.Failing[name]), sub: "as loaded fails now, and a verify fails at the same events: fix it, then verify again"})
@@ -72,7 +72,7 @@ func driftTrouble(p Page, v Overview) trouble {
 	t := trouble{hue: "drifted", glyph: "≠", testID: "drifted", label: "Drift", title: driftSentence(v.Drifted), guide: GuideWrong}
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild}
 	for _, one := range drifted {
-		t.items = append(t.items, troubled{name: one.CampaignID, sub: one.Projection + ", ", to: driftCause(p, one), at: one.At})
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
 		rebuild.Campaigns = append(rebuild.Campaigns, one.CampaignID)
 	}
 	switch {
