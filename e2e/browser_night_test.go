@@ -155,6 +155,12 @@ func TestBrowser_fromTheMessageToTheCanaryOnAPhone(t *testing.T) {
 			}
 			b.sound("an operation on a phone")
 			b.lookUntil("all is done", telling(marked("operation-why"), "done"))
+			if kind.name == bothTabs[0].name {
+				said := value[string](b, `fetch("/api/v1/operations/1").then(a => a.json()).then(o => o.status + " " + o.totals.done)`)
+				if said != "done 8" {
+					t.Errorf("the API says %q, want done 8", said)
+				}
+			}
 		})
 	}
 }
@@ -216,7 +222,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	for path, said := range map[string]string{
 		"/campaigns/c-00":                  telling(marked("judged"), "It can never succeed with this version"),
 		"/operations/new":                  telling(marked("judged"), "It can never succeed with this version"),
-		"/campaigns/c-00/events/3":         telling(marked("judged"), "It can never succeed with this version"),
+		"/campaigns/c-00/events/3":         telling(marked("judged"), "It can never succeed with this version") + ` && document.querySelector(".primary").matches('[data-testid="rehearse"]') && !document.querySelector("#row-form .primary")`,
 		"/projections/guests":              telling(marked("failing-now"), "fails now") + ` && !document.body.innerText.includes("Rebuild all…")`,
 		"/runs/new?kind=rebuild&all=1":     telling(marked("failing-now"), "rebuild and replay fail at the same events"),
 		"/campaigns/c-00/read-model":       telling(marked("table-guests"), "Live rows") + " && " + telling(marked("not-applied"), "behind event 3, which is dead"),
@@ -227,6 +233,9 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	}
 
 	b.follow(m.Console)
+	b.await("the message leads to the deploy, the statement, and the way forward", telling(".group", ", after projection guests changed to "+m.Version[:8])+" && "+
+		`document.querySelector('.group .primary').matches('[data-testid="rehearse"]') && !!(document.querySelector('[data-testid="source"]').compareDocumentPosition(document.querySelector(".group .blocked")) & Node.DOCUMENT_POSITION_FOLLOWING)`)
+	b.sound("where the message leads")
 	b.click(marked("rehearse"))
 	b.at("/rehearsals/new")
 	b.await("the file is there to be edited", `document.querySelector("#text").value.includes(":payload.nick!")`)

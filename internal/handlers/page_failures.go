@@ -27,7 +27,14 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.FailuresView{All: all, Capped: capped, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
-	view.Explained = s.explainExample(r.Context(), filter.Fingerprint)
+	alone := filter.Fingerprint
+	if alone == "" && len(all) == 1 {
+		alone = all[0].Fingerprint
+	}
+	view.Explained = s.explainExample(r.Context(), alone)
+	if h, err := s.Store.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
+		view.Markers = h.Markers // without them the page is worth reading, too
+	}
 	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 

@@ -23,6 +23,8 @@ type causeView struct {
 	Shown  int            // the maximum number of campaigns to name
 	Own    bool           // the block is on the page of failures
 	After  *outbox.Marker // the deploy that it may be due to; nil if none is known
+	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known
+	Explained *outbox.EventExplanation
 }
 
 // blamedFor is how long after a deploy an error that was not seen before may be due to it.
@@ -60,9 +62,12 @@ type Judged struct {
 	Outlook     outbox.RetryOutlook
 }
 
+// hopeless reports whether a retry of what the page is about cannot help.
+func (p Page) hopeless() bool { return p.Judged != nil && p.Judged.Outlook == outbox.OutlookNone }
+
 // judging adds the rehearsal of a fix to actions where judged offers it.
 func judging(p Page, actions ...outbox.Action) []outbox.Action {
-	if p.Judged != nil && p.Judged.Outlook == outbox.OutlookNone {
+	if p.hopeless() {
 		return rehearsing(p, actions...)
 	}
 	return actions
@@ -94,14 +99,24 @@ func (c causeView) requeueLink(p Page) URL {
 	return p.Links.NewOperation(outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}})
 }
 
-// statement links to what is known about the failing statement: the error's page, and from there
-// the event that fails in the worst campaign; empty if none does.
+// statement links to what is known about the failing statement: the error's page, and from the page
+// of all errors the event that fails in the worst campaign; empty if none does, or the page shows it.
 func (c causeView) statement(p Page) URL {
 	switch {
+	case c.Explained != nil:
+		return ""
 	case !c.Own:
 		return p.Links.FailureGroup(c.Fingerprint)
 	case len(c.Worst) > 0:
 		return p.Links.Event(c.Worst[0].CampaignID, c.Worst[0].HeadSeq)
+	}
+	return ""
+}
+
+// rehearseClass makes the rehearsal the way forward where the statement is shown already.
+func (c causeView) rehearseClass() string {
+	if c.Explained != nil {
+		return "primary"
 	}
 	return ""
 }
