@@ -137,6 +137,7 @@ type drawn struct {
 	grid   string // path of the ticks' lines
 	paths  []path
 	gaps   string // path of the steps without a record
+	gap    string // the middle of the longest of them, if it is wide enough for a word; otherwise empty
 	peak   *peakLabel
 	height int
 	scale  int // of lines: their path is in values times scale
@@ -177,6 +178,7 @@ func draw(c chart) drawn {
 		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v/top*float64(d.height))), n)
 	}
 	d.gaps = gapPath(c, d.height)
+	d.gap = widestGap(c)
 	if c.lines {
 		for _, l := range c.layers {
 			d.paths = append(d.paths, path{l.class, linePath(l.values, float64(d.scale))})
@@ -202,10 +204,30 @@ func plotY(share float64) string { return itoa(plotTop + plotArea - int(math.Rou
 
 // gapPath covers the steps without a record that are not in the future.
 func gapPath(c chart, height int) string {
-	return runs(len(c.recorded), func(i int) bool { return !c.recorded[i] && !c.window.Start(i).After(c.window.Now) }, func(from, n int) string {
+	return runs(len(c.recorded), c.missing, func(from, n int) string {
 		return fmt.Sprintf("M%g 0h%dv-%dh-%dz", float64(from)-.5, n, height, n)
 	})
 }
+
+// widestGap is the middle of the longest run of steps without a record, in percent of the width;
+// empty if it is too narrow for a word.
+func widestGap(c chart) string {
+	widest, middle := 0, 0.0
+	n := len(c.recorded)
+	runs(n, c.missing, func(from, length int) string {
+		if length > widest {
+			widest, middle = length, float64(from)+float64(length)/2
+		}
+		return ""
+	})
+	if widest < n/3 {
+		return ""
+	}
+	return percent(middle / float64(n))
+}
+
+// missing reports whether a step that is not in the future has no record.
+func (c chart) missing(i int) bool { return !c.recorded[i] && !c.window.Start(i).After(c.window.Now) }
 
 // runs makes a path of each run of the steps 0 to n that are chosen.
 func runs(n int, chosen func(int) bool, path func(from, n int) string) string {
