@@ -43,8 +43,16 @@ func TestBrowser_whatHappenedToAnOrderTakesThreeSteps(t *testing.T) {
 	b.do("take it", chromedp.KeyEvent("\r"))
 	b.at("/events")
 	b.await("the one event is shown", `document.querySelectorAll('tr[id^="event-"]').length === 1 && new URLSearchParams(location.search).get("entity_id") === "17"`)
+	b.sound("the events that were found")
+	api := value[string](b, `"/api/v1/events" + location.search`)
 	b.click(`tr[id^="event-"] th a`)
 	b.at("/campaigns/shop/events/18")
+	b.sound("the event that was found")
+	var found struct{ Items []struct{ Seq int64 } }
+	s.get(t, api, &found)
+	if len(found.Items) != 1 || found.Items[0].Seq != 18 {
+		t.Errorf("the API finds %+v, want event 18", found.Items)
+	}
 }
 
 func TestBrowser_searchWorksWithoutJavaScript(t *testing.T) {
