@@ -17,10 +17,10 @@ import (
 // alertSettings returns the alerts that the configuration file describes. An error names the file
 // and the line at fault.
 func (c *Common) alertSettings() (alerts.Settings, error) {
-	if c.alerts == nil {
+	if c.sections[alertsKey] == nil {
 		return alerts.Settings{}, nil
 	}
-	settings, err := alerts.Parse(c.alerts, os.LookupEnv)
+	settings, err := alerts.Parse(c.sections[alertsKey], os.LookupEnv)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return settings, usagef("--config: %s %s", c.Config, refusal)
 	}

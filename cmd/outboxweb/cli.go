@@ -53,23 +53,23 @@ type cli struct {
 
 // Common holds the flags that every command takes.
 type Common struct {
-	JournalDB       string            `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
-	ProjectionsDB   string            `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
-	ProjectionFiles []string          `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config          fileFlag          `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers and alerts."`
-	LogFormat       string            `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
-	LogLevel        string            `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
-	NoMigrate       bool              `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
-	AuditOnly       []string          `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is stored in the journal but never applied. Repeatable."`
-	MaxPayload      int               `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
-	ReasonFrom      int64             `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
-	Mode            modeFlag          `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
-	OutboxEnabled   *bool             `name:"outbox-enabled" group:"common" help:"Deprecated, use --mode: appends write outbox rows."`
-	WorkerEnabled   *bool             `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
-	ShadowEnabled   *bool             `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
-	sources         map[string]source // of the flags' values
-	settings        []outbox.Setting  // the flags' values for display
-	topics, alerts  *yaml.Node        // of the configuration file; nil without the key
+	JournalDB       string                `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
+	ProjectionsDB   string                `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
+	ProjectionFiles []string              `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
+	Config          fileFlag              `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers and alerts."`
+	LogFormat       string                `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
+	LogLevel        string                `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
+	NoMigrate       bool                  `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
+	AuditOnly       []string              `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is stored in the journal but never applied. Repeatable."`
+	MaxPayload      int                   `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
+	ReasonFrom      int64                 `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
+	Mode            modeFlag              `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
+	OutboxEnabled   *bool                 `name:"outbox-enabled" group:"common" help:"Deprecated, use --mode: appends write outbox rows."`
+	WorkerEnabled   *bool                 `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
+	ShadowEnabled   *bool                 `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
+	sources         map[string]source     // of the flags' values
+	settings        []outbox.Setting      // the flags' values for display
+	sections        map[string]*yaml.Node // keys of the configuration file that are no flags
 }
 
 // modeFlag is an outbox.Mode as written in a flag or a file.

@@ -14,14 +14,18 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
 // fileFlag is the configuration file: YAML, one key per flag, with _ for -. It may set the common
 // flags and those of serve, whatever the command is.
 type fileFlag string
 
-// The keys that are no flags: topics routes events to destinations, alerts has rules and receivers.
-const topicsKey, alertsKey = "topics", "alerts"
+// alertsKey has rules and receivers.
+const alertsKey = "alerts"
+
+// sectionKeys are the keys that are no flags.
+var sectionKeys = []string{destination.TopicsKey, destination.DefaultsKey, alertsKey}
 
 // BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
 // command line nor the environment sets.
@@ -34,7 +38,7 @@ func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *k
 	if err != nil {
 		return err
 	}
-	common.topics, common.alerts = sections[topicsKey], sections[alertsKey]
+	common.sections = sections
 	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if envGiven(flag) {
 			return nil, nil
@@ -88,7 +92,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 		flag, known := keys[key.Value]
 		_, twice := values[flag]
 		switch {
-		case slices.Contains([]string{topicsKey, alertsKey}, key.Value) && sections[key.Value] == nil:
+		case slices.Contains(sectionKeys, key.Value) && sections[key.Value] == nil:
 			sections[key.Value] = node
 			continue
 		case twice || sections[key.Value] != nil:

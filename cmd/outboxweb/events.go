@@ -24,7 +24,14 @@ type eventsCmd struct {
 	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or \"yesterday 14:00\" (UTC)."`
 	Until      string `placeholder:"TIME" help:"Events recorded before this."`
 	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first."`
+	Settled    bool   `help:"Also print the position for a conditional append that depends on these events. Not with --text, --since and --until; --limit must be enough for all of them."`
 	jsonFlag
+}
+
+// settledEvents are events with the position for a conditional append.
+type settledEvents struct {
+	Events   []outbox.EventHit `json:"events"`
+	Position *int64            `json:"position"`
 }
 
 // Run searches until there are as many events as wanted, or no more.
@@ -37,7 +44,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		events := []outbox.EventHit{}
+		events, found := []outbox.EventHit{}, settledEvents{}
 		for len(events) < c.Limit {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
 			page, err := st.Search.Events(ctx, f)
@@ -45,13 +52,22 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 				return err
 			}
 			events = append(events, page.Items...)
+			if f.Settled {
+				f.Settled, found.Position = false, page.Position
+			}
 			if page.NextCursor == nil {
 				break
 			}
 			f.Cursor = *page.NextCursor
 		}
-		if c.JSON {
+		switch {
+		case c.Settled && c.JSON:
+			found.Events = events
+			return a.printJSON(found)
+		case c.JSON:
 			return a.printJSON(events)
+		case c.Settled:
+			fmt.Fprintf(a.out, "settled position %d\n", *found.Position)
 		}
 		return a.printEvents(events)
 	})
@@ -67,7 +83,7 @@ func (c *eventsCmd) filter(now time.Time) (outbox.EventFilter, error) {
 		return outbox.EventFilter{}, asUsage("--until", err)
 	}
 	return outbox.EventFilter{CampaignID: c.Campaign, EventID: c.ID, EventType: c.Type, EntityType: c.EntityType, EntityID: c.Entity, ActorID: c.Actor,
-		RequestID: c.Request, SessionID: c.Session, Tag: c.Tag, Q: c.Text, Since: since, Until: until}, nil
+		RequestID: c.Request, SessionID: c.Session, Tag: c.Tag, Q: c.Text, Since: since, Until: until, Settled: c.Settled}, nil
 }
 
 func (a *app) printEvents(events []outbox.EventHit) error {

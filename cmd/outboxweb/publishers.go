@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -15,8 +16,8 @@ type publishersCmd struct {
 	List    publishersListCmd    `cmd:"" help:"List publishers and how far behind each is."`
 	Show    publishersShowCmd    `cmd:"" help:"Show a publisher, its last error and recent activity."`
 	History publishersHistoryCmd `cmd:"" help:"Show a publisher's history over the last hour or day."`
-	Pause   publishersPauseCmd   `cmd:"" help:"Pause a publisher; its position does not move."`
-	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed publisher at once and clear its errors."`
+	Pause   publishersPauseCmd   `cmd:"" help:"Pause a publisher, or all of a name; positions do not move."`
+	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed publisher, or all of a name, at once and clear their errors."`
 	Reset   publishersResetCmd   `cmd:"" help:"Clear a publisher's errors; a paused publisher stays paused."`
 	Seek    publishersSeekCmd    `cmd:"" help:"Move a publisher's position (reset its offset), repeating or skipping events."`
 	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that a publisher cannot deliver."`
@@ -74,7 +75,7 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 		if c.JSON {
 			return a.printJSON(p)
 		}
-		acts, err := st.AuditLogOf(ctx, outbox.PublisherTarget(p.SubscriptionName), publisherActionsShown)
+		acts, err := st.AuditLogOf(ctx, publisherActionsShown, outbox.PublisherTarget(p.SubscriptionName), outbox.PublishersTarget(p.SubscriptionName.Publisher))
 		if err != nil {
 			return err
 		}
@@ -123,6 +124,12 @@ func publisherLines(p outbox.Publisher) [][2]string {
 	}
 	if e := p.ErrorEvent; e != nil {
 		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
+	}
+	if p.Healthy != nil {
+		lines = append(lines, [2]string{"healthy", strings.TrimSuffix(fmt.Sprintf("%t: %s", *p.Healthy, firstLine(p.HealthMessage, 120)), ": ")})
+	}
+	if s := p.Settings; s.BatchSize > 0 {
+		lines = append(lines, [2]string{"settings", s.String()})
 	}
 	switch {
 	case p.Stopped:
@@ -182,18 +189,45 @@ func (c *publisherAction) change(ctx context.Context, a *app, past string, act f
 	})
 }
 
-type publishersPauseCmd struct{ publisherAction }
-
-// Run pauses one publisher.
-func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*publishing.Progress).Pause)
+// publisherPauseAction holds the arguments of actions on one publisher, or on a name in all topics.
+type publisherPauseAction struct {
+	Publisher *subscriptionArg `arg:"" optional:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Name      string           `placeholder:"NAME" help:"Instead of TOPIC/PUBLISHER: the publishers of this name in all topics, at once."`
+	actionFlags
 }
 
-type publishersResumeCmd struct{ publisherAction }
+// change performs an action on one publisher or on a name.
+func (c *publisherPauseAction) change(ctx context.Context, a *app, past string,
+	one func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error),
+	all func(*publishing.Progress, context.Context, outbox.Command, string) (outbox.PublishersChange, error)) error {
+	switch {
+	case (c.Publisher == nil) == (c.Name == ""):
+		return usagef("name one publisher as TOPIC/PUBLISHER, or with --name those of a name in all topics")
+	case c.Publisher != nil:
+		action := publisherAction{Publisher: *c.Publisher, actionFlags: c.actionFlags}
+		return action.change(ctx, a, past, one)
+	}
+	return a.withStore(ctx, func(st *engine.Engine) error {
+		done, err := all(st.Publishing, ctx, command(c.Reason), c.Name)
+		if err != nil {
+			return err
+		}
+		return c.print(a, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, outbox.Count(int64(len(done.Changed)), "topic", "topics"), len(done.Unchanged))
+	})
+}
 
-// Run resumes one publisher.
+type publishersPauseCmd struct{ publisherPauseAction }
+
+// Run pauses one publisher, or those of a name.
+func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
+	return c.change(ctx, a, "paused", (*publishing.Progress).Pause, (*publishing.Progress).PauseAll)
+}
+
+type publishersResumeCmd struct{ publisherPauseAction }
+
+// Run resumes one publisher, or those of a name.
 func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*publishing.Progress).Resume)
+	return c.change(ctx, a, "resumed", (*publishing.Progress).Resume, (*publishing.Progress).ResumeAll)
 }
 
 type publishersResetCmd struct{ publisherAction }

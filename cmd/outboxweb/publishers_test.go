@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -43,7 +44,7 @@ func (d *desk) configure(topics string) {
 	if err := yaml.Unmarshal([]byte(topics), &document); err != nil {
 		d.t.Fatal(err)
 	}
-	d.topics = document.Content[0]
+	d.sections = map[string]*yaml.Node{destination.TopicsKey: document.Content[0]}
 }
 
 // run runs a command line below publishers and returns its error.
@@ -132,6 +133,19 @@ func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
 	d.said("publisher scenes/archive skips the event at position 4; it is active, lag: 1 event")
 }
 
+func TestPublishersPause_takesOneOrAName(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	d.fails("name one publisher", "pause")
+	d.fails("name one publisher", "pause", "scenes/archive", "--name", "archive")
+	d.does("pause", "--name", "archive", "--reason", "maintenance")
+	d.said("paused publisher archive in 1 topic; unchanged in 0")
+	d.fails("already paused", "pause", "scenes/archive")
+	d.fails("no topic has a publisher hook", "resume", "--name", "hook")
+	d.does("resume", "--name", "archive", "--json")
+	d.said(`"changed"`, `"publisher": "archive"`)
+}
+
 func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
@@ -169,7 +183,7 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 		t.Errorf("what was sent: %s, %v", text, err)
 	}
 	d.fails("there is no publisher", "test", "scenes/x")
-	acts, err := d.st.AuditLogOf(t.Context(), outbox.PublisherTarget(archive.SubscriptionName), 10)
+	acts, err := d.st.AuditLogOf(t.Context(), 10, outbox.PublisherTarget(archive.SubscriptionName))
 	if err != nil || len(acts) != 2 {
 		t.Errorf("acts %+v, %v", acts, err)
 	}

@@ -12,10 +12,7 @@ import (
 // subscriptions returns the publishers that the configuration file describes. An error names the
 // file and the line at fault.
 func (c *Common) subscriptions() ([]destination.Subscription, error) {
-	if c.topics == nil {
-		return nil, nil
-	}
-	subs, err := destination.Parse(c.topics, os.LookupEnv)
+	subs, _, err := destination.Config{Topics: c.sections[destination.TopicsKey], Defaults: c.sections[destination.DefaultsKey], Getenv: os.LookupEnv}.Parse()
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return nil, usagef("--config: %s %s", c.Config, refusal)
 	}

@@ -42,7 +42,8 @@ func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
 	}
 	for _, setting := range environment {
 		name, _, _ := strings.Cut(setting, "=")
-		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || mentions(a.topics, name) || mentions(a.alerts, name) {
+		inFile := slices.ContainsFunc(sectionKeys, func(key string) bool { return mentions(a.sections[key], name) })
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || inFile {
 			continue
 		}
 		text := "the environment variable " + name + " is unknown and has no effect"

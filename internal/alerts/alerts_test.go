@@ -326,7 +326,7 @@ func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
 	}
 	_, err = f.Test(f.Ctx, storetest.Ana(""), "none")
 	storetest.Refused(t, err, outbox.ErrNotFound, `no receiver "none"`)
-	acts, err := f.AuditLogOf(f.Ctx, outbox.AlertReceiverTarget("hook"), 10)
+	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.AlertReceiverTarget("hook"))
 	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActionAlertTest {
 		t.Errorf("%+v, %v", acts, err)
 	}

@@ -37,7 +37,11 @@ func (e *Engine) TestPublisher(ctx context.Context, sub destination.Subscription
 	}
 	sent := outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, ID: "test-" + uuid.NewString()}
 	began := time.Now()
-	_, failure := to.Publish(ctx, []*destination.Event{destination.TestEvent(source, sent.ID)})
+	_, reason := destination.CheckHealth(ctx, to)
+	failure := destination.NotHealthy(reason)
+	if failure == nil {
+		_, failure = to.Publish(ctx, []*destination.Event{destination.TestEvent(source, sent.ID)})
+	}
 	sent.Seconds = time.Since(began).Seconds()
 	if failure = errors.Join(failure, to.Close()); failure != nil {
 		sent.Error = failure.Error()

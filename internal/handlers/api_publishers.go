@@ -37,6 +37,14 @@ func (s *server) readPublisherAction() actionReader[outbox.SubscriptionName] {
 	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
 }
 
+// readPublisherNameAction reads actions on a publisher's name in all topics.
+func (s *server) readPublisherNameAction() actionReader[string] {
+	return readSameForm(s,
+		func(r *http.Request) (string, error) { return param(r, "publisher") },
+		func(name string, _ publisherBody) string { return name },
+		func(l templates.Links, _ string) templates.URL { return l.Publishers() })
+}
+
 // publisherEvent is a publisher's blocking event, by its position.
 type publisherEvent struct {
 	publisher outbox.SubscriptionName

@@ -173,6 +173,18 @@ func (s *server) routePublishersAPI() {
 		summary: "Resume a paused or failed publisher at once, with its errors cleared",
 		body:    mayTake[publisherBody](),
 	})
+	addAction(s, outbox.ActionPublisherPauseAll, s.readPublisherNameAction(), s.Publishers.PauseAll, endpoint{
+		id: "pausePublisherInAllTopics", tag: tagPublishers,
+		summary: "Pause the publishers of a name in all topics at once",
+		body:    mayTake[publisherBody](),
+		answers: gives[outbox.PublishersChange]("the publishers that were paused, and those that were paused already"),
+	})
+	addAction(s, outbox.ActionPublisherResumeAll, s.readPublisherNameAction(), s.Publishers.ResumeAll, endpoint{
+		id: "resumePublisherInAllTopics", tag: tagPublishers,
+		summary: "Resume the paused and failed publishers of a name in all topics at once, with their errors cleared",
+		body:    mayTake[publisherBody](),
+		answers: gives[outbox.PublishersChange]("the publishers that were resumed, and those that were active without errors"),
+	})
 	addAction(s, outbox.ActionPublisherReset, s.readPublisherAction(), s.Publishers.Reset, endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Clear a publisher's errors; a pause stays",

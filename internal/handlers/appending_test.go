@@ -24,7 +24,7 @@ func TestAppendingDocument_isTrue(t *testing.T) {
 	}
 	s := newSite(t)
 	blocks := strings.Split(string(text), "```sh\n")[1:]
-	if len(blocks) != 3 {
+	if len(blocks) != 4 {
 		t.Errorf("the document has %d commands", len(blocks))
 	}
 	for _, block := range blocks {

@@ -285,7 +285,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	acts, err := s.Store.AuditLogOf(r.Context(), outbox.OperationTarget(id), activityShownOf)
+	acts, err := s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.OperationTarget(id))
 	if err != nil {
 		return err
 	}

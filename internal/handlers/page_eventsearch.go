@@ -24,6 +24,9 @@ type eventSearchQuery struct {
 	Since string `json:"since" validate:"text,maxbytes=100"`
 	// events recorded before this: RFC 3339, relative, or a date (UTC), which is included
 	Until string `json:"until" validate:"text,maxbytes=100"`
+	// also answer with the position for a conditional append; with the first page, and without q,
+	// since and until
+	Settled string `json:"settled" validate:"omitempty,oneof=true false"`
 	ordering
 	paging
 }
@@ -55,7 +58,7 @@ func (s *server) readEventFilter(r *http.Request) (f outbox.EventFilter, relativ
 	}
 	f = outbox.EventFilter{EventID: q.EventID, CampaignID: q.Campaign, EventType: q.EventType, EntityType: q.EntityType, EntityID: q.EntityID,
 		ActorType: q.ActorType, ActorID: q.ActorID, RequestID: q.RequestID, SessionID: q.SessionID, Tag: q.Tag, Q: q.Q, Since: since, Until: until,
-		Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}
+		Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit(), Settled: q.Settled == "true"}
 	return f, q.relative(), f.Validate()
 }
 

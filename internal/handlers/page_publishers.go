@@ -38,6 +38,9 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Publishers", "Publishers")
 	p.Self, p.Twin = s.linksOf(r).Publishers(), s.linksOf(r).API().Publishers()
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
 	outbox.SortPublishers(v.List, p.Now)
 	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
 }
@@ -54,10 +57,19 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
+	all, err := s.Publishers.Publishers(r.Context())
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.SubscriptionName.Publisher == name.Publisher {
+			view.SameName = append(view.SameName, other)
+		}
+	}
 	if view.History, err = s.Publishers.History(r.Context(), name, view.Range); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.PublisherTarget(name), activityShownOf); err != nil {
+	if view.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher)); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")

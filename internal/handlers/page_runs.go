@@ -90,7 +90,7 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
 		return v, err
 	}
-	if v.Acts, err = s.Store.AuditLogOf(ctx, outbox.RunTarget(f.RunID), activityShownOf); err != nil {
+	if v.Acts, err = s.Store.AuditLogOf(ctx, activityShownOf, outbox.RunTarget(f.RunID)); err != nil {
 		return v, err
 	}
 	if v.Run.Kind == outbox.RunRehearse {

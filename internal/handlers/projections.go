@@ -188,6 +188,6 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
-	v.Acts, err = s.Store.AuditLogOf(r.Context(), outbox.ProjectionTarget(v.Name), activityShownOf)
+	v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(v.Name))
 	return v, err
 }

@@ -100,7 +100,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	to = s.submit("/projections/campaigns/resume", "").want(t, 303).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "projection_pause", "projection_resume")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	if n := len(must(s.store.AuditLogOf(context.Background(), outbox.ProjectionTarget("campaigns"), 10))); n != 3 {
+	if n := len(must(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns")))); n != 3 {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }

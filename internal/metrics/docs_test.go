@@ -35,6 +35,8 @@ func everything() *Metrics {
 	m.PublisherDelivered.WithLabelValues("scenes", "archive")
 	m.PublisherErrors.WithLabelValues("scenes", "archive", "event")
 	m.PublisherSeconds.WithLabelValues("scenes", "archive")
+	m.CountType(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "scene.started", 1)
+	m.CountTag(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "region", "eu", 1)
 	m.PublisherLost.WithLabelValues("scenes", "archive")
 	m.IdentityRefused.WithLabelValues("expired")
 	m.AlertsFiring.WithLabelValues("drift").Set(1)

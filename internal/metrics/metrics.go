@@ -36,6 +36,8 @@ type Metrics struct {
 	PublisherErrors    *prometheus.CounterVec   // by topic, publisher, kind: failed deliveries
 	PublisherReads     prometheus.Counter       // reads of the journal by position, for all publishers together
 	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call to a destination
+	PublishedEvents    *prometheus.CounterVec   // by topic, publisher, event_type: events counted by statistics:
+	PublishedTags      *prometheus.CounterVec   // by topic, publisher, tag, value: events counted by statistics:
 	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that expired or that another process took over
 
 	AlertsFiring  *prometheus.GaugeVec   // by rule: causes for which it fires, as of the last evaluation in this process
@@ -76,6 +78,8 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination or event.", "topic", "publisher", "kind"),
 		PublisherReads:     collect.counter("publisher_reads_total", "Reads of the journal by position in this process, for all its publishers together."),
 		PublisherSeconds:   collect.histograms("publisher_seconds", "Duration of the delivery of a batch.", shortBounds, "topic", "publisher"),
+		PublishedEvents:    collect.counters("published_events_total", "Events delivered to statistics: by this process, by type, including repeats; the types beyond max_distinct count as other.", "topic", "publisher", "event_type"),
+		PublishedTags:      collect.counters("published_tags_total", "Events delivered to statistics: by this process, by the value of a configured tag; the values beyond max_distinct count as other.", "topic", "publisher", "tag", "value"),
 		PublisherLost:      collect.counters("publisher_leases_lost_total", "Publisher leases this process lost: expired, or taken over by another process or an operator.", "topic", "publisher"),
 		AlertsFiring:       collect.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_alerts_firing", Help: "Causes for which an alert rule fires, as of the last evaluation; absent in processes that do not evaluate the rules."}, []string{"rule"}),
 		AlertMessages:      collect.counters("alert_messages_total", "Alert messages that this process sent, by receiver and outcome: sent or failed.", "receiver", "outcome"),

@@ -33,6 +33,16 @@ var (
 	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's current status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
 )
 
+// CountType counts events of a type that were published to statistics:.
+func (m *Metrics) CountType(of outbox.SubscriptionName, eventType string, events int) {
+	m.PublishedEvents.WithLabelValues(of.Topic, of.Publisher, eventType).Add(float64(events))
+}
+
+// CountTag counts events with a tag that were published to statistics:.
+func (m *Metrics) CountTag(of outbox.SubscriptionName, tag, value string, events int) {
+	m.PublishedTags.WithLabelValues(of.Topic, of.Publisher, tag, value).Add(float64(events))
+}
+
 func collectPublisher(p outbox.Publisher, gauge gauge) {
 	if !p.LagUnknown() {
 		gauge(publisherLagDesc, float64(p.LagEvents), p.Topic, p.Publisher)

@@ -376,7 +376,7 @@ func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
 func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
 	return ops.changeOperation(ctx, o, outbox.ActionOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
 		if !op.Cancellable() {
-			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActionOn(outbox.OperationTarget(id), now))
+			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActionOn(outbox.OperationTarget(id), "", now))
 		}
 		op.CancelledBy = o.By.Name
 		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
@@ -418,7 +418,7 @@ func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, ac
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActionOn(outbox.OperationTarget(id), now))
+			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActionOn(outbox.OperationTarget(id), "", now))
 		}
 		a.Before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {

@@ -141,6 +141,18 @@ func (r *Reader) Number(e Entry, standard, least, most int64) int64 {
 	return n
 }
 
+// Decimal returns a number within bounds; standard if absent.
+func (r *Reader) Decimal(e Entry, standard, least, most float64) float64 {
+	if e.Value == nil || !r.Is(e.Value, e.Path, yaml.ScalarNode, "must be a number") {
+		return standard
+	}
+	var n float64
+	if tag := e.Value.ShortTag(); tag != "!!float" && tag != "!!int" || e.Value.Decode(&n) != nil || !(n >= least && n <= most) {
+		r.Fail(e.Value, e.Path, "must be a number from %v to %v", least, most)
+	}
+	return n
+}
+
 // Pause returns a duration of at least LeastPause; standard if absent.
 func (r *Reader) Pause(e Entry, standard, longest time.Duration) time.Duration {
 	if e.Value == nil || !r.Is(e.Value, e.Path, yaml.ScalarNode, "must be a duration such as 10s") {

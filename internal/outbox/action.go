@@ -34,6 +34,8 @@ const (
 	ActionRehearse             Action = "rehearse"
 	ActionPublisherPause       Action = "publisher_pause"
 	ActionPublisherResume      Action = "publisher_resume"
+	ActionPublisherPauseAll    Action = "publisher_pause_all"
+	ActionPublisherResumeAll   Action = "publisher_resume_all"
 	ActionPublisherReset       Action = "publisher_reset"
 	ActionPublisherSeek        Action = "publisher_seek"
 	ActionPublisherSkip        Action = "publisher_skip"
@@ -87,6 +89,8 @@ var actions = []ActionInfo{
 	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget, nil},
 	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
 	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
+	{ActionPublisherPauseAll, RoleOperator, "Pause a publisher in all topics", "pause a publisher in all topics", "/publisher-names/{publisher}/pause", ChangesTarget, nil},
+	{ActionPublisherResumeAll, RoleOperator, "Resume a publisher in all topics", "resume a publisher in all topics", "/publisher-names/{publisher}/resume", ChangesTarget, nil},
 	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
 	{ActionPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
 	{ActionPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},

@@ -88,7 +88,7 @@ type RefusedAction struct {
 }
 
 // Target is the object of an action other than a campaign or row: "run 7", "operation 3",
-// "projection NAME", "publisher TOPIC/NAME", "token 4", "alert RULE", "receiver NAME".
+// "projection NAME", "publisher TOPIC/NAME", "publishers NAME", "token 4", "alert RULE", "receiver NAME".
 type Target string
 
 // The targets of actions.
@@ -96,6 +96,7 @@ func RunTarget(id int64) Target                    { return Target("run " + strc
 func OperationTarget(id int64) Target              { return Target("operation " + strconv.FormatInt(id, 10)) }
 func ProjectionTarget(name string) Target          { return Target("projection " + name) }
 func PublisherTarget(name SubscriptionName) Target { return Target("publisher " + name.String()) }
+func PublishersTarget(name string) Target          { return Target("publishers " + name) } // in all topics
 func TokenTarget(id int64) Target                  { return Target("token " + strconv.FormatInt(id, 10)) }
 func AlertTarget(rule string) Target               { return Target("alert " + rule) }
 func AlertReceiverTarget(name string) Target       { return Target("receiver " + name) }

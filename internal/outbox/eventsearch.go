@@ -28,6 +28,7 @@ type EventFilter struct {
 	Cursor     string        // from another page, with the same filter
 	Limit      int           // 0 means 50; at most 200
 	Within     time.Duration // how long a page may look; 0 means 0.4 seconds
+	Settled    bool          // also answer with the position for a conditional append
 }
 
 // EventRedactor converts stored events to what readers are shown. Filters match that form only: a
@@ -115,6 +116,25 @@ type EventsLooked struct {
 type FoundEvents struct {
 	Page[EventHit]
 	Looked EventsLooked `json:"looked"`
+	// with settled: all events that match up to here are on this page and those that follow it, and no
+	// other one will appear; the after_position of a conditional append
+	Position *int64 `json:"position"`
+}
+
+// CheckSettled refuses a search whose result says nothing about which events there are, where it is
+// asked for the settled position.
+func (f EventFilter) CheckSettled() error {
+	switch {
+	case !f.Settled:
+		return nil
+	case f.Cursor != "":
+		return Invalid("settled", "the settled position comes with the first page only, and is the one for the pages after it too")
+	case f.Q != "" || !f.Since.IsZero() || !f.Until.IsZero():
+		return Invalid("settled", "a search by text or time has no settled position, since no condition can ask for the same events")
+	case f.Impossible():
+		return Invalid("settled", "this server hides the value that is searched for, so finding nothing would prove nothing; append with after_position 0, or ask a server that shows it")
+	}
+	return nil
 }
 
 // TagParts are the name and value of the filter's tag.

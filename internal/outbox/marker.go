@@ -39,8 +39,8 @@ func (m Marker) About(campaign string) bool {
 
 // MarkedActions are the actions that are marked.
 var MarkedActions = map[Action]MarkerKind{
-	ActionPause: MarkerPause, ActionProjectionPause: MarkerPause, ActionPublisherPause: MarkerPause,
-	ActionResume: MarkerResume, ActionProjectionResume: MarkerResume, ActionPublisherResume: MarkerResume,
+	ActionPause: MarkerPause, ActionProjectionPause: MarkerPause, ActionPublisherPause: MarkerPause, ActionPublisherPauseAll: MarkerPause,
+	ActionResume: MarkerResume, ActionProjectionResume: MarkerResume, ActionPublisherResume: MarkerResume, ActionPublisherResumeAll: MarkerResume,
 	ActionOperationStart: MarkerOperation, ActionRunStart: MarkerRun,
 }
 

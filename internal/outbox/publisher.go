@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,6 +51,33 @@ type PublisherDefinition struct {
 	Match       Match
 	StartAtHead bool // a new subscription begins after the last event instead of at the first
 	MaxErrors   int  // errors in a row after which the subscription is failed
+	Settings    PublisherSettings
+}
+
+// PublisherSettings are the effective settings of a subscription: its own, its topic's, those for
+// all publishers, or the defaults of the program.
+type PublisherSettings struct {
+	BatchSize          int     `json:"batch_size"` // events per delivery; 0 in a record of an older version, as are the others
+	PollSeconds        float64 `json:"poll_interval_seconds"`
+	IdleBackoff        bool    `json:"idle_backoff"`         // the waits between empty polls grow
+	IdleAfter          int     `json:"idle_after"`           // after so many empty polls
+	IdleFactor         float64 `json:"idle_factor"`          // by this factor
+	IdleLongestSeconds float64 `json:"idle_longest_seconds"` // up to this
+	TimeoutSeconds     float64 `json:"timeout_seconds"`
+	RetryBaseSeconds   float64 `json:"retry_base_seconds"`
+	RetryMaxSeconds    float64 `json:"retry_max_seconds"`
+	MaxErrors          int     `json:"max_errors"`
+	FailedRetrySeconds float64 `json:"failed_retry_seconds"`
+}
+
+// String lists the settings for the command line.
+func (s PublisherSettings) String() string {
+	idle := "no idle back-off"
+	if s.IdleBackoff {
+		idle = fmt.Sprintf("idle back-off after %s by %g up to %gs", Count(int64(s.IdleAfter), "empty poll", "empty polls"), s.IdleFactor, s.IdleLongestSeconds)
+	}
+	return fmt.Sprintf("batch size %d, poll interval %gs, %s, timeout %gs, retry %gs to %gs, failed after %s, then retried every %gs", s.BatchSize, s.PollSeconds, idle, s.TimeoutSeconds,
+		s.RetryBaseSeconds, s.RetryMaxSeconds, Count(int64(s.MaxErrors), "error", "errors"), s.FailedRetrySeconds)
 }
 
 // PublisherStatus is the state of a subscription.
@@ -117,13 +146,20 @@ type Publisher struct {
 	RetryAt       *time.Time        `json:"retry_at"`       // not retried before this; nil without an error
 	Stopped       bool              `json:"stopped"`        // it has failed and is not retried automatically: the destination said it is gone
 
+	// what the publisher itself last said to its holder; null when no process holds it, or the kind of
+	// publisher says nothing
+	Healthy       *bool  `json:"healthy"`
+	HealthMessage string `json:"health_message"` // why it is not healthy; empty otherwise
+
 	LastPublishedAt *time.Time `json:"last_published_at"`
 	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle
 	NextPollAt      *time.Time `json:"next_poll_at"`      // as last reported by its holder; nil when no process holds it
 	Paused          *Pause     `json:"paused"`
 	Lease           *Lease     `json:"lease"` // nil when no process holds it
-	CreatedAt       time.Time  `json:"created_at"`
-	UpdatedAt       time.Time  `json:"updated_at"`
+
+	Settings  PublisherSettings `json:"settings"` // effective ones, of the server that started last
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
 }
 
 // LagUnknown reports whether the subscription's lag is unknown: see LagEvents.
@@ -230,6 +266,13 @@ type Seek struct {
 	Repeats int64 `json:"repeats"` // events of the topic that are delivered again
 	Skips   int64 `json:"skips"`   // events of the topic that are never delivered
 	Capped  bool  `json:"capped"`  // counting stopped early: the numbers are lower bounds
+}
+
+// PublishersChange is the result of an action on a publisher's name in all topics.
+type PublishersChange struct {
+	Publisher string             `json:"publisher" redact:"-"`
+	Changed   []SubscriptionName `json:"changed"`
+	Unchanged []SubscriptionName `json:"unchanged"` // were so already
 }
 
 // TestDelivery is the result of sending a made-up event to a destination.
@@ -370,25 +413,33 @@ func MatchWildcard(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
-// PollPace is how long a subscription waits between empty polls: the interval a few times, then
-// twice as long each time up to a bound. The zero value has had no empty poll.
+// IdleBackoff is how the waits between polls grow while the polls find nothing. The zero value is
+// DefaultIdleBackoff.
+type IdleBackoff struct {
+	Off     bool
+	After   int           // empty polls before the waits grow
+	Factor  float64       // by which each wait is longer than the one before
+	Longest time.Duration // wait; a longer poll interval stays
+}
+
+// DefaultIdleBackoff is the back-off of publishers that configure none.
+var DefaultIdleBackoff = IdleBackoff{After: 3, Factor: 2, Longest: time.Minute}
+
+// PollPace counts empty polls in a row. The zero value has had none.
 type PollPace struct{ empty int }
 
-const (
-	patience    = 3 // empty polls before the waits grow
-	longestPoll = time.Minute
-)
-
 // Empty returns the wait after another empty poll.
-func (p *PollPace) Empty(interval time.Duration) time.Duration {
-	p.empty++
-	wait, bound := interval, max(interval, longestPoll)
-	for range p.empty - patience {
-		if wait *= 2; wait >= bound {
-			return bound
-		}
+func (p *PollPace) Empty(interval time.Duration, b IdleBackoff) time.Duration {
+	if b == (IdleBackoff{}) {
+		b = DefaultIdleBackoff
 	}
-	return wait
+	p.empty++
+	if b.Off || p.empty <= b.After {
+		return interval
+	}
+	longest := max(interval, b.Longest)
+	wait := float64(interval) * math.Pow(b.Factor, float64(p.empty-b.After))
+	return time.Duration(min(wait, float64(longest)))
 }
 
 // Reset restarts at the interval, after an event or a wake-up.

@@ -59,7 +59,7 @@ func TestPollPace_growsAfterThreeEmptyPolls(t *testing.T) {
 	var p outbox.PollPace
 	var waits []time.Duration
 	for range 11 {
-		waits = append(waits, p.Empty(time.Second))
+		waits = append(waits, p.Empty(time.Second, outbox.IdleBackoff{}))
 	}
 	s := time.Second
 	want := []time.Duration{s, s, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
@@ -67,8 +67,33 @@ func TestPollPace_growsAfterThreeEmptyPolls(t *testing.T) {
 		t.Errorf("waits %v, want %v", waits, want)
 	}
 	p.Reset()
-	if got := p.Empty(2 * time.Minute); got != 2*time.Minute {
+	if got := p.Empty(2*time.Minute, outbox.IdleBackoff{}); got != 2*time.Minute {
 		t.Errorf("an interval above the bound waits %v, want the interval", got)
+	}
+}
+
+func TestPollPace_growsAsConfigured(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		backoff outbox.IdleBackoff
+		want    []time.Duration
+	}{
+		{outbox.IdleBackoff{Off: true, After: 1, Factor: 2, Longest: time.Minute}, []time.Duration{4, 4, 4, 4}},
+		{outbox.IdleBackoff{After: 1, Factor: 1.5, Longest: 10 * time.Second}, []time.Duration{4, 6, 9, 10}},
+		{outbox.IdleBackoff{After: 2, Factor: 10, Longest: time.Second}, []time.Duration{4, 4, 4, 4}},
+	} {
+		var p outbox.PollPace
+		for i, want := range c.want {
+			if got := p.Empty(4*time.Second, c.backoff); got != want*time.Second {
+				t.Errorf("%+v: wait %d is %v, want %v", c.backoff, i+1, got, want*time.Second)
+			}
+		}
+		for range 5000 {
+			p.Empty(4*time.Second, c.backoff)
+		}
+		if got := p.Empty(4*time.Second, c.backoff); got < 4*time.Second || got > 10*time.Second {
+			t.Errorf("%+v: waits %v in the end", c.backoff, got)
+		}
 	}
 }
 

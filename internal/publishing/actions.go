@@ -2,7 +2,6 @@ package publishing
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
@@ -78,8 +77,7 @@ func (pr *Progress) Pause(ctx context.Context, o outbox.Command, name outbox.Sub
 			return outbox.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
 				outbox.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAction(name, now))
 		}
-		p.status = outbox.PublisherPaused
-		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
+		p.pause(o, now)
 		return pr.core.RequireReason(o, 0)
 	})
 }
@@ -92,11 +90,7 @@ func (pr *Progress) Resume(ctx context.Context, o outbox.Command, name outbox.Su
 		if !p.view(now).Resumable() {
 			return outbox.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAction(name, now))
 		}
-		if p.status == outbox.PublisherPaused {
-			p.status = outbox.PublisherActive
-			p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
-		}
-		p.clearErrors()
+		p.resume()
 		return pr.core.RequireReason(o, 0)
 	})
 }
@@ -170,7 +164,7 @@ func (p *publisherRow) moveTo(position int64) {
 
 // lastAction describes the last action on a subscription, for a refusal; empty if there was none.
 func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
-	return t.LastActionOn(outbox.PublisherTarget(name), now)
+	return t.LastActionOn(outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher), now)
 }
 
 // AdmitTest must be called before a test delivery is sent: it refuses what RecordTestDelivery

@@ -46,6 +46,16 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 	{Action: "publisher_resume", Scene: failedSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
+	{Action: "publisher_pause_all", Scene: activeSubscription,
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			return f.progress.PauseAll(f.Ctx, o, archive.Publisher)
+		},
+		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
+	{Action: "publisher_resume_all", Scene: failedSubscription,
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			return f.progress.ResumeAll(f.Ctx, o, archive.Publisher)
+		},
+		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_reset", Scene: failedSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
@@ -64,6 +74,51 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true})
 		}},
 }}
+
+// A name is paused in all topics at once, with one record that lists them; what was paused before
+// stays as it was, and another name too.
+func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.types("c", "scene.a")
+	name := func(topic, publisher string) outbox.SubscriptionName {
+		return outbox.SubscriptionName{Topic: topic, Publisher: publisher}
+	}
+	one, two, before, other := name("a", "hook"), name("b", "hook"), name("c", "hook"), name("a", "log")
+	for _, n := range []outbox.SubscriptionName{one, two, before, other} {
+		f.newSubscription(n, scenes, 0)
+	}
+	if _, err := f.progress.Pause(f.Ctx, ana("again"), before); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.progress.PauseAll(f.Ctx, script("maintenance"), "hook")
+	want := outbox.PublishersChange{Publisher: "hook", Changed: []outbox.SubscriptionName{one, two}, Unchanged: []outbox.SubscriptionName{before}}
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if p := f.publisher(two).Paused; p == nil || p.By != "cron" || p.Reason != "maintenance" || f.publisher(before).Paused.By != "ana" || f.publisher(other).Paused != nil {
+		t.Errorf("paused: %+v", p)
+	}
+	records, err := f.AuditLogOf(f.Ctx, 10, outbox.PublishersTarget("hook"))
+	if err != nil || len(records) != 1 || !strings.Contains(string(records[0].After), `{"topic": "b", "publisher": "hook", "was": {"status": "active"`) && !strings.Contains(string(records[0].After), `{"topic":"b","publisher":"hook","was":{"status":"active"`) {
+		t.Errorf("%v: %+v", err, records)
+	}
+	if _, err := f.progress.PauseAll(f.Ctx, ana("again"), "hook"); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "last action: pause all by cron") {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := f.progress.Pause(f.Ctx, ana("again"), one); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "last action: pause all by cron") {
+		t.Errorf("one of them: %v", err)
+	}
+	if _, err := f.progress.PauseAll(f.Ctx, ana("again"), "hooks"); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("an unknown name: %v", err)
+	}
+	if got, err = f.progress.ResumeAll(f.Ctx, ana("again"), "hook"); err != nil || len(got.Changed) != 3 {
+		t.Errorf("resumed %+v, %v", got, err)
+	}
+	if _, err := f.progress.ResumeAll(f.Ctx, ana("again"), "hook"); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("resumed again: %v", err)
+	}
+}
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
@@ -278,7 +333,7 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	}
 	f.Drain()
 	f.AppendN("a", 1)
-	acts, err := f.AuditLogOf(f.Ctx, outbox.PublisherTarget(archive), 10)
+	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(archive))
 	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
 		t.Errorf("acts %+v, %v", acts, err)
 	}

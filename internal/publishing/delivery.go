@@ -18,7 +18,7 @@ import (
 type delivery struct {
 	*Relay
 	sub destination.Subscription
-	to  destination.Publisher
+	to  *lazyPublisher
 	log *slog.Logger
 
 	wake    loop.Signal   // there may be new events
@@ -36,6 +36,8 @@ type delivery struct {
 	actions int64
 	pace    outbox.PollPace
 	retryAt time.Time // not retried before this; zero without errors
+	asked   bool      // whether the destination is healthy
+	health  *bool     // the last answer, as saved; nil before the first
 
 	mu       sync.Mutex              // guards what the manager reads
 	lease    Lease                   // changed only by the delivery itself
@@ -109,7 +111,7 @@ func (d *delivery) work(ctx, calls context.Context) error {
 		}
 		wait := d.sub.PollInterval
 		if !found {
-			wait = d.pace.Empty(d.sub.PollInterval)
+			wait = d.pace.Empty(d.sub.PollInterval, d.sub.Idle)
 		}
 		if err := d.waitForPoll(ctx, wait); err != nil {
 			return err
@@ -298,6 +300,9 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 	if d.leaseEnded() {
 		return false, errLeaseExpired
 	}
+	if unhealthy := d.checkHealth(ctx, leaseContext{calls, d}); unhealthy != nil && ctx.Err() == nil && !d.toYield() {
+		return false, d.fail(ctx, batch[0].Event, unhealthy)
+	}
 	began := time.Now()
 	n, failure := d.publish(leaseContext{calls, d}, batch)
 	d.Metrics.PublisherSeconds.WithLabelValues(d.sub.Topic, d.sub.Publisher).Observe(time.Since(began).Seconds())
@@ -327,6 +332,30 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 		return false, errYielded
 	}
 	return false, d.fail(ctx, batch[n].Event, failure)
+}
+
+// checkHealth asks the destination whether it is healthy, before the first delivery and while errors
+// last, and saves the answer. A destination that cannot say is healthy.
+func (d *delivery) checkHealth(ctx, calls context.Context) error {
+	if d.asked && !d.failing() && (d.health == nil || *d.health) {
+		return nil
+	}
+	to, err := d.to.opened()
+	if err != nil {
+		return err
+	}
+	knows, reason := destination.CheckHealth(calls, to)
+	unhealthy, healthy := destination.NotHealthy(reason), reason == nil
+	d.asked = true
+	if !knows || ctx.Err() != nil || healthy && d.health != nil && *d.health {
+		return unhealthy
+	}
+	if err := d.Progress.SaveHealth(ctx, d.lease, reason); err != nil {
+		d.log.Warn("the health of a publisher could not be saved", "error", err)
+		return unhealthy
+	}
+	d.health = &healthy
+	return unhealthy
 }
 
 // publish calls the destination. A panic in a publisher is an error of the event being delivered.

@@ -54,8 +54,8 @@ const askedFor = 15 * time.Second
 
 // insertPublisher inserts a new subscription, unless another process already has.
 const insertPublisher = `
-insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
-values ($1, $2, $3, $4, $5, $6, $7, $7)
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, settings)
+values ($1, $2, $3, $4, $5, $6, $7, $7, $8)
 on conflict (topic, publisher) do nothing`
 
 // Register adds new subscriptions and updates the definitions of the others; positions do not
@@ -92,11 +92,15 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 	if err != nil {
 		return fmt.Errorf("write what topic %q selects: %w", d.Topic, err)
 	}
+	settings, err := json.Marshal(d.Settings)
+	if err != nil {
+		return fmt.Errorf("write the settings of publisher %s: %w", d.SubscriptionName, err)
+	}
 	start := int64(0)
 	if d.StartAtHead {
 		start = head
 	}
-	made, err := t.Exec(insertPublisher, d.Topic, d.Publisher, d.Destination, string(selects), d.MaxErrors, start, now)
+	made, err := t.Exec(insertPublisher, d.Topic, d.Publisher, d.Destination, string(selects), d.MaxErrors, start, now, string(settings))
 	if err != nil || made > 0 {
 		return err
 	}
@@ -105,10 +109,10 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 		return err
 	}
 	before, err := json.Marshal(p.match)
-	if err != nil || string(before) == string(selects) && p.destination == d.Destination && p.maxErrors == int64(d.MaxErrors) {
+	if err != nil || string(before) == string(selects) && p.destination == d.Destination && p.maxErrors == int64(d.MaxErrors) && p.settings == d.Settings {
 		return err
 	}
-	p.destination, p.match, p.maxErrors = d.Destination, d.Match, int64(d.MaxErrors)
+	p.destination, p.match, p.maxErrors, p.settings = d.Destination, d.Match, int64(d.MaxErrors), d.Settings
 	return t.save(p, now)
 }
 
@@ -355,6 +359,31 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions i
 	}
 	l.Position = a.Position
 	return actions, nil
+}
+
+const saveHealth = `
+update publisher_progress
+set healthy = $5, health_message = $6
+where topic = $1
+  and publisher = $2
+  and lease_owner = $3
+  and lease_epoch = $4`
+
+// SaveHealth records what a publisher said of itself to the holder of its lease: nil if it is
+// healthy. It does nothing if the lease is lost, which ends what it had said.
+func (pr *Progress) SaveHealth(ctx context.Context, l Lease, unhealthy error) error {
+	message := ""
+	if unhealthy != nil {
+		message = sqldb.Storable(sqldb.Clip(unhealthy.Error(), maxDeliveryError))
+	}
+	err := pr.write(ctx, func(t *tx) error {
+		_, err := t.Exec(saveHealth, l.Topic, l.Publisher, l.Owner, l.Epoch, sqldb.Truth(unhealthy == nil), message)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("save the health of publisher %s: %w", l.SubscriptionName, err)
+	}
+	return nil
 }
 
 // Failure is a delivery error and its consequences.

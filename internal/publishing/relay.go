@@ -146,6 +146,7 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 	if options.Logger == nil {
 		options.Logger = r.Logger
 	}
+	options.Published = r.Metrics
 	var definitions []outbox.PublisherDefinition
 	for _, sub := range r.Pairs {
 		definitions = append(definitions, sub.Definition())
@@ -272,16 +273,24 @@ type lazyPublisher struct {
 	destination.Publisher
 }
 
-// Publish implements destination.Publisher.
-func (d *lazyPublisher) Publish(ctx context.Context, events []*destination.Event) (int, error) {
+func (d *lazyPublisher) opened() (destination.Publisher, error) {
 	if d.Publisher == nil {
 		to, err := d.open()
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		d.Publisher = to
 	}
-	return d.Publisher.Publish(ctx, events)
+	return d.Publisher, nil
+}
+
+// Publish implements destination.Publisher.
+func (d *lazyPublisher) Publish(ctx context.Context, events []*destination.Event) (int, error) {
+	to, err := d.opened()
+	if err != nil {
+		return 0, err
+	}
+	return to.Publish(ctx, events)
 }
 
 // Close implements destination.Publisher.

@@ -44,7 +44,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 			b.Fatal(err)
 		}
-		subs, err := destination.Parse(node.Content[0], os.LookupEnv)
+		subs, _, err := destination.Config{Topics: node.Content[0], Getenv: os.LookupEnv}.Parse()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -82,7 +82,7 @@ var everyEvent = outbox.Match{EventTypes: []string{"*"}}
 
 func subscriptionOf(topic, publisher string, match outbox.Match) destination.Subscription {
 	return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
-		PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}
+		Settings: destination.Settings{PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}}
 }
 
 // receivers are destinations by the name of the publisher.

@@ -15,6 +15,7 @@ type publisherRow struct {
 	destination string
 	match       outbox.Match
 	maxErrors   int64
+	settings    outbox.PublisherSettings
 
 	status           outbox.PublisherStatus
 	position         int64
@@ -30,6 +31,8 @@ type publisherRow struct {
 	lastPublished    sql.NullInt64
 	perSecond        float64
 	nextPoll         sql.NullInt64
+	healthy          sql.NullInt64 // 0 or 1, if the publisher says so
+	healthMessage    string
 	pausedAt         sql.NullInt64
 	pausedBy         string
 	pausedReason     string
@@ -45,22 +48,25 @@ type publisherRow struct {
 const publisherColumns = `topic, publisher, destination, selects, max_errors,
   status, position, delivered_position, delivered, error_count, error_kind, last_error, last_error_at, error_position, retry_at, stopped,
   last_published_at, events_per_second, next_poll_at, paused_at, paused_by, paused_reason, acts,
-  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at`
+  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at, settings, healthy, health_message`
 
 func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var p publisherRow
-	var selects string
+	var selects, settings string
 	var stopped int64
 	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
 		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
 		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.actions,
-		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated)
+		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage)
 	if err != nil {
 		return nil, err
 	}
 	p.stopped = stopped != 0
 	if err := json.Unmarshal([]byte(selects), &p.match); err != nil {
 		return nil, fmt.Errorf("what topic %q selects: %w", p.Topic, err)
+	}
+	if err := json.Unmarshal([]byte(settings), &p.settings); err != nil {
+		return nil, fmt.Errorf("the settings of publisher %s: %w", p.SubscriptionName, err)
 	}
 	return &p, nil
 }
@@ -77,13 +83,20 @@ select ` + publisherColumns + `
 from publisher_progress
 order by topic, publisher`
 
+	selectPublishersNamed = `
+select ` + publisherColumns + `
+from publisher_progress
+where publisher = $1
+order by topic`
+
 	updatePublisher = `
 update publisher_progress
 set destination = $3, selects = $4, max_errors = $5,
   status = $6, position = $7, delivered_position = $8, delivered = $9, error_count = $10, error_kind = $11, last_error = $12, last_error_at = $13,
   error_position = $14, retry_at = $15, stopped = $16, last_published_at = $17, events_per_second = $18, next_poll_at = $19,
   paused_at = $20, paused_by = $21, paused_reason = $22, acts = $23,
-  lease_owner = $24, lease_epoch = $25, lease_expires_at = $26, wanted_by = $27, wanted_at = $28, updated_at = $29
+  lease_owner = $24, lease_epoch = $25, lease_expires_at = $26, wanted_by = $27, wanted_at = $28, updated_at = $29,
+  settings = $30, healthy = $31, health_message = $32
 where topic = $1
   and publisher = $2`
 )
@@ -119,15 +132,32 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	if err != nil {
 		return fmt.Errorf("write what topic %q selects: %w", p.Topic, err)
 	}
+	settings, err := json.Marshal(p.settings)
+	if err != nil {
+		return fmt.Errorf("write the settings of publisher %s: %w", p.SubscriptionName, err)
+	}
 	p.updated = now
 	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
-		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now)
+		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage)
 	if err != nil {
 		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
 	}
 	return nil
+}
+
+func (p *publisherRow) pause(o outbox.Command, now int64) {
+	p.status = outbox.PublisherPaused
+	p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
+}
+
+func (p *publisherRow) resume() {
+	if p.status == outbox.PublisherPaused {
+		p.status = outbox.PublisherActive
+		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
+	}
+	p.clearErrors()
 }
 
 // clearErrors clears the errors, so that the subscription is retried at once. A failed one becomes
@@ -143,6 +173,7 @@ func (p *publisherRow) clearErrors() {
 // revoke ends the holder's lease, so that a batch in flight cannot move the position.
 func (p *publisherRow) revoke() {
 	p.owner, p.expires, p.nextPoll, p.perSecond = "", 0, sql.NullInt64{}, 0
+	p.healthy, p.healthMessage = sql.NullInt64{}, ""
 	p.epoch++
 }
 
@@ -156,7 +187,7 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
 		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
 		RetryAt: sqldb.AtOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: sqldb.AtOrNil(p.lastPublished),
-		CreatedAt: sqldb.At(p.created), UpdatedAt: sqldb.At(p.updated),
+		CreatedAt: sqldb.At(p.created), UpdatedAt: sqldb.At(p.updated), Settings: p.settings,
 	}
 	if p.pausedAt.Valid {
 		v.Paused = &outbox.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}
@@ -166,6 +197,10 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 	}
 	if p.leased(now) {
 		v.EventsPerSecond, v.NextPollAt = p.perSecond, sqldb.AtOrNil(p.nextPoll)
+		if p.healthy.Valid {
+			healthy := p.healthy.Int64 != 0
+			v.Healthy, v.HealthMessage = &healthy, p.healthMessage
+		}
 	}
 	return v
 }

@@ -120,6 +120,9 @@ limit $6`
 // else is looked for in the events one by one: a page ends after some 100,000 of them or 0.4
 // seconds, with Partial set and a cursor to go on from.
 //
+// With f.Settled the first page has the position for a condition that asks for the same events. On
+// PostgreSQL that waits for appends in progress, and is outbox.ErrBusy while one stays open.
+//
 // In a range of time, events are found as long as the clocks of the processes that appended them
 // differ by at most outbox.ClockTolerance.
 func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
@@ -127,11 +130,23 @@ func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.Found
 	if err := f.Validate(); err != nil {
 		return page, err
 	}
+	if err := f.CheckSettled(); err != nil {
+		return page, err
+	}
 	if f.Impossible() {
 		return page, nil
 	}
+	var settled *int64
+	if f.Settled { // before the events: one between the two conflicts with the append
+		position, err := s.core.Position(ctx)
+		if err != nil {
+			return page, fmt.Errorf("read the settled position: %w", err)
+		}
+		settled = &position
+	}
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		page, err = searchEvents(t, f)
+		page.Position = settled
 		return err
 	})
 	if err != nil {

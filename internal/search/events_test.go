@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -300,5 +301,33 @@ func TestEvents_tellHowFarTheyGot(t *testing.T) {
 	}
 	if s := page.Items[2].StateText(); s != "skipped" {
 		t.Errorf("a skipped event is %s", s)
+	}
+}
+
+// The settled position comes with the first page of a search that a condition can repeat.
+func TestEvents_saysTheSettledPosition(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for i := range 3 {
+		f.MustAppend(storetest.Tagged("c", "name.taken", "name", fmt.Sprint("n-", i)))
+	}
+	page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Tag: "name=n-1", EventType: "name.taken", Settled: true})
+	if err != nil || page.Position == nil || *page.Position != 3 || len(page.Items) != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	if page, err := f.Search.Events(f.Ctx, outbox.EventFilter{}); err != nil || page.Position != nil {
+		t.Errorf("not asked for it: %+v, %v", page.Position, err)
+	}
+	hiding, err := redact.New(redact.Config{HidePayloads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []outbox.EventFilter{
+		{Q: "x"}, {Since: time.Now()}, {Until: time.Now()}, {Cursor: "x"}, {Tag: "name=n-1", Shown: hiding},
+	} {
+		filter.Settled = true
+		if _, err := f.Search.Events(f.Ctx, filter); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%+v: %v", filter, err)
+		}
 	}
 }

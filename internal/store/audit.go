@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -143,6 +145,9 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
 	var sub outbox.SubscriptionName
 	if action.OnPublisher() && json.Unmarshal([]byte(before), &sub) == nil {
+		if sub.Topic == "" {
+			return string(outbox.PublishersTarget(sub.Publisher))
+		}
 		return "publisher " + sub.String()
 	}
 	return target(campaign, seq)
@@ -285,17 +290,24 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 	return page, nil
 }
 
-// AuditLogOf lists the latest actions on a target, refused ones included, newest first.
-func (s *Store) AuditLogOf(ctx context.Context, target outbox.Target, limit int) ([]outbox.AuditEntry, error) {
-	var found sqldb.Stretch[outbox.AuditEntry]
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = auditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
-		return err
+// AuditLogOf lists the latest actions on any of the targets, refused ones included, newest first.
+func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Target) ([]outbox.AuditEntry, error) {
+	var all []outbox.AuditEntry
+	err := s.journal.Read(ctx, func(t *Tx) error {
+		for _, target := range targets {
+			found, err := auditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
+			if err != nil {
+				return err
+			}
+			all = append(all, found.Items...)
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the actions on %s: %w", target, err)
+		return nil, fmt.Errorf("list the actions on %s: %w", targets[0], err)
 	}
-	return found.Items, nil
+	slices.SortFunc(all, func(a, b outbox.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
+	return all[:min(limit, len(all))], nil
 }
 
 // AuditLogInPages reads the audit records that f selects, page by page like RowsInPages.

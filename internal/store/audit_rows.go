@@ -92,7 +92,7 @@ func actionsThat(effects ...outbox.Effect) string {
 const selectLastActOn = `
 select action, actor, at
 from audit_log
-where target = $1
+where target in ($1, $2)
   and target <> ''
   and outcome = 'done'
 order by id desc
@@ -119,9 +119,10 @@ func (t *Tx) LastActionSince(campaign string, seq int64, since time.Time) string
 	return fmt.Sprintf("; last action: %s by %s", actionWords(action), actor)
 }
 
-// LastActionOn is LastAction for a target that is neither a campaign nor a row.
-func (t *Tx) LastActionOn(target outbox.Target, now int64) string {
-	return t.lastActionBy(now, selectLastActOn, string(target))
+// LastActionOn is LastAction for a target that is neither a campaign nor a row, or another one that
+// includes it; empty without one.
+func (t *Tx) LastActionOn(target, within outbox.Target, now int64) string {
+	return t.lastActionBy(now, selectLastActOn, string(target), string(within))
 }
 
 func (t *Tx) lastActionBy(now int64, query string, args ...any) string {

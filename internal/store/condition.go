@@ -18,11 +18,12 @@ const (
 	countLimit   = 1000 // paths are first compared by length up to this
 )
 
-// search looks for the first event that conflicts with an append.
+// search looks for the first event that conflicts with an append, or collects the events that would.
 type search struct {
 	t      *Tx
 	after  int64
 	below  int64            // positions from here on no longer matter
+	all    *matching        // collects; nil looks for the first
 	found  *outbox.EventRef // at below; nil until one is found
 	item   int              // index of the item that found matches
 	budget int
@@ -154,6 +155,9 @@ func (s *search) find(i int, item *outbox.ConditionItem) error {
 		return err
 	}
 	for _, w := range way {
+		if s.all != nil {
+			s.all.begin()
+		}
 		if err := s.walk(w, i, item); err != nil {
 			return err
 		}
@@ -310,13 +314,19 @@ func (s *search) verify(positions []int64, number int, item *outbox.ConditionIte
 		var b sqldb.Batch
 		var events []outbox.Event
 		for _, position := range some {
-			b.Each(collectEvents(&events), selectEnvelope, position)
+			b.Each(collectEvents(&events), s.selectEvent(), position)
 		}
 		if err := s.t.RunAll(&b); err != nil {
 			return false, fmt.Errorf("read events that may conflict: %w", err)
 		}
 		for i := range events {
-			if item.Matches(&events[i]) {
+			switch {
+			case !item.Matches(&events[i]):
+			case s.all != nil:
+				if s.all.add(&events[i]) {
+					return true, nil
+				}
+			default:
 				ref := events[i].Ref()
 				s.found, s.item, s.below = &ref, number, ref.Position
 				return true, nil

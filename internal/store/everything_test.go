@@ -127,7 +127,7 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	must(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
 	_, err = publishers.Actions(f.Ctx, scenes)
 	must(err)
-	_, err = f.AuditLogOf(f.Ctx, outbox.PublisherTarget(scenes), 10)
+	_, err = f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(scenes))
 	must(err)
 	_, err = publishers.Publishers(f.Ctx)
 	must(err)

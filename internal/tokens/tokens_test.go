@@ -46,7 +46,7 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "token 1 was revoked by ana 1 m")
 	_, err = f.RevokeToken(f.Ctx, ana(""), 7)
 	refused(t, err, outbox.ErrNotFound, "no token 7")
-	acts, err := f.AuditLogOf(f.Ctx, outbox.TokenTarget(made.ID), 10)
+	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.TokenTarget(made.ID))
 	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.AuditRefused || acts[1].Action != outbox.ActionTokenRevoke || acts[2].Action != outbox.ActionTokenCreate {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}

@@ -37,6 +37,18 @@ func publisherActionSentence(a outbox.AuditEntry) string {
 	return "Changed " + publisher + "."
 }
 
+// publishersActionSentence describes an action on a publisher's name from its audit record.
+func publishersActionSentence(a outbox.AuditEntry) string {
+	var came outbox.PublishersChange
+	_ = json.Unmarshal(a.Before, &came) // missing fields stay empty
+	_ = json.Unmarshal(a.After, &came)
+	did := "Paused"
+	if a.Action == outbox.ActionPublisherResumeAll {
+		did = "Resumed"
+	}
+	return fmt.Sprintf("%s publisher %s in %s.", did, came.Publisher, count(int64(len(came.Changed)), "topic", "topics"))
+}
+
 // seekWords describes the effect of a seek on events.
 func seekWords(s outbox.Seek) string {
 	n, what := s.Repeats, "repeated"

@@ -18,6 +18,37 @@ type PublisherView struct {
 	History outbox.PublisherHistory
 	Acts    []outbox.AuditEntry // on the subscription, newest first
 	Tests   bool                // whether this server can send a test event
+	// SameName is the publishers of its name in all topics, itself included.
+	SameName []outbox.Publisher
+}
+
+// inTopics returns those of the same name that fit, if the name serves several topics.
+func (v PublisherView) inTopics(fits func(outbox.Publisher) bool) (topics []string) {
+	if len(v.SameName) < 2 {
+		return nil
+	}
+	for _, one := range v.SameName {
+		if fits(one) {
+			topics = append(topics, one.Topic)
+		}
+	}
+	return topics
+}
+
+// settingsLines are the effective settings of a publisher in words.
+func settingsLines(s outbox.PublisherSettings) []namedText {
+	idle := "off"
+	if s.IdleBackoff {
+		idle = fmt.Sprintf("after %s, ×%g up to %s", count(int64(s.IdleAfter), "empty poll", "empty polls"), s.IdleFactor, seconds(s.IdleLongestSeconds))
+	}
+	return []namedText{
+		{"Batch", "up to " + count(int64(s.BatchSize), "event", "events")},
+		{"Poll interval", seconds(s.PollSeconds)},
+		{"Idle back-off", idle},
+		{"Timeout", seconds(s.TimeoutSeconds)},
+		{"After an error", fmt.Sprintf("retry in %s, doubled up to %s", seconds(s.RetryBaseSeconds), seconds(s.RetryMaxSeconds))},
+		{"Failed", fmt.Sprintf("after %s in a row, then retried every %s", count(int64(s.MaxErrors), "error", "errors"), seconds(s.FailedRetrySeconds))},
+	}
 }
 
 // SeekView is the view of the page that moves a subscription's position.
@@ -150,7 +181,7 @@ func resetMeaning(p outbox.Publisher) string {
 }
 
 // publisherForms are the forms of a subscription's page.
-var publisherForms = []string{"pause-form", "resume-form", "reset-form", "skip-form", "test-form"}
+var publisherForms = []string{"pause-form", "resume-form", "pause-all-form", "resume-all-form", "reset-form", "skip-form", "test-form"}
 
 // seekSentence describes the new position of a seek.
 func seekSentence(s outbox.Seek) string {

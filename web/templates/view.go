@@ -172,6 +172,8 @@ func actionSentence(a outbox.AuditEntry) string {
 		return runActionSentence(a)
 	case outbox.ActionRehearse:
 		return rehearseSentence(a)
+	case outbox.ActionPublisherPauseAll, outbox.ActionPublisherResumeAll:
+		return publishersActionSentence(a)
 	case outbox.ActionPublisherPause, outbox.ActionPublisherResume, outbox.ActionPublisherReset, outbox.ActionPublisherSeek, outbox.ActionPublisherSkip, outbox.ActionPublisherTest:
 		return publisherActionSentence(a)
 	case outbox.ActionRetryMany:

@@ -14,11 +14,13 @@ import (
 
 // settings are the settings of one kind of destination.
 type settings struct {
-	kind    kind
-	file    fileSettings
-	webhook webhookSettings
-	nats    busSettings
-	kafka   busSettings
+	kind       kind
+	file       fileSettings
+	webhook    webhookSettings
+	nats       busSettings
+	kafka      busSettings
+	statistics statisticsSettings
+	functions  *guarded // of a Custom subscription; nil for others
 }
 
 type fileSettings struct {
@@ -49,9 +51,23 @@ const (
 	longestCall   = 10 * time.Minute
 	largestBatch  = 10_000
 	mostErrors    = 1_000_000
+	mostIdle      = 1_000_000 // empty polls
+	mostFactor    = 100
 	defaultRotate = 100_000_000 // bytes
 	defaultKeep   = 0           // delivered data is not ours to delete
 )
+
+// The configuration's keys of what this package reads: TopicsKey routes events to destinations, and
+// DefaultsKey has settings for all publishers, also in a topic for those of the topic.
+const TopicsKey, DefaultsKey = "topics", "publisher_defaults"
+
+// Config is the part of the configuration file that is about publishers. A nil node is an absent
+// key.
+type Config struct {
+	Topics   *yaml.Node
+	Defaults *yaml.Node
+	Getenv   func(string) (string, bool) // looks up variables in texts
+}
 
 // reader reads topics.
 type reader struct {
@@ -59,29 +75,34 @@ type reader struct {
 	files []Subscription // file destinations, for sameFile
 }
 
-// Parse parses the value of the configuration's key topics, which routes events to destinations.
-// Variables in texts are looked up with getenv. The subscriptions are in the order of the file. An
-// error is an *outbox.Refusal of kind outbox.ErrInvalid with its line, whose sentence names the key
-// and no secret.
-func Parse(node *yaml.Node, getenv func(string) (string, bool)) ([]Subscription, error) {
-	r := &reader{Reader: outbound.Reader{Getenv: getenv}}
+// Parse returns the publishers that the configuration describes, in the order of the file, and the
+// settings of those that configure none. An error is an *outbox.Refusal of kind outbox.ErrInvalid
+// with its line, whose sentence names the key and no secret.
+func (c Config) Parse() ([]Subscription, Settings, error) {
+	r := &reader{Reader: outbound.Reader{Getenv: c.Getenv}}
+	defaults := r.defaults(outbound.Entry{Path: DefaultsKey, Key: c.Defaults, Value: c.Defaults}, DefaultSettings())
 	var subs []Subscription
-	for _, topic := range r.Entries(node, "topics") {
-		subs = append(subs, r.topic(topic)...)
-		if r.Err != nil {
-			return nil, r.Err
-		}
+	for _, topic := range r.Entries(c.Topics, TopicsKey) {
+		subs = append(subs, r.topic(topic, defaults)...)
 	}
 	if r.Err != nil {
-		return nil, r.Err
+		return nil, defaults, r.Err
 	}
-	return subs, nil
+	return subs, defaults, nil
 }
 
-func (r *reader) topic(topic outbound.Entry) []Subscription {
+// defaults reads settings for several publishers.
+func (r *reader) defaults(at outbound.Entry, base Settings) Settings {
+	return r.settings(at, r.Fields(at.Value, at.Path, settingKeys...), base)
+}
+
+func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
 	r.Check(topic, outbox.CheckSubscriptionPart("topic", topic.Name))
-	fields := r.Fields(topic.Value, topic.Path, "match", "publishers")
+	fields := r.Fields(topic.Value, topic.Path, "match", "publishers", DefaultsKey)
 	match := r.match(topic, fields["match"])
+	if given, is := fields[DefaultsKey]; is {
+		defaults = r.defaults(given, defaults)
+	}
 	publishers := r.Entries(fields["publishers"].Value, topic.Path+".publishers")
 	if r.Err == nil && len(publishers) == 0 {
 		r.Fail(topic.Key, topic.Path, "the topic has no publishers; add one under publishers, or remove the topic")
@@ -89,7 +110,7 @@ func (r *reader) topic(topic outbound.Entry) []Subscription {
 	var subs []Subscription
 	for _, publisher := range publishers {
 		r.Check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.Name))
-		p := r.subscription(publisher)
+		p := r.subscription(publisher, defaults)
 		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
 		p.Match = match
 		subs = append(subs, p)
@@ -123,7 +144,7 @@ func (r *reader) match(topic, field outbound.Entry) outbox.Match {
 	return m
 }
 
-var commonKeys = []string{"url", "poll_interval", "batch_size", "timeout", "retry_base", "retry_max", "max_errors", "failed_retry", "start"}
+var commonKeys = append([]string{"url", "start"}, settingKeys...)
 
 // everyKey returns all keys that a publisher may have, for any kind of destination.
 func everyKey() []string {
@@ -138,19 +159,11 @@ func everyKey() []string {
 	return keys
 }
 
-func (r *reader) subscription(publisher outbound.Entry) Subscription {
+func (r *reader) subscription(publisher outbound.Entry, defaults Settings) Subscription {
 	fields := r.Fields(publisher.Value, publisher.Path, everyKey()...)
 	p := Subscription{
-		PollInterval: r.Pause(fields["poll_interval"], DefaultPollInterval, longestPause),
-		BatchSize:    int(r.Number(fields["batch_size"], DefaultBatchSize, 1, largestBatch)),
-		Timeout:      r.Pause(fields["timeout"], DefaultTimeout, longestCall),
-		MaxErrors:    int(r.Number(fields["max_errors"], DefaultMaxErrors, 1, mostErrors)),
-		FailedRetry:  r.Pause(fields["failed_retry"], DefaultFailedRetry, longestPause),
-		Pause:        outbox.Retry{Base: r.Pause(fields["retry_base"], DefaultRetryBase, longestPause), Max: r.Pause(fields["retry_max"], DefaultRetryMax, longestPause)},
-		StartAtHead:  r.Choice(fields["start"], "beginning", "head") == "head",
-	}
-	if r.Err == nil && p.Pause.Max < p.Pause.Base {
-		r.Fail(publisher.Key, publisher.Path, "retry_max, %s, must not be less than retry_base, %s", p.Pause.Max, p.Pause.Base)
+		Settings:    r.settings(publisher, fields, defaults),
+		StartAtHead: r.Choice(fields["start"], "beginning", "head") == "head",
 	}
 	if r.Err == nil && fields["url"].Value == nil {
 		r.Fail(publisher.Key, publisher.Path, "url is missing; it says where the events go, such as file:///var/lib/outboxweb/events.ndjson")

@@ -49,7 +49,24 @@ func topicsOf(tb testing.TB, text string) *yaml.Node {
 
 func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	tb.Helper()
-	return destination.Parse(topicsOf(tb, text), getenv)
+	subs, _, err := configOf(tb, text).Parse()
+	return subs, err
+}
+
+// configOf is the part of a configuration file that is about publishers.
+func configOf(tb testing.TB, text string) destination.Config {
+	tb.Helper()
+	c := destination.Config{Topics: topicsOf(tb, text), Getenv: getenv}
+	var document struct {
+		Defaults yaml.Node `yaml:"publisher_defaults"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		tb.Fatal(err)
+	}
+	if !document.Defaults.IsZero() {
+		c.Defaults = &document.Defaults
+	}
+	return c
 }
 
 // subscriptionOf is the only subscription of a topic of all events with one publisher.
@@ -108,14 +125,15 @@ topics:
 	sub := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
 		return destination.Subscription{
 			SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
-			PollInterval: time.Second, BatchSize: 100, Timeout: 10 * time.Second, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, MaxErrors: 10, FailedRetry: 5 * time.Minute,
+			Settings: destination.DefaultSettings(),
 		}
 	}
 	hook := destination.Subscription{
 		SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
 		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
 		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
-		PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
+		Settings: destination.Settings{PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
+			Idle: outbox.DefaultIdleBackoff},
 	}
 	want := []destination.Subscription{
 		sub("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
@@ -127,6 +145,41 @@ topics:
 	}
 	if diff := cmp.Diff(want, subs, cmpopts.IgnoreUnexported(destination.Subscription{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestParse_takesSettingsOfThePublisherThenItsTopicThenAll(t *testing.T) {
+	t.Parallel()
+	subs, err := parse(t, `
+publisher_defaults: {batch_size: 500, poll_interval: 2s, idle_after: 5, idle_factor: 1.5, idle_longest: 30s, max_errors: 3}
+topics:
+  scenes:
+    match: {event_types: ["*"]}
+    publisher_defaults: {batch_size: 50, idle_backoff: false}
+    publishers:
+      own: {url: "log:", batch_size: 5, idle_backoff: true}
+      topic: {url: "log:"}
+  other:
+    match: {event_types: ["*"]}
+    publishers:
+      all: {url: "log:"}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := destination.DefaultSettings()
+	all.BatchSize, all.PollInterval, all.MaxErrors = 500, 2*time.Second, 3
+	all.Idle = outbox.IdleBackoff{After: 5, Factor: 1.5, Longest: 30 * time.Second}
+	own, topic := all, all
+	own.BatchSize, topic.BatchSize, topic.Idle.Off = 5, 50, true
+	for i, want := range []destination.Settings{own, topic, all} {
+		if diff := cmp.Diff(want, subs[i].Settings); diff != "" {
+			t.Errorf("%s: %s", subs[i].SubscriptionName, diff)
+		}
+	}
+	shown := subs[1].Definition().Settings
+	if want := (outbox.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300}); shown != want {
+		t.Errorf("shown as %+v", shown)
 	}
 }
 
@@ -181,6 +234,12 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"empty scheme", url("'://x'"), "a URL begins with its scheme"},
 		{"url is a list", url("[a]"), "topics.scenes.publishers.p.url: must be a string"},
 		{"log with a path", url("log:/x"), "log: takes nothing after the colon"},
+		{"statistics with a path", url("statistics:/x"), "statistics: takes nothing after the colon; it writes to the log and the metrics of this process"},
+		{"statistics of too many", publisher("url: 'statistics:'", "max_distinct: 10001 #!"), "max_distinct: must be from 1 to 10000"},
+		{"unknown default", start + "        url: 'log:'\npublisher_defaults:\n  start: head #!", `publisher_defaults: unknown key "start"; use poll_interval, idle_backoff, `},
+		{"default out of bounds", "publisher_defaults: {idle_factor: 0.5} #!\n" + start + "        url: 'log:'", "publisher_defaults.idle_factor: must be a number from 1 to 100"},
+		{"default of a topic", "topics:\n  scenes:\n    match: {event_types: [a]}\n    publisher_defaults: {batch_size: 0} #!\n    publishers: {p: {url: 'log:'}}", "topics.scenes.publisher_defaults.batch_size: must be from 1 to 10000, not 0"},
+		{"retry below a default", "publisher_defaults: {retry_base: 5s}\n" + publisher("url: 'log:'")[:len(publisher("url: 'log:'"))-len("\n        url: 'log:'")] + " #!\n        url: 'log:'\n        retry_max: 2s", "retry_max, 2s, must not be less than retry_base, 5s"},
 		{"file is relative", url("file:x.ndjson"), "must be absolute"},
 		{"file on a host", url("file://var/x.ndjson"), "must be absolute"},
 		{"file is a directory", url("file:///var/"), "must name a file"},
@@ -319,17 +378,19 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := regexp.MustCompile("(?s)\n```yaml\n(topics:.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
+	examples := regexp.MustCompile("(?s)\n```yaml\n((?:publisher_defaults|topics):.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
 	if len(examples) < 5 {
 		t.Fatalf("only %d examples were found", len(examples))
 	}
 	for _, example := range examples {
-		subs, err := destination.Parse(topicsOf(t, example[1]), func(name string) (string, bool) {
+		c := configOf(t, example[1])
+		c.Getenv = func(name string) (string, bool) {
 			if strings.HasSuffix(name, "SECRET") {
 				return secret, true
 			}
 			return "x", true
-		})
+		}
+		subs, _, err := c.Parse()
 		if err != nil || len(subs) == 0 {
 			t.Errorf("%v in\n%s", err, example[1])
 		}
@@ -350,7 +411,7 @@ func FuzzTopics(f *testing.F) {
 		root := document.Content[0]
 		nodes := append([]*yaml.Node{root}, root.Content...)
 		for _, node := range nodes {
-			subs, err := destination.Parse(node, getenv)
+			subs, _, err := destination.Config{Topics: node, Getenv: getenv}.Parse()
 			var refusal *outbox.Refusal
 			if err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "") {
 				t.Fatalf("%#v", err)

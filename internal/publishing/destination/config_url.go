@@ -10,11 +10,13 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbound"
 )
 
-func (r *reader) logURL(at outbound.Entry, u outbound.URL) string {
-	if strings.TrimSuffix(u.Whole[len("log:"):], "//") != "" {
-		r.Fail(at.Value, at.Path, "log: takes nothing after the colon; it writes to the log of this process")
+// bare parses the URL of a kind of destination that is within this process.
+func (r *reader) bare(at outbound.Entry, u outbound.URL, writes string) string {
+	whole := u.Scheme + ":"
+	if strings.TrimSuffix(u.Whole[len(whole):], "//") != "" {
+		r.Fail(at.Value, at.Path, "%s takes nothing after the colon; it writes to %s of this process", whole, writes)
 	}
-	return "log:"
+	return whole
 }
 
 // natsSubject is a subject that can be published to: tokens with dots, without wildcards.

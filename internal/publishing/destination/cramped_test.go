@@ -31,7 +31,7 @@ func publishCramped(path string) int {
 		fmt.Println(err)
 		return 1
 	}
-	subs, err := destination.Parse(crampedTopics(path), os.LookupEnv)
+	subs, _, err := destination.Config{Topics: crampedTopics(path), Getenv: os.LookupEnv}.Parse()
 	if err != nil {
 		fmt.Println(err)
 		return 1

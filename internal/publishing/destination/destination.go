@@ -7,6 +7,9 @@
 //	https://…                     a webhook
 //	nats://host:4222/subject      a NATS JetStream subject
 //	kafka://broker:9092/topic     a Kafka topic
+//	statistics:                   counts of types and tags, for the log and metrics
+//
+// Custom makes a Subscription that a Go function delivers.
 //
 // Events are sent as CloudEvents 1.0 in JSON. publishing.Relay decides which events are delivered
 // when, and handles errors.
@@ -15,7 +18,6 @@ package destination
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -33,6 +35,31 @@ type Publisher interface {
 	Close() error
 }
 
+// Healthy is implemented by publishers that know whether they can deliver. It is asked before the
+// first delivery, and before each retry after an error; an error is why they cannot, and nothing is
+// delivered then.
+type Healthy interface {
+	Healthy(ctx context.Context) error
+}
+
+// CheckHealth asks a publisher whether it is healthy, if it knows, and returns why it is not.
+func CheckHealth(ctx context.Context, p Publisher) (knows bool, reason error) {
+	h, knows := p.(Healthy)
+	if !knows {
+		return false, nil
+	}
+	return true, h.Healthy(ctx)
+}
+
+// NotHealthy is the error of a delivery that was not attempted for a reason of CheckHealth; nil
+// without one.
+func NotHealthy(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	return outbound.DestinationError("the publisher is not healthy: %w", reason)
+}
+
 // Error is why a destination did not accept an event. Other errors count as errors of the
 // destination.
 type Error = outbound.Error
@@ -40,30 +67,14 @@ type Error = outbound.Error
 // Cause returns the *Error of an error of Publish.
 func Cause(err error) *Error { return outbound.Cause(err) }
 
-// Defaults of a subscription.
-const (
-	DefaultPollInterval = time.Second
-	DefaultBatchSize    = 100
-	DefaultTimeout      = 10 * time.Second
-	DefaultRetryBase    = time.Second
-	DefaultRetryMax     = time.Minute
-	DefaultMaxErrors    = 10
-	DefaultFailedRetry  = 5 * time.Minute
-)
-
 // Subscription is one publisher of one topic, as the configuration file describes it.
 type Subscription struct {
 	outbox.SubscriptionName
-	Match        outbox.Match
-	URL          string // of the destination, with secrets
-	Destination  string // the URL without secrets
-	StartAtHead  bool   // start: head instead of beginning
-	PollInterval time.Duration
-	BatchSize    int           // maximum events per call of Publish
-	Timeout      time.Duration // of one call of the destination
-	Pause        outbox.Retry  // the wait after errors in a row: from Base, doubled with each, to Max
-	MaxErrors    int           // errors in a row after which the subscription is failed
-	FailedRetry  time.Duration // retry interval of a failed subscription
+	Match       outbox.Match
+	URL         string // of the destination, with secrets
+	Destination string // the URL without secrets
+	StartAtHead bool   // start: head instead of beginning
+	Settings
 
 	settings settings
 }
@@ -75,7 +86,7 @@ func (p Subscription) LogValue() slog.Value {
 
 // Definition returns the part of the subscription that the store keeps.
 func (p Subscription) Definition() outbox.PublisherDefinition {
-	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors}
+	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors, Settings: p.Settings.view()}
 }
 
 // Options are what destinations need from the process.
@@ -83,4 +94,12 @@ type Options struct {
 	Logger  *slog.Logger
 	Journal string // the journal's id, visible to receivers
 	Version string // of the program
+	// Published counts deliveries to statistics: for metrics; nil counts nothing.
+	Published Counters
+}
+
+// Counters count events that were published to statistics:.
+type Counters interface {
+	CountType(of outbox.SubscriptionName, eventType string, events int)
+	CountTag(of outbox.SubscriptionName, tag, value string, events int)
 }

@@ -30,7 +30,7 @@ func FuzzDestination(f *testing.F) {
 		if err := yaml.Unmarshal(document, &read); err != nil || len(read.Content) == 0 {
 			return
 		}
-		subs, err := destination.Parse(read.Content[0], func(string) (string, bool) { return value, true })
+		subs, _, err := destination.Config{Topics: read.Content[0], Getenv: func(string) (string, bool) { return value, true }}.Parse()
 		var refusal *outbox.Refusal
 		secret := len(value) >= 16 && !strings.Contains(url, value) && !strings.Contains(header, value)
 		switch {

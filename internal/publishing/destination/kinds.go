@@ -16,6 +16,8 @@ const (
 	kindWebhook kind = "https"
 	kindNATS    kind = "nats"
 	kindKafka   kind = "kafka"
+
+	kindStatistics kind = "statistics"
 )
 
 // kindInfo describes a kind of destination.
@@ -35,7 +37,7 @@ func kinds() []kindInfo {
 	return []kindInfo{
 		{kindLog, "log:", "log:", nil,
 			func(r *reader, at outbound.Entry, u outbound.URL, _ map[string]outbound.Entry, _ *settings) string {
-				return r.logURL(at, u)
+				return r.bare(at, u, "the log")
 			}, openLog},
 		{kindFile, "file:///path", "file://", []string{"rotate_bytes", "keep"},
 			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
@@ -53,6 +55,10 @@ func kinds() []kindInfo {
 			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
 				return r.kafka(at, u, fields, &s.kafka)
 			}, openKafka},
+		{kindStatistics, "statistics:", "statistics:", []string{"interval", "tags", "max_distinct"},
+			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
+				return r.statistics(at, u, fields, &s.statistics)
+			}, openStatistics},
 	}
 }
 

@@ -12,8 +12,11 @@ import (
 const patience = 5 * time.Second
 
 // Open returns the subscription's publisher. It does not contact the destination, so an unreachable
-// one is no error here. p must come from Parse.
+// one is no error here. p must come from Config.Parse or Custom.
 func (p Subscription) Open(o Options) (Publisher, error) {
+	if p.settings.functions != nil {
+		return openCustom(p, o), nil
+	}
 	is, known := p.settings.kind.info()
 	if !known {
 		return nil, outbox.Setup("publisher %s has no destination", p.SubscriptionName)

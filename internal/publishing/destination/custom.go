@@ -1,0 +1,231 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbound"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// Functions deliver the events of a subscription made in Go. Each is called with a context that ends
+// after the subscription's timeout, and never two at a time within a process. They must not change
+// the events, nor keep them.
+//
+// Exactly one of Deliver and DeliverAll must be set. Their errors are the destination's, unless they
+// are an *Error.
+type Functions struct {
+	// Deliver delivers events and returns how many of them, from the first on, are delivered. It may
+	// stop early without an error. An error is the reason why the next event was not delivered.
+	Deliver func(ctx context.Context, events []*Event) (delivered int, err error)
+	// DeliverAll delivers all events or, with an error, none. If the error is an event's, they are
+	// delivered again one by one, to find the one at fault.
+	DeliverAll func(ctx context.Context, events []*Event) error
+	// Healthy returns why nothing can be delivered now; nil if something can. It is optional.
+	Healthy func(ctx context.Context) error
+}
+
+// customDestination is the Destination of subscriptions that name none.
+const customDestination = "go:"
+
+// Custom returns a subscription that functions of this program deliver, by the same rules as those
+// of the configuration file. Zero settings are those of defaults, and of DefaultSettings. An error
+// is an *outbox.Refusal.
+func Custom(s Subscription, f Functions, defaults Settings) (Subscription, error) {
+	for _, part := range [...][2]string{{"topic", s.Topic}, {"publisher", s.Publisher}} {
+		if err := outbox.CheckSubscriptionPart(part[0], part[1]); err != nil {
+			return s, err
+		}
+	}
+	s.Settings = s.Settings.or(defaults)
+	if s.Destination == "" {
+		s.Destination = customDestination
+	}
+	switch {
+	case s.Match.Empty():
+		return s, outbox.Setup(`the match of publisher %s is empty; say which events to select, or select every event with the event type "*"`, s.SubscriptionName)
+	case (f.Deliver == nil) == (f.DeliverAll == nil):
+		return s, outbox.Setup("publisher %s needs exactly one function that delivers", s.SubscriptionName)
+	}
+	if err := s.Settings.check(); err != nil {
+		return s, outbox.Setup("publisher %s: %v", s.SubscriptionName, err)
+	}
+	s.settings.functions = &guarded{name: s.SubscriptionName, timeout: s.Timeout, Functions: f, free: make(chan struct{}, 1)}
+	return s, nil
+}
+
+// guarded calls the functions of one subscription: with a time limit that holds even if a function
+// ignores its context, one at a time, and so that a panic is an error. All publishers that are opened
+// for the subscription share it.
+type guarded struct {
+	Functions
+	name    outbox.SubscriptionName
+	timeout time.Duration
+	free    chan struct{} // has an element while a function runs
+
+	mu      sync.Mutex
+	running *running // the call that has not returned; nil between calls
+}
+
+// running is a call of a function.
+type running struct {
+	began     time.Time
+	abandoned bool // nobody waits for it any more
+}
+
+// returnGrace is how long a function may take to return after its context has ended.
+const returnGrace = time.Second
+
+// outcome is what a function returned.
+type outcome struct {
+	delivered int
+	err       error
+	panicked  bool
+}
+
+// call calls f, unless an earlier call has not returned.
+func (g *guarded) call(ctx context.Context, log *slog.Logger, f func(context.Context) (int, error)) outcome {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	this, err := g.enter(ctx)
+	if err != nil {
+		return outcome{err: err}
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		// Goexit ends a goroutine too, and leaves nothing to recover.
+		o := outcome{err: outbound.EventError("the function ended its goroutine"), panicked: true}
+		defer func() {
+			if r := recover(); r != nil {
+				log.Error("a function of a publisher panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				o.err = outbound.EventError("the function panicked: %v", r)
+			}
+			done <- o
+			g.leave()
+		}()
+		n, err := f(ctx)
+		o = outcome{delivered: n, err: err}
+	}()
+	select {
+	case o := <-done:
+		return g.inTime(ctx, o)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(returnGrace)
+	defer grace.Stop()
+	select {
+	case o := <-done:
+		return g.inTime(ctx, o)
+	case <-grace.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	this.abandoned = true
+	return outcome{err: g.notReturned(this)}
+}
+
+// inTime explains the error of a function that its context has stopped.
+func (g *guarded) inTime(ctx context.Context, o outcome) outcome {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(o.err, context.DeadlineExceeded) {
+		o.err = outbound.DestinationError("the function did not finish within %v: %w", g.timeout, o.err)
+	}
+	return o
+}
+
+func (g *guarded) notReturned(call *running) error {
+	return outbound.DestinationError("the call of %s has not returned for %s, though its time limit is %v; no other call starts before it returns", g.name, outbox.Age(time.Since(call.began)), g.timeout)
+}
+
+// enter waits until no function runs. It does not wait for an abandoned one.
+func (g *guarded) enter(ctx context.Context) (*running, error) {
+	g.mu.Lock()
+	if before := g.running; before != nil && before.abandoned {
+		defer g.mu.Unlock()
+		return nil, g.notReturned(before)
+	}
+	g.mu.Unlock()
+	select {
+	case g.free <- struct{}{}:
+	case <-ctx.Done():
+		return nil, outbound.DestinationError("another call of %s is in progress: %w", g.name, ctx.Err())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running = &running{began: time.Now()}
+	return g.running, nil
+}
+
+func (g *guarded) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running = nil
+	<-g.free
+}
+
+// custom is a publisher made in Go.
+type custom struct {
+	*guarded
+	log *slog.Logger
+}
+
+// reporting is a custom publisher that also says whether it is healthy.
+type reporting struct{ *custom }
+
+func openCustom(p Subscription, o Options) Publisher {
+	c := &custom{guarded: p.settings.functions, log: o.Logger.With("topic", p.Topic, "publisher", p.Publisher)}
+	if c.Functions.Healthy != nil {
+		return reporting{c}
+	}
+	return c
+}
+
+func (r reporting) Healthy(ctx context.Context) error {
+	return r.call(ctx, r.log, func(ctx context.Context) (int, error) { return 0, r.Functions.Healthy(ctx) }).err
+}
+
+func (c *custom) Close() error { return nil }
+
+func (c *custom) Publish(ctx context.Context, events []*Event) (int, error) {
+	o := c.deliver(ctx, events)
+	if culprit := o.panicked || c.DeliverAll != nil; !culprit || len(events) == 1 || o.err == nil || Cause(o.err).Kind != outbox.EventError {
+		return o.delivered, o.err
+	}
+	began := time.Now()
+	for i := range events {
+		if i > 0 && time.Since(began) > patience {
+			return i, nil
+		}
+		if one := c.deliver(ctx, events[i:i+1]); one.err != nil {
+			return i, one.err
+		}
+	}
+	return len(events), nil
+}
+
+// deliver calls the function that delivers once.
+func (c *custom) deliver(ctx context.Context, events []*Event) outcome {
+	o := c.call(ctx, c.log, func(ctx context.Context) (int, error) {
+		if c.DeliverAll == nil {
+			return c.Deliver(ctx, events)
+		}
+		if err := c.DeliverAll(ctx, events); err != nil {
+			return 0, err
+		}
+		return len(events), nil
+	})
+	switch n := len(events); {
+	case o.delivered < 0 || o.delivered > n:
+		return outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events", o.delivered, n)}
+	case o.delivered == 0 && o.err == nil:
+		o.err = errors.New("the function delivered nothing and returned no error")
+	case o.delivered == n && o.err != nil:
+		c.log.Warn("a publisher's function returned an error though it delivered everything", "error", o.err)
+		o.err = nil
+	}
+	return o
+}

@@ -1,0 +1,196 @@
+package destination_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+)
+
+var custom = destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "audit"}, Match: outbox.Match{EventTypes: []string{"*"}}}
+
+func customOf(tb testing.TB, f destination.Functions, log *bytes.Buffer) destination.Publisher {
+	tb.Helper()
+	s, err := destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	to, err := s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return to
+}
+
+func eventsAt(positions ...int64) (all []*destination.Event) {
+	for _, p := range positions {
+		all = append(all, destination.NewEvent(outbox.Event{Position: p, CampaignID: "c-1", Seq: p, EventType: "noted"}, "urn:x"))
+	}
+	return all
+}
+
+func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
+	t.Parallel()
+	all := destination.Functions{DeliverAll: func(context.Context, []*destination.Event) error { return nil }}
+	s, err := destination.Custom(custom, all, destination.Settings{BatchSize: 7, Idle: outbox.IdleBackoff{Off: true}})
+	want := destination.DefaultSettings()
+	want.BatchSize, want.Idle.Off = 7, true
+	if err != nil || s.Settings != want || s.Destination != "go:" {
+		t.Errorf("%+v to %q, %v", s.Settings, s.Destination, err)
+	}
+	for says, change := range map[string]func(*destination.Subscription, *destination.Functions){
+		"must begin with a lower-case letter":          func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
+		"the match of publisher scenes/audit is empty": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
+		"needs exactly one function":                   func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
+		"the batch size must be from 1 to 10000":       func(s *destination.Subscription, _ *destination.Functions) { s.BatchSize = 10_001 },
+		"the factor of idle waits must be from 1":      func(s *destination.Subscription, _ *destination.Functions) { s.Idle.Factor = 0.5 },
+		"the first wait after an error":                func(s *destination.Subscription, _ *destination.Functions) { s.Pause.Base = time.Hour },
+	} {
+		s, f := custom, all
+		change(&s, &f)
+		if _, err := destination.Custom(s, f, destination.Settings{}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("refused with %v, want %s", err, says)
+		}
+	}
+}
+
+func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(){"panic": func() { panic("no such region") }, "ended its goroutine": runtime.Goexit} {
+		var log bytes.Buffer
+		var got []int64
+		to := customOf(t, destination.Functions{DeliverAll: func(_ context.Context, events []*destination.Event) error {
+			for _, e := range events {
+				if e.Position == 3 {
+					end()
+				}
+			}
+			for _, e := range events {
+				got = append(got, e.Position)
+			}
+			return nil
+		}}, &log)
+		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
+		if n != 2 || err == nil || !strings.Contains(err.Error(), name) || destination.Cause(err).Kind != outbox.EventError || !slices.Equal(got, []int64{1, 2}) {
+			t.Errorf("%d delivered: %v, %v", n, got, err)
+		}
+		if name == "panic" && !strings.Contains(log.String(), "custom_test.go") {
+			t.Errorf("the log has no stack:\n%s", log.String())
+		}
+	}
+}
+
+// The function ignores its context. Nothing calls it again, or asks for its health, before it has
+// returned, and then it is called again.
+func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		hang, calls := make(chan struct{}), 0
+		f := destination.Functions{
+			Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
+				calls++
+				<-hang
+				return len(events), nil
+			},
+			Healthy: func(context.Context) error { calls++; return nil },
+		}
+		s, err := destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func() destination.Publisher {
+			to, err := s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return to
+		}
+		began := time.Now()
+		to := open()
+		_, err = to.Publish(t.Context(), eventsAt(1))
+		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.DestinationError {
+			t.Errorf("after %s: %v", took, err)
+		}
+		if err := to.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		to = open() // as after a lost lease
+		began = time.Now()
+		_, err = to.Publish(t.Context(), eventsAt(1))
+		_, unhealthy := destination.CheckHealth(t.Context(), to)
+		for _, err := range []error{err, unhealthy} {
+			if err == nil || !strings.Contains(err.Error(), "has not returned for 1 min") || time.Since(began) != 0 {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+		}
+		if calls != 1 {
+			t.Errorf("called %d times", calls)
+		}
+		close(hang)
+		synctest.Wait()
+		if n, err := to.Publish(t.Context(), eventsAt(1)); n != 1 || err != nil || calls != 2 {
+			t.Errorf("%d, %v after %d calls", n, err, calls)
+		}
+	})
+}
+
+// A function that stops when it is told says how far it came.
+func TestCustom_aFunctionInTimeSaysHowManyItDelivered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		to := customOf(t, destination.Functions{Deliver: func(ctx context.Context, _ []*destination.Event) (int, error) {
+			<-ctx.Done()
+			return 2, ctx.Err()
+		}}, &log)
+		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3))
+		if n != 2 || err == nil || !strings.Contains(err.Error(), "did not finish within 3s") {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+func TestCustom_refusesCountsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	for _, c := range []struct {
+		returns int
+		err     error
+		n       int
+		says    string
+	}{
+		{-1, nil, 0, "delivered -1 of 2"}, {3, nil, 0, "delivered 3 of 2"}, {0, nil, 0, "delivered nothing and returned no error"},
+		{1, nil, 1, ""}, {2, errors.New("late"), 2, ""}, {1, errors.New("full"), 1, "full"},
+	} {
+		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return c.returns, c.err }}, &log)
+		n, err := to.Publish(t.Context(), eventsAt(1, 2))
+		if n != c.n || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d and %v became %d and %v", c.returns, c.err, n, err)
+		}
+	}
+}
+
+func TestCustom_isHealthyAsItSays(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	nothing := func(context.Context, []*destination.Event) error { return nil }
+	if knows, err := destination.CheckHealth(t.Context(), customOf(t, destination.Functions{DeliverAll: nothing}, &log)); knows || err != nil {
+		t.Errorf("without a function: %v, %v", knows, err)
+	}
+	down := errors.New("no quota")
+	to := customOf(t, destination.Functions{DeliverAll: nothing, Healthy: func(context.Context) error { return down }}, &log)
+	if knows, err := destination.CheckHealth(t.Context(), to); !knows || !errors.Is(err, down) || destination.NotHealthy(err).Error() != "the publisher is not healthy: no quota" {
+		t.Errorf("%v, %v", knows, err)
+	}
+}

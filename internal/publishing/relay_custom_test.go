@@ -1,0 +1,99 @@
+package publishing_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+func customSubscription(tb testing.TB, f destination.Functions) destination.Subscription {
+	tb.Helper()
+	s := subscriptionOf("everything", "custom", everyEvent)
+	s.Pause = outbox.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
+	s.MaxErrors, s.FailedRetry, s.Timeout = 3, 20*time.Millisecond, 50*time.Millisecond
+	s, err := destination.Custom(s, f, destination.Settings{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// A publisher made in Go panics, fails and recovers as a configured one does, and keeps its position.
+func TestRelay_deliversByAGoFunction(t *testing.T) {
+	t.Parallel()
+	f := open(t, live)
+	f.appendAll(notes("c-1", 3)...)
+	var mu sync.Mutex
+	var got []int64
+	var broken atomic.Bool
+	broken.Store(true)
+	sub := customSubscription(t, destination.Functions{DeliverAll: func(_ context.Context, events []*destination.Event) error {
+		if broken.Load() {
+			panic("no such region")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range events {
+			got = append(got, e.Position)
+		}
+		return nil
+	}})
+	c := receivers{}.config(f, "one", sub)
+	c.Open = nil
+	deliver(t, f, c)
+	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	if p := f.publisher(sub.SubscriptionName); p.Position != 0 || p.LastError != "the function panicked: no such region" || p.ErrorKind != outbox.EventError || p.Settings.MaxErrors != 3 || p.Healthy != nil {
+		t.Errorf("%+v", p)
+	}
+	broken.Store(false)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(got, upTo(3)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// An unhealthy publisher gets no events, and says why; what it last said ends with its lease.
+func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
+	t.Parallel()
+	f := open(t, live)
+	f.appendAll(notes("c-1", 3)...)
+	var healthy atomic.Bool
+	var calls atomic.Int64
+	sub := customSubscription(t, destination.Functions{
+		DeliverAll: func(context.Context, []*destination.Event) error { calls.Add(1); return nil },
+		Healthy: func(context.Context) error {
+			if healthy.Load() {
+				return nil
+			}
+			return errors.New("no quota")
+		},
+	})
+	c := receivers{}.config(f, "one", sub)
+	c.Open = nil
+	stop := deliver(t, f, c)
+	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	p := f.publisher(sub.SubscriptionName)
+	if p.Healthy == nil || *p.Healthy || p.HealthMessage != "no quota" || p.LastError != "the publisher is not healthy: no quota" || calls.Load() != 0 {
+		t.Errorf("it is healthy: %v (%q), last error %q, after %d calls", p.Healthy, p.HealthMessage, p.LastError, calls.Load())
+	}
+	healthy.Store(true)
+	f.mustStandAt(t, sub.SubscriptionName, 3)
+	if p := f.publisher(sub.SubscriptionName); p.Healthy == nil || !*p.Healthy || p.HealthMessage != "" {
+		t.Errorf("it is healthy: %v (%q)", p.Healthy, p.HealthMessage)
+	}
+	stop()
+	var said any
+	if err := f.JournalDB.QueryRow(`select healthy from publisher_progress`).Scan(&said); err != nil || said != nil {
+		t.Errorf("without a lease it is healthy: %v, %v", said, err)
+	}
+}
