@@ -157,3 +157,50 @@ func ExampleEngine_Handler() {
 	// 401
 	// 200
 }
+
+// A publisher is a function of a batch; its position is kept in the journal.
+func ExampleEngine_Publish() {
+	e, done := openExample()
+	defer done()
+	sent := make(chan string, 10)
+	mail := outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
+		for _, ev := range events {
+			sent <- ev.CampaignID // send the mail; an error lets the batch come again
+		}
+		return nil
+	})
+	if err := e.Publish(outboxweb.Topic{Name: "welcome", EventTypes: []string{"wallet.opened"}}, "mail", mail); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	if _, err := e.Append(ctx, outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-sent)
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// wallet-1
+	// <nil>
+}
+
+// A name is taken once, whoever asks for it at the same moment.
+func ExampleEngine_AppendIf() {
+	e, done := openExample()
+	defer done()
+	taken := outboxweb.Match{EventTypes: []string{"name.taken"}, Tags: map[string]string{"name": "ana"}}
+	read, err := e.EventsMatching(context.Background(), 0, 1, taken)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, user := range []string{"user-1", "user-2"} {
+		_, err := e.AppendIf(context.Background(), read.Position, []outboxweb.Match{taken},
+			outboxweb.Event{CampaignID: user, EventType: "name.taken", Payload: json.RawMessage(`{}`), Tags: taken.Tags})
+		fmt.Println(errors.Is(err, outboxweb.ErrConflict))
+	}
+	// Output:
+	// false
+	// true
+}

@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,5 +259,78 @@ func TestProject_saysWhatIsWrong(t *testing.T) {
 		if err := e.Project(p); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want ErrSetup with %q", err, want)
 		}
+	}
+}
+
+func TestEngine_publishesInOrder(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	var mu sync.Mutex
+	var got []int64
+	failures := 2
+	err := e.Publish(outboxweb.Topic{Name: "orders", EventTypes: []string{"order.*"}, ExactTags: map[string]string{"item": "tea"}, PollInterval: 10 * time.Millisecond}, "mail",
+		outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if failures > 0 {
+				failures--
+				panic("the mail server is a teapot")
+			}
+			for _, ev := range events {
+				if ev.Tags["item"] != "tea" {
+					t.Errorf("event %+v was not selected", ev)
+				}
+				got = append(got, ev.Position)
+			}
+			return nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []int64
+	for _, campaign := range []string{"o-1", "o-2", "o-3"} {
+		placedAt, err := e.Append(t.Context(), placed(campaign, "tea"), placed(campaign+"-other", "coffee"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, placedAt[0].Position)
+	}
+	if err := e.Publish(outboxweb.Topic{Name: "orders"}, "mail", outboxweb.PublisherFunc(nil)); !errors.Is(err, outboxweb.ErrSetup) {
+		t.Errorf("a second publisher of the name: %v, want ErrSetup", err)
+	}
+	run(t, e)
+	storetest.Eventually(t, "all are delivered", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got) >= len(want)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(got, want) {
+		t.Errorf("delivered positions %d, want %d", got, want)
+	}
+}
+
+func TestEngine_appendsOnACondition(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	taken := outboxweb.Match{EventTypes: []string{"name.taken"}, Tags: map[string]string{"name": "ana"}}
+	read, err := e.EventsMatching(t.Context(), 0, 10, taken)
+	if err != nil || len(read.Events) != 0 {
+		t.Fatalf("read %+v, %v", read, err)
+	}
+	take := func(campaign string) error {
+		_, err := e.AppendIf(t.Context(), read.Position, []outboxweb.Match{taken},
+			outboxweb.Event{CampaignID: campaign, EventType: "name.taken", Payload: json.RawMessage(`{}`), Tags: map[string]string{"name": "ana"}})
+		return err
+	}
+	if err := take("user-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := take("user-2"); !errors.Is(err, outboxweb.ErrConflict) {
+		t.Errorf("the second one to take the name: %v, want ErrConflict", err)
+	}
+	if read, err = e.EventsMatching(t.Context(), read.Position, 10, taken); err != nil || len(read.Events) != 1 || read.Events[0].CampaignID != "user-1" {
+		t.Errorf("read %+v, %v, want the event of user-1", read, err)
 	}
 }

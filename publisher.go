@@ -1,0 +1,86 @@
+package outboxweb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+)
+
+// Topic selects events for publishers. Each field narrows it; at least one is required. An event type
+// of "*" selects every event.
+type Topic struct {
+	Name         string            // lower-case letters, digits, _ and -
+	EventTypes   []string          // types, in which * stands for any characters
+	Campaigns    []string          // campaign ids, in which * stands for any characters
+	RequiredTags []string          // tags that an event must have, all of them
+	AnyOfTags    []string          // tags of which an event must have one
+	ExactTags    map[string]string // tags with these values
+
+	// StartAtHead begins with the next appended event; without it a new publisher begins with the
+	// first event of the journal.
+	StartAtHead  bool
+	BatchSize    int           // events per call; 0 means 100
+	PollInterval time.Duration // 0 means 1 s; appends of this process wake publishers at once
+	Timeout      time.Duration // of one call; 0 means 10 s
+	MaxErrors    int           // errors in a row after which the publisher has failed, and is retried rarely; 0 means 10
+}
+
+// Publisher delivers events to another system: in order of position, each at least once. A repeated
+// call begins with an event that was sent before; Event.Position tells them apart. A Publisher that
+// also has a method Healthy(context.Context) error is asked before the first delivery and while
+// errors last; the console shows what it says.
+type Publisher interface {
+	// Publish delivers all events or, with an error, none. After an error the same events come again
+	// later. ctx ends after Topic.Timeout.
+	Publish(ctx context.Context, events []Event) error
+}
+
+// PublisherFunc is a function that is a Publisher.
+type PublisherFunc func(ctx context.Context, events []Event) error
+
+// Publish calls the function.
+func (f PublisherFunc) Publish(ctx context.Context, events []Event) error { return f(ctx, events) }
+
+// Publish delivers the events that a topic selects to p, under a name that is unique in the topic.
+// The position is kept in the journal, and one process at a time delivers. It must come before Run
+// and Handler. Errors are ErrSetup.
+func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.errStarted("Publish"); err != nil {
+		return err
+	}
+	full := outbox.SubscriptionName{Topic: topic.Name, Publisher: name}
+	for _, other := range e.subs {
+		if other.SubscriptionName == full {
+			return outbox.Setup("publisher %s already exists", full)
+		}
+	}
+	if p == nil {
+		return outbox.Setup("publisher %s is nil", full)
+	}
+	f := destination.Functions{DeliverAll: func(ctx context.Context, stored []*destination.Event) error {
+		events := make([]Event, len(stored))
+		for i, s := range stored {
+			var err error
+			if events[i], err = eventOf(&s.Event); err != nil {
+				return fmt.Errorf("read the tags of event %d of campaign %q: %w", s.Seq, s.CampaignID, err)
+			}
+		}
+		return p.Publish(ctx, events)
+	}}
+	if h, ok := p.(interface{ Healthy(context.Context) error }); ok {
+		f.Healthy = h.Healthy
+	}
+	sub, err := destination.Custom(destination.Subscription{SubscriptionName: full, StartAtHead: topic.StartAtHead,
+		Match:    outbox.Match{EventTypes: topic.EventTypes, Campaigns: topic.Campaigns, RequiredTags: topic.RequiredTags, AnyOfTags: topic.AnyOfTags, ExactTags: topic.ExactTags},
+		Settings: destination.Settings{BatchSize: topic.BatchSize, PollInterval: topic.PollInterval, Timeout: topic.Timeout, MaxErrors: topic.MaxErrors}}, f, destination.Settings{})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	e.subs = append(e.subs, sub)
+	return nil
+}
