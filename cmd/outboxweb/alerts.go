@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	_ "time/tzdata" // quiet times have time zones, which containers may lack
 
@@ -20,7 +19,11 @@ func (c *Common) alertSettings() (alerts.Settings, error) {
 	if c.sections[alertsKey] == nil {
 		return alerts.Settings{}, nil
 	}
-	settings, err := alerts.Parse(c.sections[alertsKey], os.LookupEnv)
+	var e environment
+	settings, err := alerts.Parse(c.sections[alertsKey], e.lookup)
+	if e.err != nil {
+		return settings, e.err
+	}
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return settings, usagef("--config: %s %s", c.Config, refusal)
 	}

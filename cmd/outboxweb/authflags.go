@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -32,6 +30,7 @@ type authFlags struct {
 	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and manage API tokens. Repeatable."`
 	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as seen by the socket, or unix for any client of the Unix socket. Repeatable."`
+	TokensFile       string   `placeholder:"FILE" help:"API tokens in addition to those in the database: lines with name, role and hash, as token hash prints them. Read at start."`
 	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`
 }
 
@@ -69,13 +68,9 @@ func (f *authFlags) config() (auth.Config, error) {
 	if f.AuthSecretFile == "" {
 		return c, nil
 	}
-	secret, err := os.ReadFile(f.AuthSecretFile)
-	if err != nil {
-		return c, outbox.Invalid("auth-secret-file", "cannot read %s: %v", f.AuthSecretFile, outbox.Cause(err))
-	}
-	c.Secret = strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
-	if c.Secret == "" {
-		return c, outbox.Invalid("auth-secret-file", "%s is empty", f.AuthSecretFile)
+	var err error
+	if c.Secret, err = readSecret(f.AuthSecretFile); err != nil {
+		return c, outbox.Invalid("auth-secret-file", "%v", err)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -170,5 +171,36 @@ func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%v with --auth %s: %v", c.hosts, c.flags.Auth, err)
 		}
+	}
+}
+
+// Tokens of the file authenticate beside those of the database, are listed as from the file, and
+// cannot be revoked.
+func TestServe_takesTokensOfAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	var admin struct{ Token, Line string }
+	text, errs, code := runIn(t, t.TempDir(), "token", "hash", "deploy", "--role", "admin", "--json")
+	if err := json.Unmarshal([]byte(text), &admin); code != 0 || err != nil {
+		t.Fatalf("exit %d, %v: %s", code, err, errs)
+	}
+	if err := os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, "--auth", "token", "--tokens-file", file)
+	bearer := []string{"Authorization", "Bearer " + admin.Token}
+	if status, _ := s.ask("/api/v1/tokens"); status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", status)
+	}
+	status, list := s.ask("/api/v1/tokens", bearer...)
+	if status != http.StatusOK || !strings.Contains(list, `"name":"deploy"`) || strings.Contains(list, "expires_at") || strings.Contains(list, "created_at") {
+		t.Errorf("the list: %d %s", status, list)
+	}
+	status, page := s.ask("/tokens", bearer...)
+	if status != http.StatusOK || !strings.Contains(page, "in the server's tokens file") || strings.Contains(page, "revoke-form") {
+		t.Errorf("the page: %d %s", status, page)
+	}
+	if _, audit := s.ask("/about", bearer...); !strings.Contains(audit, "token deploy") {
+		t.Error("the identity is not token deploy")
 	}
 }

@@ -53,8 +53,8 @@ type cli struct {
 
 // Common holds the flags that every command takes.
 type Common struct {
-	JournalDB       string                `name:"journal-db" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
-	ProjectionsDB   string                `name:"projections-db" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
+	JournalDB       string                `name:"journal-db" secret:"" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
+	ProjectionsDB   string                `name:"projections-db" secret:"" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles []string              `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
 	Config          fileFlag              `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers and alerts."`
 	LogFormat       string                `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`

@@ -50,7 +50,9 @@ func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *k
 
 func envGiven(flag *kong.Flag) bool {
 	for _, name := range flag.Envs {
-		if _, set := os.LookupEnv(name); set {
+		_, set := os.LookupEnv(name)
+		_, inFile := os.LookupEnv(name + fileSuffix)
+		if set || inFile && mayBeInFile(flag) {
 			return true
 		}
 	}

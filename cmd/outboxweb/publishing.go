@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -12,7 +11,11 @@ import (
 // subscriptions returns the publishers that the configuration file describes. An error names the
 // file and the line at fault.
 func (c *Common) subscriptions() ([]destination.Subscription, error) {
-	subs, _, err := destination.Config{Topics: c.sections[destination.TopicsKey], Defaults: c.sections[destination.DefaultsKey], Getenv: os.LookupEnv}.Parse()
+	var e environment
+	subs, _, err := destination.Config{Topics: c.sections[destination.TopicsKey], Defaults: c.sections[destination.DefaultsKey], Getenv: e.lookup}.Parse()
+	if e.err != nil {
+		return nil, e.err
+	}
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return nil, usagef("--config: %s %s", c.Config, refusal)
 	}

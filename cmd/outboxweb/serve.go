@@ -26,6 +26,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/sample"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // shutdownLimit bounds how long requests in progress may take to finish after the process was asked
@@ -64,7 +65,8 @@ type serveCmd struct {
 	authFlags
 	redactFlags
 
-	scope outbox.Scope // of Campaigns
+	scope      outbox.Scope            // of Campaigns
+	fileTokens map[string]outbox.Token // of TokensFile, by hash
 }
 
 // Run serves until ctx ends, then finishes the work in progress.
@@ -205,6 +207,11 @@ func (c *serveCmd) check() error {
 	if c.scope, err = outbox.ParseScope(c.Campaigns); err != nil {
 		return usagef("--campaigns: %v", err)
 	}
+	if c.TokensFile != "" {
+		if c.fileTokens, err = tokens.ReadFile(c.TokensFile); err != nil {
+			return asFlag(err)
+		}
+	}
 	for _, check := range []func() error{c.checkNumbers, c.checkListening, c.checkKept, c.checkHosts, c.originFlags.check, c.checkDurations} {
 		if err := check(); err != nil {
 			return err
@@ -268,6 +275,7 @@ type server struct {
 func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, subs []destination.Subscription, told *alerts.Alerts, addr net.Addr) (*server, error) {
 	log := a.logger()
 	collectors := engine.NewMetrics(st, version, revision())
+	st.Tokens.File = c.fileTokens
 	gate, err := c.gate(st, collectors, log)
 	if err != nil {
 		return nil, err

@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // tokenCmd creates, lists and revokes API tokens.
 type tokenCmd struct {
 	Create tokenCreateCmd `cmd:"" help:"Create a token and print it; it is shown only once."`
+	Hash   tokenHashCmd   `cmd:"" help:"Make a token without a database, and print its line for the file of serve --tokens-file."`
 	List   tokenListCmd   `cmd:"" help:"List tokens, the valid ones first."`
 	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token at once."`
 }
@@ -66,18 +70,56 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
+// tokenHashCmd makes a token for a file.
+type tokenHashCmd struct {
+	Name  string `arg:"" help:"The token's name, which audit records show."`
+	Role  string `required:"" placeholder:"ROLE" help:"The token's role: ${roles}."`
+	Stdin bool   `help:"Hash the token on standard input instead of making one."`
+	JSON  bool   `name:"json" help:"Print JSON: the token and the line."`
+}
+
+// Run prints the line on stdout, and the text of a new token on stderr.
+func (c *tokenHashCmd) Run(a *app) error {
+	text, hash := auth.NewToken()
+	if c.Stdin {
+		given, err := io.ReadAll(io.LimitReader(a.in, 1<<10))
+		if err != nil {
+			return fmt.Errorf("read the token: %w", err)
+		}
+		if text = strings.TrimSpace(string(given)); !auth.WellFormed(text) {
+			return usagef("--stdin: standard input has no API token, which begins with obw_ and has 43 more characters")
+		}
+		hash = auth.HashToken(text)
+	}
+	line := c.Name + " " + c.Role + " " + hash
+	if _, _, err := tokens.ParseLine(line); err != nil {
+		return usagef("%s", refusalText(err))
+	}
+	switch {
+	case c.JSON:
+		return a.printJSON(struct {
+			Text string `json:"token"`
+			Line string `json:"line"`
+		}{text, line})
+	case !c.Stdin:
+		fmt.Fprintf(a.err, "the token of this line is %s; it is shown only once\n", text)
+	}
+	fmt.Fprintln(a.out, line)
+	return nil
+}
+
 // tokenListCmd lists tokens.
 type tokenListCmd struct{ jsonFlag }
 
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		tokens, err := st.Tokens.List(ctx)
+		all, err := st.Tokens.List(ctx)
 		if err != nil {
 			return err
 		}
 		headings := "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE"
-		return printList(a, c.jsonFlag, "tokens", tokens, headings, func(token outbox.Token) []any {
+		return printList(a, c.jsonFlag, "tokens", all, headings, func(token outbox.Token) []any {
 			used := "never"
 			if token.LastUsedAt != nil {
 				used = token.LastUsedAt.Format("2006-01-02 15:04")

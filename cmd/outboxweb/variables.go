@@ -39,10 +39,14 @@ func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
 	var known []string
 	for _, flag := range configuring(parsed.Model) {
 		known = append(known, flag.Envs...)
+		if mayBeInFile(flag) {
+			known = append(known, flag.Envs[0]+fileSuffix)
+		}
 	}
 	for _, setting := range environment {
 		name, _, _ := strings.Cut(setting, "=")
-		inFile := slices.ContainsFunc(sectionKeys, func(key string) bool { return mentions(a.sections[key], name) })
+		value := strings.TrimSuffix(name, fileSuffix)
+		inFile := slices.ContainsFunc(sectionKeys, func(key string) bool { return mentions(a.sections[key], value) })
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || inFile {
 			continue
 		}

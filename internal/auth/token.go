@@ -28,6 +28,13 @@ func NewToken() (text, hash string) {
 	return text, HashToken(text)
 }
 
+// WellFormed reports whether a text looks like a token's.
+func WellFormed(text string) bool {
+	secret, found := strings.CutPrefix(text, tokenPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	return found && err == nil && len(raw) == tokenBytes && !strings.ContainsAny(secret, "\r\n")
+}
+
 // HashToken is the SHA-256 of a token's text, in hex. The text is random, so a slower hash is
 // not needed.
 func HashToken(text string) string {
@@ -48,8 +55,7 @@ func bearer(h http.Header) (text string, shown bool, denied *denial) {
 // byToken identifies the owner of an API token.
 func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *denial) {
 	var nobody outbox.Identity
-	secret, found := strings.CutPrefix(text, tokenPrefix)
-	if raw, err := base64.RawURLEncoding.Strict().DecodeString(secret); !found || err != nil || len(raw) != tokenBytes || strings.ContainsAny(secret, "\r\n") {
+	if !WellFormed(text) {
 		return nobody, deny(whyMalformed, "the bearer token was not issued by this server: its tokens are %s and 43 characters; create one with outboxweb token create", tokenPrefix)
 	}
 	if g.config.Tokens == nil {

@@ -324,7 +324,7 @@ func (s *server) routeTokensAPI() {
 	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,
 		summary: "API tokens, valid ones first; for admins",
-		answers: gives[items[outbox.Token]]("the latest 1,000"),
+		answers: gives[items[outbox.Token]]("the latest 1,000, and those of the server's file of tokens"),
 	})
 	addAction(s, outbox.ActionTokenRevoke, s.readTokenAction(), s.Tokens.RevokeToken, endpoint{
 		id: "revokeToken", tag: tagTokens,

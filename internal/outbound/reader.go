@@ -231,7 +231,7 @@ func (r *Reader) Expand(e Entry, put func(at int, value string) string) string {
 		}
 		value, set := r.Getenv(name)
 		if !set {
-			r.Fail(e.Value, e.Path, "the variable %s is not set", name)
+			r.Fail(e.Value, e.Path, "the variable %s is not set, nor %s_FILE for a file with its value", name, name)
 			return ""
 		}
 		out.WriteString(put(m[0], value))

@@ -85,13 +85,14 @@ func Local() Identity { return Identity{Name: "local", Auth: AuthLocal, Role: Ro
 
 // Token is an API token. Its text is known only to its creator: the database has its SHA-256.
 type Token struct {
-	ID         int64      `json:"id"`
+	ID         int64      `json:"id"`            // 0 in the server's file of tokens
+	Name       string     `json:"name,omitzero"` // in the server's file of tokens; absent in the database
 	Role       Role       `json:"role"`
-	Note       string     `json:"note"` // its purpose
-	CreatedAt  time.Time  `json:"created_at"`
+	Note       string     `json:"note"`                // its purpose
+	CreatedAt  time.Time  `json:"created_at,omitzero"` // absent if it is in the file
 	CreatedBy  string     `json:"created_by"`
-	ExpiresAt  time.Time  `json:"expires_at"`
-	RevokedAt  *time.Time `json:"revoked_at"` // nil unless revoked
+	ExpiresAt  time.Time  `json:"expires_at,omitzero"` // absent if it is in the file: it never expires
+	RevokedAt  *time.Time `json:"revoked_at"`          // nil unless revoked
 	RevokedBy  string     `json:"revoked_by"`
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; nil if never
 }
@@ -101,7 +102,7 @@ func (t Token) State(now time.Time) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked"
-	case !now.Before(t.ExpiresAt):
+	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return "expired"
 	}
 	return "valid"
@@ -109,6 +110,9 @@ func (t Token) State(now time.Time) string {
 
 // Identity returns the identity of a client that sends the token.
 func (t Token) Identity() Identity {
+	if t.Name != "" {
+		return Identity{Name: "token " + t.Name, Auth: AuthToken, Role: t.Role}
+	}
 	name := "token " + strconv.FormatInt(t.ID, 10)
 	if t.Note != "" {
 		name += ": " + t.Note
@@ -149,7 +153,9 @@ func (g Grants) RoleOf(name string, groups []string) Role {
 // SortTokens orders tokens: valid ones first, then newest first.
 func SortTokens(tokens []Token, now time.Time) {
 	rank := func(t Token) int { return slices.Index([]string{"valid", "expired", "revoked"}, t.State(now)) }
-	slices.SortFunc(tokens, func(a, b Token) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(b.ID, a.ID)) })
+	slices.SortFunc(tokens, func(a, b Token) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(b.ID, a.ID), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 type requestKey struct{}

@@ -21,6 +21,9 @@ import (
 //
 // It is safe for concurrent use, by several processes too.
 type Tokens struct {
+	// File has the tokens of the server's file, by hash; see ReadFile. Set it before the first use.
+	File map[string]outbox.Token
+
 	core *store.Store
 	uses sync.Map // id of a token → when this process last recorded its use, in microseconds
 }
@@ -114,7 +117,7 @@ func (s *Tokens) RevokeToken(ctx context.Context, o outbox.Command, id int64) (o
 	})
 }
 
-// List lists the latest 1,000 tokens: the valid ones first, then the newest.
+// List lists the latest 1,000 tokens and those of the file: the valid ones first, then the newest.
 func (s *Tokens) List(ctx context.Context) ([]outbox.Token, error) {
 	tokens := []outbox.Token{}
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
@@ -123,12 +126,16 @@ func (s *Tokens) List(ctx context.Context) ([]outbox.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
+	tokens = append(tokens, s.fromFile()...)
 	outbox.SortTokens(tokens, sqldb.At(s.core.Now()))
 	return tokens, nil
 }
 
-// TokenByHash finds a token in any state. An unknown one is outbox.ErrNotFound.
+// TokenByHash finds a token in any state, first in the file. An unknown one is outbox.ErrNotFound.
 func (s *Tokens) TokenByHash(ctx context.Context, hash string) (outbox.Token, error) {
+	if token, found := s.File[hash]; found {
+		return token, nil
+	}
 	var found []outbox.Token
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		return t.Each(collectTokens(&found), selectTokens+`where hash = $1`, hash)
@@ -148,10 +155,11 @@ const (
 )
 
 // RecordTokenUse records when a token was last used, to the minute. It tries once a minute and
-// ignores errors: a busy or read-only database keeps an older time.
+// ignores errors: a busy or read-only database keeps an older time. The use of a token of the file is
+// not recorded.
 func (s *Tokens) RecordTokenUse(ctx context.Context, token outbox.Token) {
 	now := s.core.Now()
-	if last := token.LastUsedAt; s.core.ReadOnly() || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
+	if last := token.LastUsedAt; token.Name != "" || s.core.ReadOnly() || last != nil && now-last.UnixMicro() < tokenUsePause.Microseconds() {
 		return
 	}
 	if last, tried := s.uses.Load(token.ID); tried && now-last.(int64) < tokenUsePause.Microseconds() {

@@ -166,3 +166,23 @@ func TestTokens_areNoActionsOnACampaign(t *testing.T) {
 	_, err := f.PauseCampaign(f.Ctx, ana(""), "a")
 	refused(t, err, outbox.ErrConflict, "last action: pause by scene")
 }
+
+// A token of the file is found without a database row, beats one with its hash, never expires, and
+// its use changes nothing.
+func TestToken_ofTheFile(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	fromFile := outbox.Token{Name: "deploy", Role: outbox.RoleAdmin, CreatedBy: "tokens file"}
+	f.File = map[string]outbox.Token{"h-1": fromFile}
+	made := token(f, "h-1", outbox.RoleViewer, time.Hour)
+	f.Clock.Advance(2 * time.Hour)
+	found, err := f.TokenByHash(f.Ctx, "h-1")
+	if err != nil || found != fromFile || found.State(f.Clock.Now()) != "valid" || found.Identity().Name != "token deploy" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	f.RecordTokenUse(f.Ctx, found)
+	list, err := f.List(f.Ctx)
+	if err != nil || len(list) != 2 || list[0] != fromFile || list[1].ID != made.ID || list[1].LastUsedAt != nil {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+}

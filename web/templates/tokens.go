@@ -9,12 +9,17 @@ import (
 // Tokens is the list of API tokens; RevokeToken revokes one.
 func (l Links) Tokens() URL { return l.at(nil, "tokens") }
 
-func tokenAnchor(t outbox.Token) string { return "token-" + itoa(t.ID) }
+func tokenAnchor(t outbox.Token) string {
+	if t.Name != "" {
+		return "token-" + t.Name
+	}
+	return "token-" + itoa(t.ID)
+}
 
 func revokeFormID(t outbox.Token) string { return "revoke-form-" + itoa(t.ID) }
 
 func canRevoke(p Page, t outbox.Token) bool {
-	return p.Offers(outbox.ActionTokenRevoke) && t.State(p.Now) == "valid"
+	return t.Name == "" && p.Offers(outbox.ActionTokenRevoke) && t.State(p.Now) == "valid"
 }
 
 func revokeTwins(p Page, t outbox.Token) Twins {
