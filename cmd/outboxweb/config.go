@@ -39,9 +39,13 @@ func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *k
 		return err
 	}
 	common.sections = sections
+	shared := probing(parser.Model)
 	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if envGiven(flag) {
 			return nil, nil
+		}
+		if of, ok := shared[flag]; ok {
+			flag = of
 		}
 		return values[flag], nil
 	}))

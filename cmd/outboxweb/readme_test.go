@@ -162,7 +162,7 @@ func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
 	model := newParser(&c, streams{}).Model
 	for _, leaf := range model.Leaves(false) {
 		for _, flag := range leaf.Flags {
-			if leaf.Name != "serve" && len(flag.Envs) > 0 {
+			if leaf.Name != "serve" && len(flag.Envs) > 0 && probing(model)[flag] == nil {
 				t.Errorf("--%s of %s has %v, want no variable", flag.Name, leaf.Path(), flag.Envs)
 			}
 		}

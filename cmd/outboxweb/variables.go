@@ -19,7 +19,30 @@ func nameVariables(parser *kong.Kong) error {
 		flag.Envs = []string{name}
 		flag.Tag.Envs = flag.Envs
 	}
+	for flag, of := range probing(parser.Model) {
+		flag.Envs = of.Envs
+		flag.Tag.Envs = flag.Envs
+	}
 	return nil
+}
+
+// probing maps flags of health to those of serve with the same name, from whose variables and keys
+// of the configuration file they take their values too.
+func probing(model *kong.Application) map[*kong.Flag]*kong.Flag {
+	shared := map[*kong.Flag]*kong.Flag{}
+	for _, command := range model.Children {
+		if command.Name != "health" {
+			continue
+		}
+		for _, flag := range command.Flags {
+			for _, of := range configuring(model) {
+				if of.Name == flag.Name {
+					shared[flag] = of
+				}
+			}
+		}
+	}
+	return shared
 }
 
 // configuring lists the common flags and those of serve.
