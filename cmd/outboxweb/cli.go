@@ -49,6 +49,7 @@ type cli struct {
 	Restore     restoreCmd     `cmd:"" help:"Restore a backup into databases that do not exist yet."`
 	Bench       benchCmd       `cmd:"" help:"Benchmark append and drain on your disk or your PostgreSQL server."`
 	Health      healthCmd      `cmd:"" help:"Ask a running server whether it is ready; exit 1 if it is not. For probes."`
+	Completion  completionCmd  `cmd:"" help:"Print completions for bash, zsh or fish."`
 	Version     versionCmd     `cmd:"" help:"Print the versions of outboxweb, Go and SQLite."`
 }
 
