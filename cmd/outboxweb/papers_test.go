@@ -17,7 +17,7 @@ var (
 	paperCode  = regexp.MustCompile("`([^`\n]+)`")
 	paperFence = regexp.MustCompile("(?ms)^`{3}.*?^`{3}$")
 	paperHead  = regexp.MustCompile(`(?m)^#{1,4} (.+)$`)
-	inHouse    = regexp.MustCompile(`^(?:cmd|internal|web|docs|e2e|lint|tools)(?:/[\w.-]+)+$`)
+	inHouse    = regexp.MustCompile(`^(?:cmd|internal|web|docs|deploy|e2e|lint|tools)(?:/[\w.-]+)+$`)
 	makeTarget = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )

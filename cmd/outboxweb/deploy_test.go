@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/docs"
+)
+
+var (
+	ourMetric = regexp.MustCompile(`\boutboxweb_[a-z_]+`)
+	runbook   = regexp.MustCompile(`https://github\.com/outboxweb/outboxweb/blob/main/docs/([a-z]+)\.md#([a-z-]+)`)
+)
+
+// Every series that the dashboard and the alerts name is in docs/metrics.md.
+func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
+		known[name[1]] = true
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			known[name[1]+suffix] = true
+		}
+	}
+	for _, file := range []string{"alerts.yml", "grafana/dashboards/outboxweb.json"} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy/monitoring", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := ourMetric.FindAllString(string(text), -1)
+		if len(found) < 16 {
+			t.Errorf("%s names only %d series", file, len(found))
+		}
+		for _, name := range found {
+			if !known[name] && !(strings.HasPrefix(name, "outboxweb_intake_") && !known["outboxweb_intake_rejected_rows"]) { // sources come later
+				t.Errorf("%s names %s, which is not in docs/metrics.md", file, name)
+			}
+		}
+	}
+}
+
+// Every alert has a summary, a description, and a link to a heading of our documentation.
+func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "deploy/monitoring/alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := strings.Split(string(text), "- alert: ")[1:]
+	for _, alert := range alerts {
+		name, _, _ := strings.Cut(alert, "\n")
+		link := runbook.FindStringSubmatch(alert)
+		switch {
+		case link == nil || !strings.Contains(alert, "summary: ") || !strings.Contains(alert, "description: "):
+			t.Errorf("%s lacks its summary, description or runbook_url", name)
+		case !hasHeading(link[1], link[2]):
+			t.Errorf("%s links to docs/%s.md#%s, which is no heading", name, link[1], link[2])
+		}
+	}
+	if len(alerts) < 10 {
+		t.Errorf("only %d alerts were found", len(alerts))
+	}
+}
+
+func hasHeading(document, anchor string) bool {
+	d := docs.Named(document)
+	if d == nil {
+		return false
+	}
+	for _, section := range d.Sections {
+		if section.Anchor == anchor {
+			return true
+		}
+		for _, step := range section.Steps {
+			if step.Anchor == anchor {
+				return true
+			}
+		}
+	}
+	return false
+}

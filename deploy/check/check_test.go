@@ -1,0 +1,253 @@
+// Package check reads the manifests of deploy as the systems do that they are for, without any of
+// these systems.
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const deploy = ".."
+
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deploy, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := parser.Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Warnings) > 0 {
+		t.Errorf("warnings: %v", read.Warnings)
+	}
+	stages, _, err := instructions.Parse(read.AST, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := stages[len(stages)-1]
+	if len(stages) != 2 || last.BaseName != "scratch" {
+		t.Fatalf("%d stages, the last one from %s", len(stages), last.BaseName)
+	}
+	found := map[string]any{}
+	for _, c := range last.Commands {
+		found[strings.ToLower(c.Name())] = c
+	}
+	if user, _ := found["user"].(*instructions.UserCommand); user == nil || user.User != "65532:65532" {
+		t.Errorf("the user is %+v, want a number other than 0, which Kubernetes can check", user)
+	}
+	if h, _ := found["healthcheck"].(*instructions.HealthCheckCommand); h == nil || !slices.Equal(h.Health.Test, []string{"CMD", "/outboxweb", "health"}) {
+		t.Errorf("the health check is %+v", h)
+	}
+	if e, _ := found["entrypoint"].(*instructions.EntrypointCommand); e == nil || e.PrependShell {
+		t.Errorf("the entry point is %+v: the image has no shell", e)
+	}
+}
+
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs(filepath.Join(deploy, "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}},
+		func(o *loader.Options) { o.SetProjectName("outboxweb", true) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"outboxweb-1", "outboxweb-2"} {
+		s := project.Services[name]
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.Ports) > 0 || s.Hostname != name {
+			t.Errorf("%s: read-only %v, without %v, ports %v, hostname %q", name, s.ReadOnly, s.CapDrop, s.Ports, s.Hostname)
+		}
+	}
+	for name, s := range project.Services {
+		for _, port := range s.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s is published on %q", name, port.HostIP)
+			}
+		}
+	}
+	made, err := os.ReadFile(filepath.Join(deploy, "make-secrets"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, secret := range project.Secrets {
+		if filepath.Base(secret.File) != name || !bytes.Contains(made, []byte(">"+name+"\n")) {
+			t.Errorf("make-secrets does not make %s, which is %s", name, secret.File)
+		}
+	}
+	for name, config := range project.Configs {
+		if _, err := os.Stat(config.File); err != nil {
+			t.Errorf("the configuration %s: %v", name, err)
+		}
+	}
+}
+
+// objects renders a kustomization, and decodes each object strictly into its type.
+func objects(t *testing.T, overlay string) map[string]any {
+	t.Helper()
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kubernetes", overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	for _, r := range rendered.Resources() {
+		into, known := map[string]any{
+			"apps/v1 Deployment": new(apps.Deployment), "apps/v1 StatefulSet": new(apps.StatefulSet),
+			"v1 Service": new(core.Service), "v1 ServiceAccount": new(core.ServiceAccount), "v1 ConfigMap": new(core.ConfigMap),
+			"networking.k8s.io/v1 NetworkPolicy": new(networking.NetworkPolicy), "policy/v1 PodDisruptionBudget": new(policy.PodDisruptionBudget),
+		}[r.GetApiVersion()+" "+r.GetKind()]
+		if !known {
+			t.Fatalf("%s %s is no kind that is expected", r.GetApiVersion(), r.GetKind())
+		}
+		text, err := r.AsYAML()
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, into)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", r.GetKind(), err)
+		}
+		all[r.GetKind()] = into
+	}
+	return all
+}
+
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	sqlite, postgres := objects(t, "sqlite"), objects(t, "postgres")
+	set, deployment := sqlite["StatefulSet"].(*apps.StatefulSet), postgres["Deployment"].(*apps.Deployment)
+	if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 1 {
+		t.Errorf("SQLite: %d replicas with %d volumes", *set.Spec.Replicas, len(set.Spec.VolumeClaimTemplates))
+	}
+	if *deployment.Spec.Replicas < 2 {
+		t.Errorf("PostgreSQL: %d replicas", *deployment.Spec.Replicas)
+	}
+	checkWorkload(t, sqlite, set.Spec.Selector.MatchLabels, set.Spec.Template, "data")
+	checkWorkload(t, postgres, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template)
+	one, other := set.Spec.Template.Spec.Containers[0], deployment.Spec.Template.Spec.Containers[0]
+	for what, pair := range map[string][2]any{
+		"security contexts": {one.SecurityContext, other.SecurityContext}, "readiness probes": {one.ReadinessProbe, other.ReadinessProbe},
+		"liveness probes": {one.LivenessProbe, other.LivenessProbe}, "resources": {one.Resources, other.Resources},
+		"pods' security contexts": {set.Spec.Template.Spec.SecurityContext, deployment.Spec.Template.Spec.SecurityContext},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("the %s of the overlays differ", what)
+		}
+	}
+}
+
+// checkWorkload checks a pod by the restricted Pod Security Standard, and that everything that
+// selects pods selects it.
+func checkWorkload(t *testing.T, all map[string]any, selector map[string]string, pod core.PodTemplateSpec, claims ...string) {
+	t.Helper()
+	for what, labels := range map[string]map[string]string{
+		"workload": selector, "Service": all["Service"].(*core.Service).Spec.Selector,
+		"NetworkPolicy":       all["NetworkPolicy"].(*networking.NetworkPolicy).Spec.PodSelector.MatchLabels,
+		"PodDisruptionBudget": all["PodDisruptionBudget"].(*policy.PodDisruptionBudget).Spec.Selector.MatchLabels,
+	} {
+		if len(labels) == 0 {
+			t.Errorf("the %s selects every pod of the namespace", what)
+		}
+		for key, value := range labels {
+			if pod.Labels[key] != value {
+				t.Errorf("the %s selects %s=%s, and the pod has %v", what, key, value, pod.Labels)
+			}
+		}
+	}
+	c, s := pod.Spec.Containers[0], pod.Spec.SecurityContext
+	own := c.SecurityContext
+	if !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault ||
+		*own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || !slices.Equal(own.Capabilities.Drop, []core.Capability{"ALL"}) {
+		t.Errorf("the pod is not restricted: %+v, %+v", s, own)
+	}
+	if *pod.Spec.AutomountServiceAccountToken || pod.Spec.ServiceAccountName != all["ServiceAccount"].(*core.ServiceAccount).Name {
+		t.Errorf("the service account is %s, its token mounted: %v", pod.Spec.ServiceAccountName, *pod.Spec.AutomountServiceAccountToken)
+	}
+	if live, ready := c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet; live.Path != "/healthz" || ready.Path != "/readyz" {
+		t.Errorf("probes ask %s and %s", live.Path, ready.Path)
+	}
+	volumes := claims
+	for _, v := range pod.Spec.Volumes {
+		volumes = append(volumes, v.Name)
+		if v.ConfigMap != nil && v.ConfigMap.Name != all["ConfigMap"].(*core.ConfigMap).Name {
+			t.Errorf("the pod mounts the configuration %s", v.ConfigMap.Name)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if !slices.Contains(volumes, m.Name) {
+			t.Errorf("%s is mounted from %s, which is no volume", m.MountPath, m.Name)
+		}
+	}
+	if strings.HasPrefix(c.Image, "ghcr.io/") || !strings.HasPrefix(c.Image, "registry.example/") {
+		t.Errorf("the image %s claims to exist", c.Image)
+	}
+}
+
+// The dashboard is JSON that Grafana can provision: panels with unique ids and places, each with
+// queries of the data source that its variable chooses.
+func TestGrafana(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deploy, "monitoring/grafana/dashboards/outboxweb.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		UID, Title    string
+		SchemaVersion int
+		Templating    struct{ List []struct{ Name, Type string } }
+		Panels        []struct {
+			ID         int
+			Title      string
+			Datasource struct{ Type, UID string }
+			GridPos    struct{ X, Y, W, H int }
+			Targets    []struct{ RefID, Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) < 10 || len(d.Templating.List) != 2 {
+		t.Errorf("the dashboard is %q %q, version %d, with %d panels and %d variables", d.UID, d.Title, d.SchemaVersion, len(d.Panels), len(d.Templating.List))
+	}
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
+			t.Errorf("panel %d %s: its id is taken (%v), or it asks %q with %d queries", p.ID, p.Title, ids[p.ID], p.Datasource.UID, len(p.Targets))
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, full := taken[[2]int{x, y}]; full || x > 23 {
+					t.Fatalf("panel %s lies on %s, or beyond the grid", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			if !strings.Contains(target.Expr, `{job="$job"`) {
+				t.Errorf("panel %s asks %s, without the chosen job", p.Title, target.Expr)
+			}
+		}
+	}
+}
