@@ -120,12 +120,19 @@ lint-api: ## check the API's document by Redocly's recommended rules (needs npx 
 verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
 	.ci/verify
 
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 .PHONY: release
-release: ## build dist/outboxweb-VERSION-OS-ARCH for every platform, with checksums and notices
-	rm -rf dist && mkdir dist
-	for p in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
-		GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath $(LDFLAGS) -o dist/outboxweb-$(VERSION)-$${p%/*}-$${p#*/} ./cmd/outboxweb || exit 1; done
-	cp LICENSE THIRD_PARTY_NOTICES.md dist/ && cd dist && sha256sum outboxweb-* > SHA256SUMS
+release: build ## build dist/outboxweb-VERSION-OS-ARCH for every platform, with completions, notices and checksums
+	rm -rf dist && mkdir -p dist/completions
+	for p in $(PLATFORMS); do \
+		GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath -buildvcs=false $(LDFLAGS) -o dist/outboxweb-$(VERSION)-$${p%/*}-$${p#*/} ./cmd/outboxweb || exit 1; done
+	for shell in bash zsh fish; do ./bin/outboxweb completion $$shell > dist/completions/outboxweb.$$shell || exit 1; done
+	cp LICENSE THIRD_PARTY_NOTICES.md dist/
+	cd dist && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum > SHA256SUMS
+
+.PHONY: reproducible
+reproducible: ## build a release of this machine's platform twice, in two directories and with two caches, and compare (minutes)
+	FRESH=1 .ci/reproducible
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities (needs the network)
