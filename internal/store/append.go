@@ -19,6 +19,10 @@ type Append struct {
 	// Condition makes the append conditional: no event of the journal may match it. nil means no
 	// condition. A call whose events are all in the journal already is answered as without one.
 	Condition *outbox.AppendCondition
+	// Then runs in the transaction, after the events, and again if the transaction is repeated. Its
+	// *outbox.Refusal refuses this append; any other error undoes those of other callers in the
+	// transaction too. nil does nothing.
+	Then func(*Tx, []Appended) error
 }
 
 // Appended is the position of one event in the journal.
@@ -72,7 +76,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 		return nil, err
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, then: a.Then, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {

@@ -62,4 +62,8 @@ func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
 	f.Exec(`update campaigns set high_water_seq = 2`)
 	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
+	_, err = f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Event("a", "counted")}})
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); !ok || refusal.Index != 1 {
+		t.Errorf("the event at fault is not named: %+v", err)
+	}
 }

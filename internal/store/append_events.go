@@ -129,7 +129,12 @@ func (a *appending) call(call *appendCall) error {
 		}
 	}
 	if call.key != nil {
-		return a.recordKey(call)
+		if err := a.recordKey(call); err != nil {
+			return err
+		}
+	}
+	if call.then != nil {
+		return call.then(a.t, call.result)
 	}
 	return nil
 }
@@ -188,9 +193,9 @@ func (a *appending) explainTaken(call *appendCall) error {
 		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
-			call.err = outbox.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last)
+			call.err = atIndex(outbox.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last), i)
 		default:
-			call.err = outbox.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last)
+			call.err = atIndex(outbox.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last), i)
 		}
 	}
 	return nil

@@ -17,10 +17,11 @@ type appendCall struct {
 	events    []outbox.Event
 	expected  *int64
 	condition *outbox.AppendCondition
-	key       *AppendKey // nil without one
-	repeated  bool       // the key was used before
-	weight    int        // of the events, see weigh
-	until     time.Time  // deadline for its turn
+	then      func(*Tx, []Appended) error // nil does nothing
+	key       *AppendKey                  // nil without one
+	repeated  bool                        // the key was used before
+	weight    int                         // of the events, see weigh
+	until     time.Time                   // deadline for its turn
 	result    []Appended
 	err       error
 	done      chan struct{}
