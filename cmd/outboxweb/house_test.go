@@ -45,6 +45,9 @@ var mayImport = map[string][]string{
 
 	"internal/alerts": {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
 
+	"intake":          {},
+	"internal/intake": {"intake", "internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
+
 	"internal/auth":     {"internal/outbox"},
 	"internal/metrics":  {"internal/outbox"},
 	"internal/redact":   {"internal/outbox"},
@@ -52,7 +55,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 
@@ -64,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest"},
 	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/storetest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
-	"e2e":                 {"internal/pgtest", "internal/corpus"},
+	"e2e":                 {"intake", "internal/pgtest", "internal/corpus"},
 	"e2e/benchcompare":    {},
 }
 

@@ -1,0 +1,32 @@
+package intake
+
+import (
+	_ "embed"
+	"fmt"
+)
+
+//go:embed sqlite.sql
+var sqliteSchema string
+
+//go:embed postgres.sql
+var postgresSchema string
+
+//go:embed postgres_notify.sql
+var postgresNotify string
+
+// Schema returns the statements that create the table where it is missing, for the dialect sqlite or
+// postgres. They may be run again at any time, for example as a step of the service's migrations.
+func Schema(dialect string) (string, error) {
+	switch dialect {
+	case "sqlite":
+		return sqliteSchema, nil
+	case "postgres":
+		return postgresSchema, nil
+	}
+	return "", fmt.Errorf("there is no schema for %q; use sqlite or postgres", dialect)
+}
+
+// NotifySchema returns the statements that create a trigger on PostgreSQL, beside Schema's table. It
+// wakes the server at each commit with new rows, so that events need not wait for the next poll.
+// Without it everything works the same, up to a poll interval later.
+func NotifySchema() string { return postgresNotify }
