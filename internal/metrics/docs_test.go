@@ -27,6 +27,11 @@ func everything() *Metrics {
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
 		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
+	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
+		return []outbox.IntakeSource{{Name: "shop"}}, nil
+	})
+	m.IntakeRows.WithLabelValues("shop")
+	m.IntakeErrors.WithLabelValues("shop")
 	m.WatchConnections(func() []outbox.Connections {
 		return []outbox.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
 	})

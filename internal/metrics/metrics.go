@@ -43,6 +43,9 @@ type Metrics struct {
 	AlertsFiring  *prometheus.GaugeVec   // by rule: causes for which it fires, as of the last evaluation in this process
 	AlertMessages *prometheus.CounterVec // by receiver, outcome: messages sent and failed
 
+	IntakeRows   *prometheus.CounterVec // by source: rows journalled
+	IntakeErrors *prometheus.CounterVec // by source: errors of its database
+
 	IdentityRefused *prometheus.CounterVec // by why: requests without a known identity or without a role
 
 	registry     *prometheus.Registry
@@ -83,6 +86,8 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		PublisherLost:      collect.counters("publisher_leases_lost_total", "Publisher leases this process lost: expired, or taken over by another process or an operator.", "topic", "publisher"),
 		AlertsFiring:       collect.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_alerts_firing", Help: "Causes for which an alert rule fires, as of the last evaluation; absent in processes that do not evaluate the rules."}, []string{"rule"}),
 		AlertMessages:      collect.counters("alert_messages_total", "Alert messages that this process sent, by receiver and outcome: sent or failed.", "receiver", "outcome"),
+		IntakeRows:         collect.counters("intake_rows_total", "Rows of a source that this process moved to the journal, including those that were there already after a crash.", "source"),
+		IntakeErrors:       collect.counters("intake_errors_total", "Errors of a source's database in this process.", "source"),
 		IdentityRefused:    collect.counters("identity_refused_total", "Requests refused because the user is not authenticated or has no role, by reason.", "why"),
 
 		registry: registry,

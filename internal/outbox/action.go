@@ -46,6 +46,8 @@ const (
 	ActionAlertTest            Action = "alert_test"
 	ActionAlertMute            Action = "alert_mute"
 	ActionAlertUnmute          Action = "alert_unmute"
+	ActionIntakeRetry          Action = "intake_retry"
+	ActionIntakeDiscard        Action = "intake_discard"
 	ActionAppend               Action = "append"
 )
 
@@ -101,6 +103,8 @@ var actions = []ActionInfo{
 	{ActionAlertTest, RoleOperator, "Send a test message", "test a receiver of alerts", "/alerts/receivers/{receiver}/test", ChangesTarget, nil},
 	{ActionAlertMute, RoleOperator, "Mute alerts", "mute alerts", "/alerts/rules/{rule}/mute", ChangesTarget, nil},
 	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget, nil},
+	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget, nil},
+	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget, byDiscard},
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 

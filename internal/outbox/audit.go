@@ -88,7 +88,7 @@ type RefusedAction struct {
 }
 
 // Target is the object of an action other than a campaign or row: "run 7", "operation 3",
-// "projection NAME", "publisher TOPIC/NAME", "publishers NAME", "token 4", "alert RULE", "receiver NAME".
+// "projection NAME", "publisher TOPIC/NAME", "publishers NAME", "token 4", "alert RULE", "receiver NAME", "source NAME".
 type Target string
 
 // The targets of actions.

@@ -21,6 +21,7 @@ type Reach struct {
 	Seek     Seek              // what a publisher repeats and skips
 	Pair     SubscriptionName  // the publisher that skips an event
 	Blames   DeliveryErrorKind // the kind of its last error
+	Discards string            // the rejected row of a source that is deleted there: "shop 12"
 }
 
 // NeedsReason reports whether an action that releases so many rows requires a reason. Reasons are
@@ -172,5 +173,13 @@ var byBlame = &confirmation{
 	},
 	does: func(r Reach) string {
 		return fmt.Sprintf("the last error of publisher %s came from its destination, not from the event: the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
+	},
+}
+
+// byDiscard always requires a phrase for discarding a row of a source.
+var byDiscard = &confirmation{
+	phrase: func(r Reach) string { return "discard " + r.Discards },
+	does: func(Reach) string {
+		return "a discarded row is deleted from its source, and its event never enters the journal"
 	},
 }

@@ -1,0 +1,75 @@
+package intake
+
+import (
+	"context"
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
+
+// rejectionChange is an action on a rejected row in its audit record.
+type rejectionChange struct {
+	Source     string                       `json:"source"`
+	ID         int64                        `json:"rejection"`
+	RowKey     string                       `json:"row_key,omitempty"`
+	CampaignID string                       `json:"campaign_id,omitempty"`
+	EventID    string                       `json:"event_id,omitempty"`
+	Reason     string                       `json:"reason,omitempty"` // why it was rejected
+	Status     outbox.IntakeRejectionStatus `json:"status,omitempty"`
+}
+
+// Retry lets the process that has the source try a rejected row again, as it is in its table then. If
+// it fails, it is rejected with the new reason. A row that is gone from its table no longer holds its
+// campaign.
+func (in *Intake) Retry(ctx context.Context, o outbox.Command, source string, id int64) (outbox.IntakeRejection, error) {
+	return in.change(ctx, o, outbox.ActionIntakeRetry, outbox.IntakeRetrying, source, id)
+}
+
+// Discard lets the process that has the source delete a rejected row from its table. Its content stays
+// in the rejection. It requires a reason.
+func (in *Intake) Discard(ctx context.Context, o outbox.Command, source string, id int64) (outbox.IntakeRejection, error) {
+	return in.change(ctx, o, outbox.ActionIntakeDiscard, outbox.IntakeDiscarding, source, id)
+}
+
+const updateRejection = `
+update intake_rejections
+set status = $3, changed_at = $4, changed_by = $5, change_reason = $6
+where source = $1
+  and id = $2`
+
+func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Action, to outbox.IntakeRejectionStatus, source string, id int64) (outbox.IntakeRejection, error) {
+	asked := rejectionChange{Source: source, ID: id}
+	c := &store.Change{Command: o, Action: action, Target: outbox.IntakeTarget(source), Before: asked, Asked: asked}
+	return store.Perform(ctx, in.core, c, func(t *store.Tx, now int64) (r outbox.IntakeRejection, err error) {
+		found := false
+		err = t.Each(func(row sqldb.Row) (err error) {
+			found = true
+			r, err = scanRejection(row)
+			return err
+		}, selectRejection+t.ForUpdate, source, id)
+		switch {
+		case err != nil:
+			return r, err
+		case !found:
+			return r, outbox.NotFound("source %s has no rejected row %d; it may be in the journal by now, or it is of another source", source, id)
+		case r.Status != outbox.IntakeOpen:
+			return r, outbox.Conflict("rejected row %d is %s, not open", id, r.Status)
+		case to == outbox.IntakeDiscarding && strings.TrimSpace(o.Reason) == "":
+			return r, outbox.Invalid("reason", "discarding an event requires a reason")
+		}
+		if err := in.core.RequireReason(o, 1); err != nil {
+			return r, err
+		}
+		if err := action.Confirm(o.Confirm, outbox.Reach{Discards: r.Discards()}); err != nil {
+			return r, err
+		}
+		r.Status, r.ChangedBy, r.ChangeReason = to, o.By.Name, o.Reason
+		at := sqldb.At(now)
+		r.ChangedAt = &at
+		c.After = rejectionChange{Source: source, ID: id, RowKey: r.RowKey, CampaignID: r.CampaignID, EventID: r.EventID, Reason: r.Reason, Status: to}
+		_, err = t.Exec(updateRejection, source, id, string(to), now, o.By.Name, o.Reason)
+		return r, err
+	})
+}

@@ -1,0 +1,157 @@
+// Package intake moves rows from services' own databases into the journal. A service inserts rows in
+// its own transactions (package github.com/outboxweb/outboxweb/intake); a Worker in one process at a
+// time reads them, appends them as events, and deletes them.
+//
+// No position is kept. Each read begins at the first row, in one snapshot, so that a transaction that
+// commits late is not skipped. Rows are journalled first and deleted then: the journal recognizes an
+// event by its id, so a row that is read again after a crash is in the journal once. A row that cannot
+// be journalled is rejected: it stays, with the later rows of its campaign, until an operator decides.
+//
+// The lease on a source saves duplicate work, and its epoch is checked in the transaction that
+// appends: a process that lost it appends nothing more. Deleting needs no fence: it deletes only rows
+// that the same process has journalled, by key and event, and no key is used again.
+package intake
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
+
+// Intake is the state of sources in the journal database: its tables are those whose names begin with
+// intake_. It is safe for concurrent use, by several processes too.
+type Intake struct {
+	core *store.Store
+	// Settings are the sources of this process. They are set before the store is used.
+	Settings Settings
+	states   store.Snapshot[[]outbox.IntakeSource]
+}
+
+// New must be called once per store, before the store is used.
+func New(core *store.Store) *Intake {
+	in := &Intake{core: core}
+	core.OnChange(in.states.Forget)
+	core.OnEndLeases(in.endLeases)
+	return in
+}
+
+func (in *Intake) configured(name string) bool {
+	return slices.ContainsFunc(in.Settings.Sources, func(s Source) bool { return s.Name == name })
+}
+
+const selectSources = `
+select s.source, s.place, s.lease_owner, s.lease_epoch, s.lease_expires_at, s.journalled, s.journalled_at, s.looked_at,
+  s.waiting, s.oldest_at, s.error, s.error_at,
+  (select count(*) from intake_rejections r where r.source = s.source and r.status <> 'discarded')
+from intake_sources s
+order by s.source`
+
+// States returns the sources that a process has or had in its configuration, and those of this one.
+func (in *Intake) States(ctx context.Context) ([]outbox.IntakeSource, error) {
+	all, err := in.states.Get(ctx, func() ([]outbox.IntakeSource, error) { return in.readStates(context.WithoutCancel(ctx)) })
+	if err != nil {
+		return nil, fmt.Errorf("list the sources: %w", err)
+	}
+	return all, nil
+}
+
+func (in *Intake) readStates(ctx context.Context) (all []outbox.IntakeSource, err error) {
+	now := in.core.Now()
+	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		all, err = sqldb.All(t, func(row sqldb.Row) (outbox.IntakeSource, error) {
+			s, err := scanSource(row, now)
+			s.Configured = in.configured(s.Name)
+			return s, err
+		}, selectSources)
+		return err
+	})
+	for _, s := range in.Settings.Sources {
+		if !slices.ContainsFunc(all, func(one outbox.IntakeSource) bool { return one.Name == s.Name }) {
+			all = append(all, outbox.IntakeSource{Name: s.Name, Place: s.Place, Configured: true, WaitingLimit: countLimit})
+		}
+	}
+	return all, err
+}
+
+func scanSource(row sqldb.Row, now int64) (outbox.IntakeSource, error) {
+	s := outbox.IntakeSource{WaitingLimit: countLimit}
+	var l outbox.Lease
+	var expires int64
+	var journalled, looked, oldest, failed sql.NullInt64
+	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected)
+	s.JournalledAt, s.LookedAt, s.OldestAt, s.ErrorAt = sqldb.AtOrNil(journalled), sqldb.AtOrNil(looked), sqldb.AtOrNil(oldest), sqldb.AtOrNil(failed)
+	if l.ExpiresAt = sqldb.At(expires); l.Owner != "" && expires > now {
+		s.Lease = &l
+	}
+	if oldest.Valid {
+		s.OldestAge = max(0, sqldb.At(now).Sub(sqldb.At(oldest.Int64)).Seconds())
+	}
+	return s, err
+}
+
+const (
+	rejectionColumns = `id, source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, attempts, rejected_at, status, changed_at, changed_by, change_reason`
+
+	selectRejections = `
+select ` + rejectionColumns + `
+from intake_rejections
+where source = $2
+  and id {>} $1
+order by id{desc}
+limit $3`
+
+	selectRejection = `
+select ` + rejectionColumns + `
+from intake_rejections
+where source = $1
+  and id = $2`
+)
+
+func scanRejection(row sqldb.Row) (outbox.IntakeRejection, error) {
+	var r outbox.IntakeRejection
+	var content string
+	var rejected int64
+	var changed sql.NullInt64
+	err := row.Scan(&r.ID, &r.Source, &r.RowKey, &r.CampaignID, &r.EventID, &r.EventType, &content, &r.ContentBytes, &r.Reason, &r.Attempts, &rejected,
+		(*string)(&r.Status), &changed, &r.ChangedBy, &r.ChangeReason)
+	r.Content, r.RejectedAt, r.ChangedAt = json.RawMessage(content), sqldb.At(rejected), sqldb.AtOrNil(changed)
+	return r, err
+}
+
+// Rejections pages through the rejected rows of a source, discarded ones included, newest first.
+func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit int) (page outbox.Page[outbox.IntakeRejection], err error) {
+	if err := in.exists(ctx, source); err != nil {
+		return page, err
+	}
+	list := &sqldb.List[outbox.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)}, Key: func(r outbox.IntakeRejection) []any { return []any{r.ID} }}
+	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		page, err = list.Page(t, cursor, limit)
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list the rejected rows of source %s: %w", source, err)
+	}
+	return page, nil
+}
+
+// exists returns outbox.ErrNotFound for a source that no process has or had.
+func (in *Intake) exists(ctx context.Context, source string) error {
+	if in.configured(source) {
+		return nil
+	}
+	return in.core.Journal().Read(ctx, func(t *store.Tx) error {
+		var one int64
+		found, err := t.One([]any{&one}, `select 1 from intake_sources where source = $1`, source)
+		if err == nil && !found {
+			err = outbox.NotFound("there is no source %q", source)
+		}
+		return err
+	})
+}

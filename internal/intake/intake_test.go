@@ -1,0 +1,428 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func operator(reason string) outbox.Command {
+	return outbox.Command{By: outbox.Operator{Name: "ana", Via: "test", Auth: outbox.AuthOS, Role: outbox.RoleOperator}, Reason: reason}
+}
+
+func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
+	full := writers.Event{CampaignID: "c-1", EventID: "e-1", EventType: "order.paid", Payload: []byte(`{"amount": 12.50}`), OccurredAt: at,
+		ActorType: "user", ActorID: "7", EntityType: "order", EntityID: "17", SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",
+		Tags: map[string]string{"shop": "berlin"}, Metadata: []byte(`{"trace":"t"}`), ExpectedSeq: ptr(int64(0))}
+	s.put(full, event("c-2", "x-1"), event("c-1", "e-2"))
+	s.raw("c-1", "e-3", `{}`)
+	s.drain()
+	equal(t, "campaign c-1", s.journal("c-1"), "e-1 e-2 e-3")
+	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
+	equal(t, "rows left", s.rows(), "")
+	got, err := s.Events(s.Ctx, "c-1", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := got.Items[0]
+	equal(t, "stored", strings.Join([]string{e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
+		string(e.Tags), string(e.Metadata), string(e.Payload)}, " "), `user 7 order 17 s r co ca {"shop":"berlin"} {"trace":"t"} {"amount":12.50}`)
+	equal(t, "occurred_at", e.OccurredAt, at)
+	if age := time.Since(got.Items[2].OccurredAt); age < 0 || age > time.Hour {
+		t.Errorf("a row without occurred_at has that of its insert, not %v", got.Items[2].OccurredAt)
+	}
+	equal(t, "journalled", s.state().Journalled, 4)
+}
+
+func TestIntake_leavesUncommittedRows(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	tx, err := s.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if dialect() == "postgres" { // SQLite has one writer
+		if err := writers.Append(s.Ctx, tx, event("c-1", "early")); err != nil {
+			t.Fatal(err)
+		}
+		s.put(event("c-2", "late"))
+		s.drain()
+		equal(t, "campaign c-2", s.journal("c-2"), "late")
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		s.drain()
+		equal(t, "a row that committed after one with a higher id", s.journal("c-1"), "early")
+		return
+	}
+	if err := writers.Append(s.Ctx, tx, event("c-1", "gone")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "after a rollback", s.journal("c-1"), "")
+}
+
+func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.put(event("c-1", "e-1"), event("c-3", "z-1"))
+	s.drain()
+	s.raw("c-1", "bad", `{"amount"`)
+	s.raw("c-1", "behind", `{}`)
+	s.raw("c-2", "big", `{"a":"`+strings.Repeat("x", 2000)+`"}`)
+	s.raw("", "nameless", `{}`)
+	s.raw("c-3", "z-1", `{"other":"content"}`)
+	missed := event("c-4", "missed")
+	missed.ExpectedSeq = ptr(int64(5))
+	s.put(missed, event("c-5", "fine"))
+	s.drain()
+	s.drain()
+	equal(t, "campaign c-1", s.journal("c-1"), "e-1")
+	equal(t, "campaign c-5", s.journal("c-5"), "fine")
+	equal(t, "rows left", s.rows(), "bad behind big nameless z-1 missed")
+	equal(t, "rejections", s.rejections(), "bad open, big open, nameless open, z-1 open, missed open")
+	for id, want := range map[string]string{"bad": "payload is not JSON", "big": "payload is 2008 bytes; the limit is 1000", "nameless": "campaign_id is required",
+		"z-1": "already exists at seq 1 with different content", "missed": `expected_seq 5 was missed: seq 6 was given, but the next seq of campaign "c-4" is 1`} {
+		if r := s.rejected(id); !strings.Contains(r.Reason, want) || r.Attempts != 1 {
+			t.Errorf("%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
+		}
+	}
+	equal(t, "rejected rows", s.state().Rejected, 5)
+	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeRejected)
+}
+
+func TestIntake_retriesARowAsItIsNow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.raw("c-1", "bad", `{"amount"`)
+	s.raw("c-1", "behind", `{}`)
+	s.drain()
+	id := s.rejected("bad").ID
+	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "a row that fails again", s.rejected("bad").Attempts, 2)
+	equal(t, "campaign", s.journal("c-1"), "")
+	mustExec(t, s.db, `update outboxweb_intake set payload = '[]' where event_id = 'bad'`)
+	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "the new reason", s.rejected("bad").Reason, "payload must be a JSON object")
+	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad'`)
+	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("a second retry before the row is tried: %v", err)
+	}
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "bad behind")
+	equal(t, "rejections", s.rejections(), "")
+	equal(t, "audit records", s.Number(`select count(*) from audit_log where action = 'intake_retry'`), 4)
+}
+
+func TestIntake_releasesTheCampaignOfARowThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.raw("c-1", "bad", `1`)
+	s.raw("c-1", "behind", `{}`)
+	s.drain()
+	id := s.rejected("bad").ID
+	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad'`)
+	s.drain()
+	equal(t, "held until an operator decides", s.journal("c-1"), "")
+	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "behind")
+	equal(t, "rejections", s.rejections(), "")
+}
+
+func TestIntake_discardsARow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.raw("c-1", "bad", `{"amount"`)
+	s.raw("c-1", "behind", `{}`)
+	s.drain()
+	r := s.rejected("bad")
+	for reason, confirm := range map[string]string{"": "discard shop 1", "broken": ""} {
+		o := operator(reason)
+		o.Confirm = confirm
+		if _, err := s.intake.Discard(s.Ctx, o, "shop", r.ID); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("discarded with reason %q, phrase %q: %v", reason, confirm, err)
+		}
+	}
+	o := operator("broken at the source")
+	o.Confirm = "discard " + r.Discards()
+	if _, err := s.intake.Discard(s.Ctx, o, "shop", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "behind")
+	equal(t, "rows left", s.rows(), "")
+	equal(t, "rejections", s.rejections(), "bad discarded")
+	r = s.rejected("bad")
+	if !strings.Contains(string(r.Content), `"payload":"{\"amount\""`) || r.ChangedBy != "ana" || r.ChangeReason != "broken at the source" {
+		t.Errorf("kept: %+v %s", r, r.Content)
+	}
+	equal(t, "rejected rows", s.state().Rejected, 0)
+	if _, err := s.intake.Discard(s.Ctx, o, "shop", r.ID); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("discarded twice: %v", err)
+	}
+	if _, err := s.intake.Discard(s.Ctx, o, "shop", 99); !errors.Is(err, outbox.ErrNotFound) {
+		t.Errorf("discarded nothing: %v", err)
+	}
+	s.raw("c-1", "bad", `{}`) // the id is free again
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "behind bad")
+}
+
+// A process may die between the two: the rows are read again, and recognized.
+func TestIntake_journalsOnceWhenDeletingFails(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	s.raw("c-1", "e-3", `{}`)
+	forbid, allow := `create trigger stay before delete on outboxweb_intake begin select raise(abort, 'not now'); end`, `drop trigger stay`
+	if dialect() == "postgres" {
+		forbid, allow = `create function stay() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
+			create trigger stay before delete on outboxweb_intake execute function stay()`, `drop trigger stay on outboxweb_intake`
+	}
+	mustExec(t, s.db, forbid)
+	if err := s.worker.Step(s.Ctx); err == nil || !strings.Contains(err.Error(), "not now") {
+		t.Fatalf("deleting did not fail: %v", err)
+	}
+	equal(t, "campaign", s.journal("c-1"), "e-1 e-2 e-3")
+	equal(t, "rows", s.rows(), "e-1 e-2 e-3")
+	if st := s.state(); st.State(s.Clock.Now()) != outbox.IntakeFailing || !strings.Contains(st.Error, "not now") {
+		t.Errorf("state: %+v", st)
+	}
+	mustExec(t, s.db, allow)
+	s.put(event("c-1", "e-4"))
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1 e-2 e-3 e-4")
+	equal(t, "rows", s.rows(), "")
+	equal(t, "journalled", s.state().Journalled, 4)
+	equal(t, "error", s.state().Error, "")
+}
+
+func TestIntake_waitsForADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	url, db := serviceDatabase(t)
+	s := openShop(t, url, db, definition())
+	if err := s.worker.Step(s.Ctx); err == nil {
+		t.Fatal("a source without a table was read")
+	}
+	st := s.state()
+	equal(t, "state", st.State(s.Clock.Now()), outbox.IntakeFailing)
+	schema, _ := writers.Schema(dialect())
+	mustExec(t, s.db, schema)
+	s.put(event("c-1", "e-1"))
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1")
+}
+
+// A read that began under an old lease appends nothing: an operator may have discarded its row.
+func TestIntake_fencesAProcessThatLostTheLease(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.put(event("c-1", "e-1"))
+	taken := false
+	s.worker.OnRead(func() {
+		if taken {
+			return
+		}
+		taken = true
+		s.Exec(`update intake_sources set lease_owner = 'process-2', lease_epoch = lease_epoch + 1`)
+	})
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "")
+	equal(t, "rows", s.rows(), "e-1")
+	s.drain()
+	equal(t, "while the other holds the source", s.journal("c-1"), "")
+	s.Clock.Advance(2 * storetest.Lease)
+	s.Exec(`update intake_sources set lease_expires_at = 1`)
+	s.drain()
+	equal(t, "after its lease", s.journal("c-1"), "e-1")
+}
+
+// Between reading and deleting, another process may have deleted the row and the key may be in use
+// again, on a table whose keys are.
+func TestIntake_deletesOnlyTheEventThatItJournalled(t *testing.T) {
+	t.Parallel()
+	url, db := serviceDatabase(t)
+	mustExec(t, db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
+	d := definition()
+	d.Table = "plain"
+	d.Columns = map[string][]string{"order": {"n"}, "campaign_id": {"who"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}
+	s := openShop(t, url, db, d)
+	mustExec(t, db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
+	swapped := false
+	s.worker.OnRead(func() {
+		if !swapped {
+			swapped = true
+			mustExec(t, db, `delete from plain`)
+			mustExec(t, db, `insert into plain values (1, 'c-1', 'e-2', 't', '{}')`)
+		}
+	})
+	s.drain()
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
+}
+
+func TestIntake_oneProcessHoldsASource(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	_, second := s.process(s.Beside(), "process-2", definition())
+	s.drain()
+	s.put(event("c-1", "e-1"))
+	if err := second.Step(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "moved by the process without the lease", s.journal("c-1"), "")
+	if err := s.EndLeases(s.Ctx, "process-1"); err != nil { // it was killed
+		t.Fatal(err)
+	}
+	if err := second.Step(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "after the take-over", s.journal("c-1"), "e-1")
+	equal(t, "holder", s.state().Lease.Owner, "process-2")
+	equal(t, "epoch", s.state().Lease.Epoch, 2)
+}
+
+// Append takes pgx's own transactions too.
+func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	conn, err := pgx.Connect(s.Ctx, s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(s.Ctx)
+	var many []writers.Event
+	for n := range 120 {
+		e := event("c-1", fmt.Sprint("e-", n))
+		e.ExpectedSeq = ptr(int64(n))
+		many = append(many, e)
+	}
+	roll := errors.New("roll back")
+	for _, end := range []error{roll, nil} {
+		err := pgx.BeginFunc(s.Ctx, conn, func(tx pgx.Tx) error {
+			return errors.Join(writers.Append(s.Ctx, writers.Pgx(tx), many...), end)
+		})
+		if !errors.Is(err, end) {
+			t.Fatal(err)
+		}
+	}
+	s.drain()
+	equal(t, "events", s.Number(`select count(*) from events`), 120)
+	equal(t, "rejections", s.rejections(), "")
+}
+
+func TestAppend_namesTheEventAtFault(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, bad := range map[string]writers.Event{
+		"CampaignID is empty":          {EventID: "e", EventType: "t", Payload: []byte(`{}`)},
+		"EventID is empty":             {CampaignID: "c", EventType: "t", Payload: []byte(`{}`)},
+		"EventType is empty":           {CampaignID: "c", EventID: "e", Payload: []byte(`{}`)},
+		"Payload is not a JSON object": {CampaignID: "c", EventID: "e", EventType: "t", Payload: []byte(`[]`)},
+		"Metadata is not a JSON":       {CampaignID: "c", EventID: "e", EventType: "t", Payload: []byte(`{}`), Metadata: []byte(`{`)},
+	} {
+		err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad)
+		if err == nil || !strings.Contains(err.Error(), "event 2 of 2: "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	equal(t, "rows", s.rows(), "")
+}
+
+// A batch that continued behind the last one would have the second event of c-1 before the first,
+// which was not committed when the last one was read.
+func TestPostgresIntake_readsEachBatchFromTheFirstRow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.intake, s.worker = s.process(s.Beside(), "process-2", intake.Definition{BatchSize: 1})
+	tx, err := s.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := writers.Append(s.Ctx, tx, event("c-1", "first")); err != nil {
+		t.Fatal(err)
+	}
+	s.put(event("c-2", "other"))
+	s.worker.OnRead(func() {
+		if tx != nil {
+			if err := tx.Commit(); err != nil {
+				t.Error(err)
+			}
+			tx = nil
+			s.put(event("c-1", "second"))
+		}
+	})
+	s.drain()
+	equal(t, "campaign c-1", s.journal("c-1"), "first second")
+}
+
+// The trigger of the schema wakes the server; without it the row would wait for an hour.
+func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for range 2 { // as a migration that is run again
+		mustExec(t, s.db, writers.NotifySchema())
+	}
+	_, worker := s.process(s.Beside(), "process-2", intake.Definition{PollInterval: time.Hour})
+	ctx, cancel := context.WithCancel(s.Ctx)
+	ended := make(chan struct{})
+	go func() {
+		worker.Run(ctx)
+		close(ended)
+	}()
+	storetest.Eventually(t, "the server listens", func() bool {
+		var n int
+		err := s.db.QueryRow(`select count(*) from pg_stat_activity where datname = current_database() and query = 'listen outboxweb_intake' and state = 'idle'`).Scan(&n)
+		return err == nil && n == 1
+	})
+	s.put(event("c-1", "e-1"))
+	storetest.Eventually(t, "the row is moved", func() bool { return s.journal("c-1") == "e-1" && s.rows() == "" })
+	cancel()
+	<-ended
+}
+
+// A file without WAL is moved alike: reads are short, and nothing about the file is changed.
+func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	mustExec(t, s.db, `pragma journal_mode = delete`)
+	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
+	var mode string
+	if err := s.db.QueryRow(`pragma journal_mode`).Scan(&mode); err != nil || mode != "delete" {
+		t.Errorf("mode %s, %v", mode, err)
+	}
+}

@@ -1,0 +1,153 @@
+package intake
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
+
+// lease is the right to move a source's rows, until it expires.
+type lease struct {
+	source, owner string
+	epoch         int64 // the fencing number; 0 without the lease
+	expires       int64 // microseconds
+}
+
+const (
+	insertSource = `
+insert into intake_sources (source, place)
+values ($1, $2)
+on conflict (source) do nothing`
+
+	// The last condition: the clock was set back.
+	claimSource = `
+update intake_sources
+set lease_epoch = case when lease_owner = $2 then lease_epoch else lease_epoch + 1 end,
+  lease_owner = $2, lease_expires_at = $3, place = $6
+where source = $1
+  and (lease_owner = $2 or lease_expires_at <= $4 or lease_expires_at > $5)
+returning lease_epoch`
+
+	releaseSource = `
+update intake_sources
+set lease_owner = '', lease_expires_at = 0
+where source = $1
+  and lease_owner = $2
+  and lease_epoch = $3`
+
+	endLeases = `
+update intake_sources
+set lease_owner = '', lease_expires_at = 0
+where lease_owner <> ''
+  and ($1 = '' or lease_owner = $1)`
+)
+
+// claim takes a free lease, or extends it, and reports whether the process has it.
+func (in *Intake) claim(ctx context.Context, l *lease, place string, length time.Duration) (held bool, err error) {
+	err = in.core.Journal().Write(ctx, func(t *store.Tx) error {
+		now := in.core.Now()
+		if _, err := t.Exec(insertSource, l.source, place); err != nil {
+			return err
+		}
+		l.expires = now + length.Microseconds()
+		held, err = t.One([]any{&l.epoch}, claimSource, l.source, l.owner, l.expires, now, now+10*length.Microseconds(), place)
+		return err
+	})
+	if !held || err != nil {
+		l.epoch = 0
+	}
+	if err != nil {
+		return false, fmt.Errorf("claim source %s: %w", l.source, err)
+	}
+	return held, nil
+}
+
+// release lets another process claim the source at once.
+func (in *Intake) release(ctx context.Context, l *lease) error {
+	epoch := l.epoch
+	if l.epoch = 0; epoch == 0 {
+		return nil
+	}
+	return in.core.Journal().Write(ctx, func(t *store.Tx) error {
+		_, err := t.Exec(releaseSource, l.source, l.owner, epoch)
+		return err
+	})
+}
+
+// endLeases ends the leases of a process that is known to be gone; an empty owner means all. If it is
+// alive, its epoch keeps it from appending.
+func (in *Intake) endLeases(ctx context.Context, owner string) error {
+	err := in.core.Journal().Write(ctx, func(t *store.Tx) error {
+		_, err := t.Exec(endLeases, owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end leases on sources: %w", err)
+	}
+	return nil
+}
+
+// lost is the refusal of a process that no longer has the lease.
+func lost() error {
+	return &outbox.Refusal{Err: outbox.ErrLeaseLost, Detail: "another process has taken over the source"}
+}
+
+// held returns lost unless the process has the lease, and keeps others from taking it until the
+// transaction ends. It counts rows that the transaction journals.
+func (l *lease) held(t *store.Tx, rows, now int64) error {
+	n, err := t.Exec(countRows, l.source, l.owner, l.epoch, rows, now)
+	if err == nil && n == 0 {
+		err = lost()
+	}
+	return err
+}
+
+const countRows = `
+update intake_sources
+set journalled = journalled + $4,
+  journalled_at = case when $4 = 0 then journalled_at else cast($5 as bigint) end
+where source = $1
+  and lease_owner = $2
+  and lease_epoch = $3`
+
+// seen is what the holder found in the table, or why it could not read it.
+type seen struct {
+	waiting int64
+	oldest  time.Time // zero without rows
+	failure string
+}
+
+const recordSeen = `
+update intake_sources
+set looked_at = case when $6 = '' then cast($5 as bigint) else looked_at end,
+  waiting = case when $6 = '' then cast($7 as bigint) else waiting end,
+  oldest_at = case when $6 = '' then cast($8 as bigint) else oldest_at end,
+  error = $6,
+  error_at = case when $6 = '' then null else cast($5 as bigint) end,
+  lease_expires_at = $4
+where source = $1
+  and lease_owner = $2
+  and lease_epoch = $3`
+
+// record records what the holder saw, and extends its lease to expires.
+func (in *Intake) record(ctx context.Context, l *lease, s seen, expires int64) error {
+	oldest := sql.NullInt64{Int64: sqldb.Micros(s.oldest), Valid: !s.oldest.IsZero()}
+	err := in.core.Journal().Write(ctx, func(t *store.Tx) error {
+		n, err := t.Exec(recordSeen, l.source, l.owner, l.epoch, expires, in.core.Now(), sqldb.Storable(s.failure), s.waiting, oldest)
+		if err == nil && n == 0 {
+			err = lost()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record the state of source %s: %w", l.source, err)
+	}
+	l.expires = expires
+	in.states.Forget()
+	return nil
+}

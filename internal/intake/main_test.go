@@ -1,0 +1,10 @@
+package intake_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }

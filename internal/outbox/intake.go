@@ -1,0 +1,102 @@
+package outbox
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// IntakeSource is a service's database whose rows become events, and how moving them goes.
+type IntakeSource struct {
+	Name         string     `json:"name" redact:"-"`
+	Place        string     `json:"place"`         // a path, or a URL without secrets
+	Configured   bool       `json:"configured"`    // this process has the source in its configuration
+	Journalled   int64      `json:"journalled"`    // rows moved to the journal so far
+	JournalledAt *time.Time `json:"journalled_at"` // the last time that rows were moved
+	LookedAt     *time.Time `json:"looked_at"`     // when its table was last read; nil before the first time
+	Waiting      int64      `json:"waiting"`       // rows in its table then; counted up to waiting_limit
+	WaitingLimit int64      `json:"waiting_limit"` // where counting stops
+	OldestAt     *time.Time `json:"oldest_at"`     // of the first row then: when its event occurred, or where that is unknown, when the row was first seen
+	OldestAge    float64    `json:"oldest_age_seconds"`
+	Rejected     int64      `json:"rejected"` // rows that wait for an operator
+	Error        string     `json:"error"`    // why its table cannot be read now; empty if it can
+	ErrorAt      *time.Time `json:"error_at"`
+	Lease        *Lease     `json:"lease"` // of the process that moves its rows; nil without one
+}
+
+// IntakeState is the state of a source in a word.
+type IntakeState string
+
+// The states of a source, the worst first.
+const (
+	IntakeFailing  IntakeState = "failing"  // its database cannot be read
+	IntakeStopped  IntakeState = "stopped"  // no process moves its rows
+	IntakeRejected IntakeState = "rejected" // rows wait for an operator, with their campaigns
+	IntakeMoving   IntakeState = "moving"   // rows wait to be moved
+	IntakeCaughtUp IntakeState = "caught up"
+)
+
+// State is the most urgent state of the source.
+func (s IntakeSource) State(now time.Time) IntakeState {
+	switch {
+	case s.Error != "":
+		return IntakeFailing
+	case s.Lease == nil || s.Lease.ExpiresAt.Before(now):
+		return IntakeStopped
+	case s.Rejected > 0:
+		return IntakeRejected
+	case s.Waiting > 0:
+		return IntakeMoving
+	}
+	return IntakeCaughtUp
+}
+
+// IntakeRejectionStatus is the state of a rejected row.
+type IntakeRejectionStatus string
+
+// The statuses of a rejected row.
+const (
+	IntakeOpen       IntakeRejectionStatus = "open"       // it waits for an operator
+	IntakeRetrying   IntakeRejectionStatus = "retrying"   // it is tried again at the next read
+	IntakeDiscarding IntakeRejectionStatus = "discarding" // it is deleted from its table at the next read
+	IntakeDiscarded  IntakeRejectionStatus = "discarded"  // it was deleted from its table, and its content kept here
+)
+
+// IntakeRejection is a row of a source that could not be journalled.
+type IntakeRejection struct {
+	ID         int64                 `json:"id"`
+	Source     string                `json:"source" redact:"-"`
+	RowKey     string                `json:"row_key" redact:"-"` // its place in the order of its table
+	CampaignID string                `json:"campaign_id" redact:"-"`
+	EventID    string                `json:"event_id"`
+	EventType  string                `json:"event_type" redact:"-"`
+	Reason     string                `json:"reason"`
+	Attempts   int64                 `json:"attempts"`
+	RejectedAt time.Time             `json:"rejected_at"` // the last time
+	Status     IntakeRejectionStatus `json:"status" api:"enum=open retrying discarding discarded"`
+	// the row. Values that look like secrets are "[redacted]" in answers of the API, and nil is all of
+	// it where the server hides payloads (--hide-payloads). A payload that is not a JSON object is a
+	// text here
+	Content      json.RawMessage `json:"content" api:"object,nullable"`
+	ContentBytes int64           `json:"content_bytes"` // of the documents in the row; content has less of them if they are over the limit
+	ChangedAt    *time.Time      `json:"changed_at"`    // the last action on it
+	ChangedBy    string          `json:"changed_by"`
+	ChangeReason string          `json:"change_reason"`
+}
+
+// Discards is the rejected row in the phrase that confirms discarding it: "shop 12".
+func (r IntakeRejection) Discards() string { return r.Source + " " + strconv.FormatInt(r.ID, 10) }
+
+// IntakeTarget is a source as the object of an action.
+func IntakeTarget(source string) Target { return Target("source " + source) }
+
+var intakeName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+
+// CheckIntakeSource validates the name of a source.
+func CheckIntakeSource(name string) error {
+	if !intakeName.MatchString(name) {
+		return Invalid("source", "source %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", name)
+	}
+	return nil
+}
