@@ -19,6 +19,7 @@ func (s *server) routeAPI() {
 	s.routeRunsAPI()
 	s.routeProjectionsAPI()
 	s.routePublishersAPI()
+	s.routeIntakeAPI()
 	s.routeAlertsAPI()
 	s.routeAuditAPI()
 	s.routeTokensAPI()

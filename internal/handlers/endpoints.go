@@ -39,6 +39,7 @@ const (
 	tagRuns        apiTag = "runs"
 	tagProjections apiTag = "projections"
 	tagPublishers  apiTag = "publishers"
+	tagIntake      apiTag = "intake"
 	tagAlerts      apiTag = "alerts"
 	tagAudit       apiTag = "audit"
 	tagTokens      apiTag = "tokens"

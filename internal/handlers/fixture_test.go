@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -83,7 +84,7 @@ func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	})
 	s.operations, s.runs, s.tokens = operations.New(s.store), runs.New(s.store), tokens.New(s.store)
 	c := Config{
-		Store: s.store, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

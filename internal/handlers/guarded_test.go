@@ -150,6 +150,7 @@ func (g *guarded) fill() *guarded {
 	asAdmin := people[outbox.RoleAdmin]
 	act := func(path, body string) { g.t.Helper(); g.wantActed(g.post(apiPrefix+path, body, asAdmin)) }
 	g.trouble()
+	g.reject()
 	g.seed("c-3", poison)
 	g.seed("c-6", poison)
 	g.work()

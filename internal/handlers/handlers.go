@@ -19,6 +19,8 @@
 //	/publishers                         deliveries of events to destinations
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
 //	/publishers/{topic}/{publisher}/seek previews a move of its position; POST moves it
+//	/intake                             sources of events
+//	/intake/{source}                    a source with its rejected rows; POST …/rejections/{rejection}/retry, …/discard
 //	/alerts                             rules, receivers and messages; POST …/receivers/{receiver}/test, …/rules/{rule}/mute, …/unmute
 //	/instances /audit /about
 //	/tokens                             API tokens, for admins; POST …/{token}/revoke
@@ -46,6 +48,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/operations"
@@ -61,7 +64,7 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-// Config configures the handlers. Store, Search, Operations, Runs, Tokens, Publishers and Metrics
+// Config configures the handlers. Store, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
 // are required.
 type Config struct {
 	Store      *store.Store
@@ -70,6 +73,7 @@ type Config struct {
 	Runs       *runs.Runs
 	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
+	Intake     *intake.Intake
 	// Alerts are the alerts of this process's configuration; nil means none.
 	Alerts   *alerts.Alerts
 	Mode     outbox.Mode
@@ -264,6 +268,8 @@ func (s *server) routePages() {
 	s.get("/search", s.searchPage)
 	s.get("/search/suggestions", s.suggestions)
 	s.routeViews()
+	s.get("/intake", s.intakePage)
+	s.get("/intake/{source}", s.sourcePage)
 	s.get("/alerts", s.alertsPage)
 	s.get("/instances", s.instancesPage)
 	s.get("/audit", s.auditPage)

@@ -99,6 +99,7 @@ func apiTags() (tags openapi3.Tags) {
 		{tagProjections, "The read models"},
 		{tagPublishers, "Where events go beside the projections"},
 		{tagAudit, "The audit log: actions done and refused"},
+		{tagIntake, "Sources are databases of services whose rows are moved to the journal."},
 		{tagAlerts, "Rules tell people of trouble and of its end."},
 		{tagTokens, "API tokens authenticate"},
 	} {

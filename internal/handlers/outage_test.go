@@ -96,6 +96,9 @@ var neededBodies = map[string]string{
 
 	apiPrefix + "/alerts/rules/{rule}/mute": `{"for":"1h"}`,
 	"/alerts/rules/{rule}/mute":             "for=1h",
+
+	apiPrefix + "/intake/{source}/rejections/{rejection}/discard": `{"reason":"x","confirm":"x"}`,
+	"/intake/{source}/rejections/{rejection}/discard":             "reason=x&confirm=x",
 }
 
 // answered is the longest acceptable wait for an answer while the database is down. It is less than

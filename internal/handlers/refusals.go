@@ -119,6 +119,8 @@ func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 		refused.Target = outbox.TokenTarget(number("token"))
 	case text("name") != "":
 		refused.Target = outbox.ProjectionTarget(text("name"))
+	case text("source") != "":
+		refused.Target = outbox.IntakeTarget(text("source"))
 	case text("rule") != "":
 		refused.Target = outbox.AlertTarget(text("rule"))
 	case text("receiver") != "":

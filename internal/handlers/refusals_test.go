@@ -16,7 +16,7 @@ import (
 // fillPattern is an address of a route.
 func fillPattern(pattern string) string {
 	return strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{run}", "7", "{operation}", "3", "{token}", "4", "{name}", "campaigns",
-		"{topic}", "scenes", "{publisher}", "archive", "{rule}", "drift", "{receiver}", "chat").Replace(pattern)
+		"{topic}", "scenes", "{publisher}", "archive", "{rule}", "drift", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5").Replace(pattern)
 }
 
 func (s *site) allActions() []outbox.AuditEntry {
@@ -96,7 +96,7 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 	if strings.HasPrefix(of.pattern, apiPrefix) {
 		via = "api"
 	}
-	for param, is := range map[string]outbox.Target{"{run}": "run 7", "{operation}": "operation 3", "{token}": "token 4", "{name}": "projection campaigns", "{publisher}": "publisher scenes/archive", "{rule}": "alert drift", "{receiver}": "receiver chat"} {
+	for param, is := range map[string]outbox.Target{"{run}": "run 7", "{operation}": "operation 3", "{token}": "token 4", "{name}": "projection campaigns", "{publisher}": "publisher scenes/archive", "{rule}": "alert drift", "{receiver}": "receiver chat", "{source}": "source shop"} {
 		if strings.Contains(of.pattern, param) {
 			target = is
 		}

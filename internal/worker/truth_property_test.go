@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
@@ -236,7 +237,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 
 // console is the server of one process at this time.
 func (s *honest) console(b *enginetest.Engine) func(path string) (int, string) {
-	server := handlers.New(handlers.Config{Store: b.Store, Search: search.New(b.Store), Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
+	server := handlers.New(handlers.Config{Store: b.Store, Search: search.New(b.Store), Operations: b.Operations, Runs: b.Runs, Publishers: publishing.NewProgress(b.Store), Intake: intake.New(b.Store), Mode: s.mode, Version: "test", Metrics: metrics.New(b.Summary), Projections: b.Infos(), Now: s.now.Now})
 	return func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080"+path, nil)
 		w := httptest.NewRecorder()

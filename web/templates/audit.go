@@ -89,6 +89,8 @@ func (p Page) targetURL(t outbox.Target) URL {
 		return l.Tokens()
 	case kind == "alert" || kind == "receiver":
 		return l.Alerts()
+	case kind == "source" && name != "":
+		return l.Source(name, "", 0)
 	case kind == "projection" && name != "":
 		return l.Projection(name)
 	case kind == "publisher":

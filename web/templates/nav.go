@@ -39,6 +39,7 @@ func sections(p Page) []section {
 		{"Events", "e", []place{
 			{"Events", "Find events", l.SearchEvents(outbox.EventFilter{})},
 			{"Rows", "Outbox", l.Rows(outbox.RowFilter{})},
+			{"Intake", "Intake", l.Intake()},
 		}},
 		{"Problems", "p", []place{
 			{"Failures", "Causes", l.Failures()},

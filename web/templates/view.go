@@ -190,6 +190,8 @@ func actionSentence(a outbox.AuditEntry) string {
 		return repairSentence(a)
 	case outbox.ActionAlertTest, outbox.ActionAlertMute, outbox.ActionAlertUnmute:
 		return alertActionSentence(a)
+	case outbox.ActionIntakeRetry, outbox.ActionIntakeDiscard:
+		return intakeActionSentence(a)
 	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)
 	}

@@ -1,0 +1,123 @@
+package templates
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// SourceView is a source with a page of its rejected rows.
+type SourceView struct {
+	Source     outbox.IntakeSource
+	Rejections outbox.Page[outbox.IntakeRejection]
+	Cursor     string
+	Limit      int
+}
+
+// Intake is the list of sources, and its counterpart in the API.
+func (l Links) Intake() URL { return l.at(nil, "intake") }
+
+// Source is one source with its rejected rows.
+func (l Links) Source(name, cursor string, limit int) URL {
+	return l.at(values("cursor", cursor, "limit", positive(int64(limit))), "intake", name)
+}
+
+// Rejections is the API's list of a source's rejected rows.
+func (l Links) Rejections(name string) URL { return l.at(nil, "intake", name, "rejections") }
+
+var intakeLooks = map[outbox.IntakeState]look{
+	outbox.IntakeFailing:  {"✕", "s-dead"},
+	outbox.IntakeStopped:  {"‖", "s-paused"},
+	outbox.IntakeRejected: {"!", "s-failed"},
+	outbox.IntakeMoving:   {"○", "s-pending"},
+	outbox.IntakeCaughtUp: {"✓", "s-current"},
+}
+
+var rejectionLooks = map[outbox.IntakeRejectionStatus]look{
+	outbox.IntakeOpen:       {"!", "s-failed"},
+	outbox.IntakeRetrying:   {"○", "s-pending"},
+	outbox.IntakeDiscarding: {"○", "s-pending"},
+	outbox.IntakeDiscarded:  {skippedGlyph, "s-skipped"},
+}
+
+// intakeHealth sums up the sources.
+func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
+	var failing, stopped, rejected int64
+	for _, s := range all {
+		switch s.State(now) {
+		case outbox.IntakeFailing:
+			failing++
+		case outbox.IntakeStopped:
+			stopped++
+		}
+		rejected += s.Rejected
+	}
+	h := outbox.Health{Level: outbox.LevelOK, Sentence: "All sources are read, and no row is rejected."}
+	switch {
+	case failing > 0:
+		h.Level, h.Sentence = outbox.LevelBad, count(failing, "source cannot", "sources cannot")+" be read."
+	case rejected > 0:
+		h.Level, h.Sentence = outbox.LevelWarn, count(rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
+	case stopped > 0:
+		h.Level, h.Sentence = outbox.LevelWarn, count(stopped, "source is", "sources are")+" not read by any server."
+	}
+	return h
+}
+
+// waitingText is the number of rows that wait in a source's table.
+func waitingText(s outbox.IntakeSource) string {
+	if s.Waiting >= s.WaitingLimit {
+		return num(s.WaitingLimit) + "+"
+	}
+	return num(s.Waiting)
+}
+
+func retryFormID(r outbox.IntakeRejection) string   { return "retry-" + itoa(r.ID) }
+func discardFormID(r outbox.IntakeRejection) string { return "discard-" + itoa(r.ID) }
+
+// rejectionForms are the ids of the page's forms.
+func rejectionForms(v SourceView) []string {
+	var forms []string
+	for _, r := range v.Rejections.Items {
+		if r.Status == outbox.IntakeOpen {
+			forms = append(forms, retryFormID(r), discardFormID(r))
+		}
+	}
+	return forms
+}
+
+func discardPhrase(r outbox.IntakeRejection) string {
+	return outbox.ActionIntakeDiscard.Phrase(outbox.Reach{Discards: r.Discards()})
+}
+
+func retryRejectionTwins(p Page, r outbox.IntakeRejection) Twins {
+	return Twins{
+		Curl: p.curlAction(outbox.ActionIntakeRetry, nil, r.Source, itoa(r.ID)),
+		CLI:  p.program() + "intake retry --reason 'why' " + r.Source + " " + itoa(r.ID),
+	}
+}
+
+func discardTwins(p Page, r outbox.IntakeRejection) Twins {
+	phrase := discardPhrase(r)
+	return Twins{
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeDiscard, r.Source, itoa(r.ID)), actionBody{Reason: "why", Confirm: phrase}),
+		CLI:  p.program() + "intake discard --reason 'why' --confirm " + shellQuote(phrase) + " " + r.Source + " " + itoa(r.ID),
+	}
+}
+
+// intakeActionSentence describes an action on a rejected row.
+func intakeActionSentence(a outbox.AuditEntry) string {
+	var d struct {
+		Source string `json:"source"`
+		RowKey string `json:"row_key"`
+	}
+	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
+	if a.Action == outbox.ActionIntakeRetry {
+		return "Row " + d.RowKey + " of source " + d.Source + " is retried at the next read."
+	}
+	return "Row " + d.RowKey + " of source " + d.Source + " is deleted at the next read."
+}
+
+const exampleSources = `sources:
+  shop: {url: "postgres://outboxweb:${SHOP_PASSWORD}@db.example/shop"}`
