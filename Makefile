@@ -67,6 +67,10 @@ bench-timetravel: ## measure steps through a campaign of 100,000 events beside a
 bench-publish: ## measure the made and the recorded journal on their way to five files at a time
 	go test ./internal/publishing -run '^$$' -bench FanOut -benchtime 5x -db sqlite
 
+.PHONY: bench-intake
+bench-intake: ## measure moving 50,000 rows to the journal beside the bare driver, and what writers notice of it, on both databases
+	go test ./internal/intake -run '^$$' -bench . -benchtime 3x -timeout 30m
+
 .PHONY: bench-console
 bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows (takes minutes and 6 GB)
 	go test ./cmd/outboxweb -run '^$$' -bench Tabs -benchtime 1x -bench.rows $(BENCH_ROWS) -bench.real 1700 -timeout 30m

@@ -21,11 +21,11 @@ import (
 // flags and those of serve, whatever the command is.
 type fileFlag string
 
-// alertsKey has rules and receivers.
-const alertsKey = "alerts"
+// alertsKey has rules and receivers, sourcesKey the databases of services whose rows become events.
+const alertsKey, sourcesKey = "alerts", "sources"
 
 // sectionKeys are the keys that are no flags.
-var sectionKeys = []string{destination.TopicsKey, destination.DefaultsKey, alertsKey}
+var sectionKeys = []string{destination.TopicsKey, destination.DefaultsKey, alertsKey, sourcesKey}
 
 // BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
 // command line nor the environment sets.

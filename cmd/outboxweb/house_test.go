@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 
-	"internal/engine": {"internal/outbox", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
+	"internal/engine": {"internal/outbox", "internal/intake", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
 	"internal/cputest":    {},
 	"internal/pgtest":     {},

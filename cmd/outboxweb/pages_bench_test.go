@@ -107,7 +107,7 @@ func BenchmarkPages(b *testing.B) {
 // offering is a server of a store's pages.
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
 	b.Helper()
-	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
 }

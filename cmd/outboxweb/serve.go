@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -44,6 +45,7 @@ type serveCmd struct {
 	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
 	Campaigns    []string      `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
 	Publish      bool          `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
+	Intake       bool          `default:"true" negatable:"" help:"Move events from the sources of the configuration file to the journal."`
 	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
 	PollInterval time.Duration `default:"${default_poll}" help:"How often the worker polls for due rows."`
 	BatchSize    int           `default:"1000" placeholder:"N" help:"Maximum rows per wave."`
@@ -95,6 +97,10 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	sources, err := a.intakeSettings()
+	if err != nil {
+		return err
+	}
 	tlsConfig, err := c.tlsConfig(a.logger())
 	if err != nil {
 		return err
@@ -106,11 +112,12 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer listener.Close()
-	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, subs, alerting), listener, tlsConfig)
+	st, set, err := a.openWhenDiskHasSpace(ctx, c.storeOptions(a, subs, alerting, sources), listener, tlsConfig)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
+	st.Intake.Settings = sources
 	told := alerts.New(st.Store, alerts.Options{Settings: alerting, Version: version, Link: c.consoleLink(), Hide: a.redact.Text})
 	s, err := c.newServer(a, st, set, subs, told, listener.Addr())
 	if err != nil {
@@ -165,11 +172,11 @@ func ignoreHangups(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeOptions returns the store's options for serve with these publishers and alerts.
-func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription, told alerts.Settings) store.Options {
+// storeOptions returns the store's options for serve with these publishers, alerts and sources.
+func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription, told alerts.Settings, sources intake.Settings) store.Options {
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
-	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0) && len(told.Receivers) == 0
+	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0) && len(told.Receivers) == 0 && !(c.Intake && len(sources.Sources) > 0)
 	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
 	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
 	return o
@@ -292,7 +299,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 	p := engine.New(engine.Config{Engine: st, Set: set, Metrics: collectors, Logger: log, Version: version, Redact: a.redact,
 		NoWorker: !c.Worker, Campaigns: c.scope, PollInterval: c.PollInterval, Lease: c.Lease, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes, Concurrency: c.Concurrency,
 		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, KeepAudit: time.Duration(c.KeepAudit), KeepHistory: time.Duration(c.KeepHistory),
-		Subscriptions: subs, NoPublish: !c.Publish, EventSource: c.EventSource, Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse})
+		Subscriptions: subs, NoPublish: !c.Publish, EventSource: c.EventSource, Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse, NoIntake: !c.Intake, MaxPayload: a.MaxPayload})
 	stopping := make(chan struct{})
 	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, Stopping: stopping})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -29,11 +30,12 @@ type Engine struct {
 	Operations  *operations.Operations
 	Runs        *runs.Runs
 	Publishing  *publishing.Progress
+	Intake      *intake.Intake
 }
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
-	return &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st)}
+	return &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
 }
 
 // WorkOnRuns lets a worker's process execute runs as well.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -50,7 +51,10 @@ type Config struct {
 	EventSource   string // CloudEvents source; empty means a URN with the journal's id
 	Destinations  destination.Options
 	Alerts        *alerts.Alerts
-	NoRehearse    bool // refuse rehearsals of changed projection files over HTTP
+	// NoIntake leaves the sources, which are the Engine's Intake.Settings, to other processes.
+	NoIntake   bool
+	MaxPayload int  // of an event, in bytes
+	NoRehearse bool // refuse rehearsals of changed projection files over HTTP
 }
 
 // Process is the loops of one process, and the handler of its requests.
@@ -59,6 +63,7 @@ type Process struct {
 	worker *worker.Worker
 	relay  *publishing.Relay
 	watch  *alerts.Worker
+	intake *intake.Worker // nil with NoIntake
 	travel *timetravel.Travel
 }
 
@@ -68,6 +73,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 	m.WatchRuns(e.Runs.Tallies)
 	m.WatchBehind(e.Runs.Behind)
 	m.WatchPublishers(e.Publishing.Publishers)
+	m.WatchIntake(e.Intake.States)
 	m.WatchConnections(e.Connections)
 	m.AddBuild(version, revision)
 	e.OnAppend(m.Append)
@@ -89,12 +95,26 @@ func New(c Config) *Process {
 	}
 	relay := publishing.NewRelay(publishing.RelayConfig{Progress: e.Publishing, Pairs: delivering, Metrics: c.Metrics, Logger: c.Logger, ID: w.ID(), Options: c.Destinations,
 		Source: c.EventSource, PollInterval: w.PollInterval, Lease: w.Lease})
+	var drain *intake.Worker
+	if !c.NoIntake {
+		drain = e.intakeWorker(c, w)
+	}
 	e.OnWork(func() {
 		w.Wake()
 		relay.Wake()
+		drain.Wake()
 	})
-	return &Process{Config: c, worker: w, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
+	return &Process{Config: c, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
 		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: e.alertFacts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
+}
+
+// intakeWorker returns what moves the rows of the sources to the journal.
+func (e *Engine) intakeWorker(c Config, w *worker.Worker) *intake.Worker {
+	config := intake.WorkerConfig{Intake: e.Intake, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger, Lease: w.Lease, MaxPayload: c.MaxPayload}
+	if e.Mode() == outbox.ModeInline {
+		config.Inline = w.ApplyInline
+	}
+	return intake.NewWorker(config)
 }
 
 // Run works until ctx ends or the worker fails. It then stops claiming, lets work in progress finish,
@@ -107,6 +127,9 @@ func (p *Process) Run(ctx context.Context) error {
 	running.Go(func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
 	running.Go(func() { p.watch.Run(ctx) })
 	running.Go(func() { publishErr = p.relay.Run(ctx) })
+	if p.intake != nil {
+		running.Go(func() { p.intake.Run(ctx) })
+	}
 	if !p.NoWorker {
 		running.Go(func() {
 			if workErr = p.worker.Run(ctx); workErr != nil {
@@ -140,6 +163,7 @@ func (p *Process) Refused() func(why string) {
 func (p *Process) Handler(h handlers.Config) http.Handler {
 	e := p.Engine
 	h.Store, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
+	h.Intake = e.Intake
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
 	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/redact"
+)
+
+// onIntake runs a command line below intake and returns its error.
+func (d *desk) onIntake(args ...string) error {
+	d.t.Helper()
+	var c cli
+	parsed, err := newParser(&c, d.streams).Parse(append([]string{"intake"}, args...))
+	if err != nil {
+		return err
+	}
+	parsed.BindTo(d.t.Context(), (*context.Context)(nil))
+	return parsed.Run(d.app)
+}
+
+func (d *desk) takesIn(args ...string) {
+	d.t.Helper()
+	if err := d.onIntake(args...); err != nil {
+		d.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func TestIntake_isShownAndDecidedOn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.redact = redact.Builtin()
+	d.takesIn("list")
+	d.said("no sources in the journal")
+	d.takesIn("schema", "sqlite")
+	d.said("create table if not exists outboxweb_intake", "autoincrement")
+	d.takesIn("schema", "postgres", "--notify")
+	d.said("generated always as identity", "pg_try_advisory_xact_lock")
+	if err := d.onIntake("schema", "sqlite", "--notify"); err == nil {
+		t.Error("SQLite notifies")
+	}
+
+	url := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	shop := dbtest.Open(t, url)
+	schema, _ := writers.Schema("sqlite")
+	if _, err := shop.Exec(schema + `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ('c-9', 'e-1', 'a', '['), ('c-9', 'e-2', 'a', '{}')`); err != nil {
+		t.Fatal(err)
+	}
+	source, err := intake.Definition{URL: url}.Source("shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.st.Intake.Settings.Sources = []intake.Source{source}
+	w := intake.NewWorker(intake.WorkerConfig{Intake: d.st.Intake, ID: "w-1"})
+	defer w.Close()
+	move := func() {
+		t.Helper()
+		if err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move()
+	d.takesIn("list")
+	d.said("SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
+	d.takesIn("rejections", "shop")
+	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
+	d.takesIn("retry", "shop", "1", "--reason", "try")
+	d.said("row 1 of source shop is retried by the server that holds the source")
+	move()
+	d.takesIn("list", "--json")
+	d.said(`"name": "shop"`, `"rejected": 1`)
+	if err := d.onIntake("discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm "discard shop 1"` {
+		t.Errorf("discarded without its phrase: %v", err)
+	}
+	d.takesIn("discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")
+	d.said(`"status": "discarding"`)
+	move()
+	d.takesIn("rejections", "shop", "--json")
+	d.said(`"status": "discarded"`, `"change_reason": "broken"`)
+	events, err := d.st.Events(t.Context(), "c-9", 0, 10)
+	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
+		t.Errorf("events: %+v, %v", events.Items, err)
+	}
+}
