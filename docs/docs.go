@@ -14,7 +14,7 @@ var files embed.FS
 
 // order is how the documents are listed; each is a file of its name.
 var order = []string{
-	"start", "concepts", "console", "commands", "configuration", "access", "deploy", "postgresql", "appending", "projections", "runs",
+	"start", "concepts", "console", "commands", "configuration", "access", "deploy", "postgresql", "appending", "intake", "projections", "runs",
 	"publishers", "embedding", "alerts", "operating", "metrics", "performance",
 }
 

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/pgtest"
+)
+
+// The examples of docs/intake.md are run as they are written, each in a program of its language, and
+// their events come to the journal in their order.
+func TestPostgresIntake_examplesOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t)
+	shop := intakeShop(t)
+	psql(t, shop, mustCommand(t, d, nil, "intake", "schema", "postgres", "--notify")+`
+create table orders (id text primary key, status text);
+insert into orders values ('order-17', 'open');`)
+	examples := examplesOf(t, "../docs/intake.md")
+	want := []string{"e-sql-1"}
+	psql(t, shop, examples["sql"])
+	if python(t, shop, examples["python"]) {
+		want = append(want, "e-python-1")
+	}
+	if !testing.Short() && typeScript(t, shop, examples["typescript"]) {
+		want = append(want, "e-typescript-1")
+	}
+	s := start(t, d, d.config(t, fmt.Sprintf("sources:\n  shop: {url: %q}\n", shop))...)
+	eventually(t, patience, "the events are in the journal", func() (bool, string) {
+		got := lists(t, d.journal(), `select campaign_id as campaign, event_id as event from events order by seq`)["order-17"]
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
+	t.Logf("%v", want)
+	if moved := s.metric(t, `outboxweb_intake_rows_total{source="shop"}`); int(moved) != len(want) {
+		t.Errorf("%v rows were moved, %d were written", moved, len(want))
+	}
+	if status := scalar[string](t, shop, `select status from orders`); status != "paid" {
+		t.Errorf("the order is %s", status)
+	}
+}
+
+// intakeShop is the URL of an empty database.
+func intakeShop(t *testing.T) string {
+	t.Helper()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	if err := server.CreateDatabase(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL("shop")
+}
+
+// examplesOf are the last blocks of code of each language in a document.
+func examplesOf(t *testing.T, name string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for i, part := range strings.Split(string(text), "\n```") {
+		if language, code, found := strings.Cut(part, "\n"); i%2 == 1 && found {
+			all[language] = code
+		}
+	}
+	return all
+}
+
+func psql(t *testing.T, place, text string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "psql", "-v", "ON_ERROR_STOP=1", "-q", place)
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("psql: %v: %s", err, out)
+	}
+}
+
+// python runs an example with Debian's Python, if that has psycopg2.
+func python(t *testing.T, place, example string) bool {
+	t.Helper()
+	const program = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), program, "-c", "import psycopg2").CombinedOutput(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("there is no psycopg2: %v: %s", err, out)
+		}
+		t.Logf("without psycopg2 the example in Python is not run: %v: %s", err, out)
+		return false
+	}
+	run(t, ".", program, "-c", fmt.Sprintf("import json, psycopg2\nconn = psycopg2.connect(%q)\n%s", place, example))
+	return true
+}
+
+// typeScript runs an example with pg, if npm has it or can fetch it.
+func typeScript(t *testing.T, place, example string) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("intake")); err != nil {
+		t.Fatal(err)
+	}
+	main := fmt.Sprintf("import pg from \"pg\";\nconst client = new pg.Client({ connectionString: %q });\nawait client.connect();\n%s\nawait client.end();\n", place, example)
+	if err := os.WriteFile(filepath.Join(dir, "main.ts"), []byte(main), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Logf("without npm's packages the example in TypeScript is not run: %v: %s", err, out)
+		return false
+	}
+	run(t, dir, filepath.Join(dir, "node_modules", ".bin", "tsc"))
+	run(t, dir, "node", filepath.Join(dir, "main.js"))
+	return true
+}
