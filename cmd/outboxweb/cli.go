@@ -59,7 +59,7 @@ type Common struct {
 	JournalDB       string                `name:"journal-db" secret:"" placeholder:"URL" default:"sqlite:data/journal.db" group:"common" help:"The journal database: sqlite:PATH or postgres://…"`
 	ProjectionsDB   string                `name:"projections-db" secret:"" placeholder:"URL" default:"sqlite:data/projections.db" group:"common" help:"The projections database: sqlite:PATH or postgres://…"`
 	ProjectionFiles []string              `name:"projections" placeholder:"DIR" default:"builtin:campaigns" group:"common" help:"Projection definitions: a directory, or builtin:NAME. Repeatable."`
-	Config          fileFlag              `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers and alerts."`
+	Config          fileFlag              `name:"config" placeholder:"FILE" group:"common" help:"A YAML file with values for the common flags and the flags of serve, and with topics, publishers, alerts and sources."`
 	LogFormat       string                `name:"log-format" enum:"text,json" default:"text" group:"common" help:"Log format on stderr: text or json."`
 	LogLevel        string                `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
 	NoMigrate       bool                  `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`

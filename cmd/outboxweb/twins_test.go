@@ -35,6 +35,8 @@ var actCommands = map[string]string{
 	"/tokens/{token}/revoke":                          "token revoke",
 	"/publishers/{topic}/{publisher}/pause":           "publishers pause",
 	"/publishers/{topic}/{publisher}/resume":          "publishers resume",
+	"/publisher-names/{publisher}/pause":              "publishers pause",
+	"/publisher-names/{publisher}/resume":             "publishers resume",
 	"/publishers/{topic}/{publisher}/reset":           "publishers reset",
 	"/publishers/{topic}/{publisher}/seek":            "publishers seek",
 	"/publishers/{topic}/{publisher}/skip":            "publishers skip",

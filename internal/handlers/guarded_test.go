@@ -182,7 +182,8 @@ func (g *guarded) fill() *guarded {
 	g.publisherFails(3, "event")
 	if _, err := dbtest.Open(g.t, g.sub.Journal).Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at, last_error, last_error_at)
-values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1)`); err != nil {
+values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1),
+  ('audit', 'archive', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, '', 0)`); err != nil {
 		g.t.Fatal(err)
 	}
 	return g

@@ -127,6 +127,8 @@ func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 		refused.Target = outbox.AlertReceiverTarget(text("receiver"))
 	case text("topic") != "" && text("publisher") != "":
 		refused.Target = outbox.PublisherTarget(outbox.SubscriptionName{Topic: text("topic"), Publisher: text("publisher")})
+	case text("publisher") != "":
+		refused.Target = outbox.PublishersTarget(text("publisher"))
 	}
 	return refused
 }

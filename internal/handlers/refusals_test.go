@@ -101,6 +101,9 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 			target = is
 		}
 	}
+	if strings.Contains(of.pattern, "/publisher-names/") {
+		target = "publishers archive"
+	}
 	campaign, seq := "", int64(0)
 	if strings.Contains(of.pattern, "{campaign}") {
 		campaign = "c-1"
