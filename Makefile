@@ -16,6 +16,10 @@ help: ## show this list
 run: build ## build and serve on 127.0.0.1:8080, with a sample journal and few attempts
 	./bin/outboxweb serve --listen 127.0.0.1:8080 --sample --max-attempts 3 --retry-base 500ms
 
+.PHONY: shop
+shop: ## run the example service on 127.0.0.1:8090, the tutorial in examples/shop
+	go run ./examples/shop
+
 .PHONY: build
 build: ## build bin/outboxweb
 	go build -trimpath $(LDFLAGS) -o bin/outboxweb ./cmd/outboxweb

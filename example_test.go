@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/outboxweb/outboxweb"
 )
@@ -203,4 +204,33 @@ func ExampleEngine_AppendIf() {
 	// Output:
 	// false
 	// true
+}
+
+// Events that a service wrote in its own transaction, with package intake, are moved to the journal.
+func ExampleSource() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	e, err := outboxweb.Open(context.Background(), outboxweb.Config{
+		JournalDB:     "sqlite:" + filepath.Join(dir, "journal.db"),
+		ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
+		Sources: map[string]outboxweb.Source{
+			"shop":    {URL: "sqlite:" + filepath.Join(dir, "shop.db")},
+			"billing": {URL: "postgres://outboxweb@db.example/billing", Table: "outbox", PollInterval: 200 * time.Millisecond},
+		},
+	})
+	fmt.Println(err)
+	e.Close()
+	// Run moves the rows of both.
+
+	_, err = outboxweb.Open(context.Background(), outboxweb.Config{
+		JournalDB: "sqlite:" + filepath.Join(dir, "journal.db"), ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
+		Sources: map[string]outboxweb.Source{"shop": {URL: "sqlite:"}},
+	})
+	fmt.Println(errors.Is(err, outboxweb.ErrSetup), err)
+	// Output:
+	// <nil>
+	// true Sources: source "shop": the path of the SQLite file is missing; use sqlite:PATH
 }

@@ -38,6 +38,9 @@ type Config struct {
 	Hosts []string
 	// Projections are directories of SQL files, or builtin:NAME, beside what Project adds.
 	Projections []string
+	// Sources are the tables from which Run moves events to the journal, by name: lower-case letters,
+	// digits, dots, _ and -. Keep a name: rejected rows are kept by it.
+	Sources map[string]Source
 	// AuditOnly are event types that are kept in the journal and never applied.
 	AuditOnly []string
 	// ReadOnly refuses every append and every action.
@@ -115,6 +118,10 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if e.set, err = c.projections(ctx); err != nil {
 		return nil, err
 	}
+	sources, err := c.sources()
+	if err != nil {
+		return nil, err
+	}
 	st, err := store.Open(ctx, store.Options{Journal: c.JournalDB, Projections: c.ProjectionsDB, NoCreate: c.NoMigrate, NoMigrate: c.NoMigrate, ReadOnly: c.ReadOnly,
 		Mode: outbox.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
 		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}})
@@ -122,6 +129,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e.engine = engine.Wire(st)
+	e.engine.Intake.Settings = sources
 	if err := e.prepare(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
@@ -213,7 +221,7 @@ func (e *Engine) started() *engine.Process {
 		told := alerts.New(e.engine.Store, alerts.Options{Version: version})
 		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
 			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
-			VerifyEvery: verifyEvery, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
+			VerifyEvery: verifyEvery, MaxPayload: e.config.MaxPayload, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
 	}
 	return e.process
 }

@@ -63,7 +63,7 @@ func buildAndRun(m *testing.M) int {
 // then on which files its cached result depends on. It cannot detect them otherwise: the program's
 // packages are not imported here.
 var readSources = sync.OnceFunc(func() {
-	for _, root := range []string{"../cmd", "../internal", "../web"} {
+	for _, root := range []string{"../cmd", "../internal", "../web", "../intake", "../examples"} {
 		err := filepath.WalkDir(root, func(_ string, _ fs.DirEntry, err error) error { return err })
 		if err != nil {
 			panic(err)

@@ -57,7 +57,8 @@ var mayImport = map[string][]string{
 	"web/templates":     {"internal/outbox", "web/static", "docs"},
 	"internal/handlers": {"internal/outbox", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
-	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
+	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
+	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
 	"internal/engine": {"internal/outbox", "internal/intake", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 

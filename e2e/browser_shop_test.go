@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// buildShop builds the example service once, beside the program.
+var buildShop = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "shop")
+	text, err := exec.Command("go", "build", "-o", path, "github.com/outboxweb/outboxweb/examples/shop").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	return path, err
+})
+
+// startShop starts the example service on the databases, with projections of a directory.
+func startShop(t *testing.T, d databases, projections string) *server {
+	t.Helper()
+	path, err := buildShop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := d.url
+	if db == "" {
+		db = "sqlite:" + d.dir
+	}
+	s := &server{cmd: program(d, "-listen", "127.0.0.1:0", "-db", db, "-projections", projections), stderr: new(output),
+		client: &http.Client{Timeout: 2 * patience}, up: make(chan struct{}), exited: make(chan struct{})}
+	s.cmd.Path, s.cmd.Stderr = path, s.stderr
+	stdout, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("start the shop: %v", err)
+	}
+	go s.attend(stdout)
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Logf("log of the shop:\n%s", tail(withoutRequests(s.stderr.String()), 4000))
+		}
+	})
+	s.awaitListening(t)
+	return s
+}
+
+// shopper is somebody who is signed in to the shop.
+func shopper(t *testing.T, s *server, user string) *tab {
+	t.Helper()
+	b := openTab(t, s)
+	b.expect("NavigationEntryMarkedSkippable") // of visits without a click
+	b.visit("/admin/")
+	b.at("/login") // as nobody is signed in
+	b.soundShop("the login")
+	b.clickThrough(`button[value="` + user + `"]`)
+	b.at("/")
+	return b
+}
+
+// visit opens a page of the shop, which has no scripts.
+func (b *tab) visit(path string) {
+	b.t.Helper()
+	b.do("open "+path, chromedp.Navigate(b.s.url+path))
+}
+
+// clickThrough clicks what leads to another page, and waits for that.
+func (b *tab) clickThrough(selector string) {
+	b.t.Helper()
+	b.scripts = false // the shop's pages have none
+	b.clickAway(selector)
+	b.scripts = true
+}
+
+// soundShop is sound for the shop's own pages, in both sizes and both themes.
+func (b *tab) soundShop(where string) {
+	b.t.Helper()
+	axe, err := axeSource()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	value[bool](b, string(axe)+"; true")
+	for _, size := range []viewport{narrow, wide} {
+		for _, theme := range []string{"dark", "light"} {
+			b.size(size)
+			b.theme(theme)
+			got := value[inspection](b, inspect)
+			got.Title += " · outboxweb" // which these pages are not
+			checkInspection(b.t, fmt.Sprintf("%s %d wide, %s", where, size.width, theme), got)
+			if dir := os.Getenv("SHOP_PICTURES"); dir != "" {
+				picture := tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
+				name := fmt.Sprintf("%s-%d-%s.png", strings.ReplaceAll(where, " ", "-"), size.width, theme)
+				if err := os.WriteFile(filepath.Join(dir, name), picture.Data, 0o644); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// order places an order in the shop and returns its id.
+func (b *tab) order(product string, quantity int) (id string) {
+	b.t.Helper()
+	b.visit("/")
+	before := value[int](b, `document.querySelectorAll(".orders li").length`)
+	value[bool](b, `(document.querySelector("select").value = `+js(product)+`, document.querySelector("[name=quantity]").value = `+js(fmt.Sprint(quantity))+`, true)`)
+	b.clickThrough("#place")
+	b.await("the order is listed", fmt.Sprintf(`document.querySelectorAll(".orders li").length === %d`, before+1))
+	return value[string](b, `document.querySelector(".orders li").id`)
+}
+
+// awaitOrder refreshes the shop until it says something about an order.
+func (b *tab) awaitOrder(id, text string) {
+	b.t.Helper()
+	b.eventually(id+" says "+text, func() (bool, string) {
+		b.visit("/")
+		return b.holds(telling("#"+id, text))
+	})
+}
+
+// repairedAsTheTutorialSays changes the file as the tutorial does.
+func repairedAsTheTutorialSays(t *testing.T, file string) {
+	t.Helper()
+	readme, err := os.ReadFile("../examples/shop/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff := regexp.MustCompile("(?s)```diff\n(.*?)```").FindSubmatch(readme)
+	if diff == nil {
+		t.Fatal("the tutorial has no diff")
+	}
+	var before, after strings.Builder
+	for line := range strings.Lines(string(diff[1])) {
+		if !strings.HasPrefix(line, "+") {
+			before.WriteString(line[1:])
+		}
+		after.WriteString(line[1:])
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), before.String()) {
+		t.Fatalf("%s does not have the lines of the tutorial's diff:\n%s", file, before.String())
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), before.String(), after.String(), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tutorial's story: orders placed in the shop are seen in the console behind the shop's own
+// login; one that a projection cannot take is dead, and is applied once that is repaired.
+func TestBrowser_shopOfTheTutorial(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(*testing.T) databases{"sqlite": newDatabases, "postgres": newPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tellShopStory(t, make(t))
+		})
+	}
+}
+
+func tellShopStory(t *testing.T, d databases) {
+	projections := filepath.Join(t.TempDir(), "projections")
+	if err := os.CopyFS(projections, os.DirFS("../examples/shop/projections")); err != nil {
+		t.Fatal(err)
+	}
+	s := startShop(t, d, projections)
+	b := shopper(t, s, "otto")
+	tea := b.order("tea", 2)
+	b.awaitOrder(tea, "placed, 200 g")
+	b.clickThrough("#" + tea + " form button")
+	b.awaitOrder(tea, "shipped, 200 g")
+	teapot := b.order("teapot", 1)
+	coffee := b.order("coffee", 1)
+	b.awaitOrder(coffee, "placed, 250 g")
+	b.awaitOrder(teapot, "not in the read model yet")
+	b.soundShop("the shop")
+
+	b.clickThrough(`header a`)
+	b.at("/admin/")
+	b.base = "/admin"
+	b.lookUntil("one campaign is blocked, and why", telling(marked("cause"), "1 campaign blocked")+" && "+telling(marked("cause"), "parcels"))
+	b.await("the console knows who it is", saying(marked("me"), "otto"))
+	b.sound("the console of the shop")
+	dead := "/campaigns/" + teapot + "/events/1"
+
+	v := shopper(t, s, "vera")
+	v.base = "/admin"
+	v.open(dead)
+	v.await("a viewer is told what they may not", telling(marked("withheld"), "you are vera, a viewer")+` && !document.querySelector(`+js(marked("requeue"))+`)`)
+	a := shopper(t, s, "ada")
+	a.base = "/admin"
+	a.open(dead)
+	a.await("an admin may skip", `!!document.querySelector(`+js(marked("skip-open"))+`)`)
+	for _, tab := range []*tab{a, v, b} {
+		tab.visit("/") // leave the console, whose pages would notice that the shop is gone
+	}
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the shop ended with %d", code)
+	}
+
+	repairedAsTheTutorialSays(t, filepath.Join(projections, "parcels.sql"))
+	s = startShop(t, d, projections)
+	b = shopper(t, s, "otto")
+	b.base = "/admin"
+	b.open(dead)
+	b.await("the page says what changed, and offers no skip", telling("main", "projection parcels changed")+` && !document.querySelector(`+js(marked("skip-open"))+`)`)
+	b.typeInto("#reason", "teapots have a weight")
+	b.click(marked("requeue"))
+	b.lookUntil("the event is applied", telling(".rowstate", "Applied. All events up to"))
+	b.open("/")
+	b.lookUntil("all is clear", saying(marked("count-dead"), "0")+` && !document.querySelector(`+js(marked("cause"))+`)`)
+	b.open("/audit")
+	b.await("the audit log names the shop's user", telling("tbody tr", "otto")+" && "+telling("tbody tr", "teapots have a weight"))
+	b.base = ""
+	b.awaitOrder(teapot, "placed, 800 g")
+	checkClean(t, d, "--no-replay")
+}

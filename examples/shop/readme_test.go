@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// dedented is the text's lines without indentation.
+func dedented(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// What the tutorial quotes is in the program.
+func TestREADME_quotesTheProgram(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program strings.Builder
+	err = fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		program.WriteString(dedented(string(text)) + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := regexp.MustCompile(`(?m)^\s*\+.*\n`)
+	quotes := 0
+	for _, block := range regexp.MustCompile("(?ms)^ *```(go|sql|diff)\n(.*?)^ *```$").FindAllStringSubmatch(string(readme), -1) {
+		quotes++
+		if quote := dedented(added.ReplaceAllString(block[2], "")); !strings.Contains(program.String(), quote) {
+			t.Errorf("the program does not have what README.md quotes:\n%s", quote)
+		}
+	}
+	if quotes < 10 {
+		t.Errorf("README.md quotes the program %d times; the pattern no longer finds its blocks", quotes)
+	}
+}

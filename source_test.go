@@ -1,0 +1,96 @@
+package outboxweb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb"
+	"github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// A service's events reach the read models from its own transaction, and none of one that it rolled
+// back. Config.MaxPayload is the limit for them as well.
+func TestEngine_movesWhatItsSourceHas(t *testing.T) {
+	t.Parallel()
+	url, dialect := "sqlite:"+filepath.Join(t.TempDir(), "shop.db"), "sqlite"
+	if dbtest.Postgres() {
+		url, dialect = dbtest.Fresh(t).Journal, "postgres"
+	}
+	db := dbtest.Open(t, url)
+	schema, err := intake.Schema(dialect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[string]string{"sqlite": "pragma journal_mode = wal;", "postgres": "create schema journal;"}[dialect]
+	if _, err := db.Exec(first + schema); err != nil {
+		t.Fatal(err)
+	}
+	write := func(campaign, payload string) *sql.Tx {
+		tx, err := db.Begin()
+		if err == nil {
+			err = intake.Append(t.Context(), tx, intake.Event{CampaignID: campaign, EventID: campaign + "-placed", EventType: "order.placed", Payload: []byte(payload)})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	e := open(t, func(c *outboxweb.Config) {
+		c.Sources = map[string]outboxweb.Source{"shop": {URL: url}}
+		c.MaxPayload = 1 << 20
+	})
+	if err := e.Project(orders()); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("o-1", `{"item":"tea"}`).Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for campaign, item := range map[string]string{"o-2": "tea", "o-3": strings.Repeat("tea ", 100_000)} {
+		if err := write(campaign, `{"item":"`+item+`"}`).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, e)
+	for _, campaign := range []string{"o-2", "o-3"} {
+		storetest.Eventually(t, "the event is applied", func() bool {
+			err := e.WaitApplied(wait(t), campaign, 1)
+			if err != nil && !errors.Is(err, outboxweb.ErrNotFound) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	if err := e.WaitApplied(context.Background(), "o-1", 1); !errors.Is(err, outboxweb.ErrNotFound) {
+		t.Errorf("the event of a transaction that was rolled back: %v, want ErrNotFound", err)
+	}
+}
+
+func TestOpen_saysWhatIsWrongWithASource(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]outboxweb.Source{
+		`source "shop": a source is a database`: {},
+		`source "shop": a source is`:            {URL: "mysql://shop"},
+		`source "shop": the path`:               {URL: "sqlite:"},
+		`source "shop": it is not`:              {URL: "postgres://shop:secret@[/x"},
+		`source "shop": BatchSize is 10001`:     {URL: "sqlite:shop.db", BatchSize: 10_001},
+		`source "shop": there is no layout`:     {URL: "sqlite:shop.db", Layout: "rails"},
+		`source "shop": "" cannot be`:           {URL: "sqlite:shop.db", Table: "shop."},
+	} {
+		p := dbtest.New(t)
+		_, err := outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections, Sources: map[string]outboxweb.Source{"shop": s}})
+		if !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("error %v, want ErrSetup with %q", err, want)
+		}
+	}
+	p := dbtest.New(t)
+	_, err := outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections, Sources: map[string]outboxweb.Source{"My Shop": {URL: "sqlite:shop.db"}}})
+	if !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), `"My Shop"`) {
+		t.Errorf("a name that cannot be one: %v, want ErrSetup that names it", err)
+	}
+}
