@@ -110,7 +110,7 @@ func TestBrowser_failures(t *testing.T) {
 			b.click(".causes a.error")
 			b.at("/failures")
 			b.await("it is judged", telling(".group", "6 of 6 failed with the same error on one build"))
-			b.click(".group summary")
+			b.click(".group details:has(input[name=note]) summary")
 			b.typeInto(".group input[name=note]", "waits for Monday's build")
 			b.click(marked("note"))
 			b.await("the note is pinned", telling(".pinned", "waits for Monday's build")+" && "+telling(marked("flash"), "Note saved"))

@@ -188,8 +188,8 @@ func Open(tb testing.TB, sources []string, options ...Option) *Engine {
 	return OpenPair(tb, dbtest.New(tb), sources, options...)
 }
 
-func settings(options []Option) (store.Options, worker.Config) {
-	o := store.Options{EventTimeout: storetest.Patience}
+func settings(p dbtest.Pair, options []Option) (store.Options, worker.Config) {
+	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: storetest.Patience}
 	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
 	for _, change := range options {
 		change(&o, &c)
@@ -201,7 +201,7 @@ func settings(options []Option) (store.Options, worker.Config) {
 // OpenPair is Open on given databases.
 func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
 	tb.Helper()
-	o, c := settings(options)
+	o, c := settings(p, options)
 	set, err := projection.Load(DialectOf(p), sources...)
 	if err != nil {
 		tb.Fatal(err)
@@ -212,7 +212,7 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 // OpenCode is OpenPair with projections that are all written in Go.
 func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...Option) *Engine {
 	tb.Helper()
-	o, c := settings(options)
+	o, c := settings(p, options)
 	set, err := projection.Empty(DialectOf(p)).With(code...)
 	if err != nil {
 		tb.Fatal(err)
@@ -222,7 +222,6 @@ func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...O
 
 func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string, o store.Options, c worker.Config) *Engine {
 	tb.Helper()
-	o.Journal, o.Projections = p.Journal, p.Projections
 	s, err := store.Open(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)

@@ -112,7 +112,7 @@ var (
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/requeue": confirmedBody{}, "/rows/{campaign}/{seq}/skip": confirmedBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
 )
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with every odd value in every
 // place.

@@ -16,7 +16,7 @@ import (
 // elsewhere reports whether an action is tested in another package.
 func elsewhere(a outbox.Action) bool {
 	room, _, _ := strings.Cut(string(a), "_")
-	return a.OnPublisher() || a == outbox.ActionReveal || a == outbox.ActionRepairGaps || a == outbox.ActionRehearse || slices.Contains([]string{"alert", "operation", "projection", "run", "token"}, room)
+	return a.OnPublisher() || a == outbox.ActionReveal || a == outbox.ActionRepairGaps || a == outbox.ActionRehearse || slices.Contains([]string{"alert", "intake", "operation", "projection", "run", "token"}, room)
 }
 
 func TestOperations_areAllThatLeaveARecord(t *testing.T) {
