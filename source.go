@@ -34,7 +34,7 @@ func (c *Config) sources() (intake.Settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
 		if s.BatchSize > maxSourceBatch {
-			return settings, outbox.Setup("Sources: source %q: BatchSize is %d, and at most %d", name, s.BatchSize, maxSourceBatch)
+			return settings, outbox.Setup("Sources: source %q: BatchSize is %d; give at most %d", name, s.BatchSize, maxSourceBatch)
 		}
 		checked, err := intake.Definition{URL: s.URL, Table: s.Table, Layout: s.Layout, BatchSize: s.BatchSize, PollInterval: s.PollInterval}.Source(name)
 		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {

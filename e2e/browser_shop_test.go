@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -99,13 +98,6 @@ func (b *tab) soundShop(where string) {
 			got := value[inspection](b, inspect)
 			got.Title += " · outboxweb" // which these pages are not
 			checkInspection(b.t, fmt.Sprintf("%s %d wide, %s", where, size.width, theme), got)
-			if dir := os.Getenv("SHOP_PICTURES"); dir != "" {
-				picture := tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
-				name := fmt.Sprintf("%s-%d-%s.png", strings.ReplaceAll(where, " ", "-"), size.width, theme)
-				if err := os.WriteFile(filepath.Join(dir, name), picture.Data, 0o644); err != nil {
-					b.t.Fatal(err)
-				}
-			}
 		}
 	}
 }
