@@ -187,7 +187,7 @@ func ExampleEngine_Publish() {
 	// <nil>
 }
 
-// A name is taken once, whoever asks for it at the same moment.
+// A name is taken once, also by two users at the same moment.
 func ExampleEngine_AppendIf() {
 	e, done := openExample()
 	defer done()

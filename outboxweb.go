@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,18 +137,10 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 
 // projections loads the projections that are files.
 func (c *Config) projections(ctx context.Context) (*projection.Set, error) {
-	dialect := "sqlite"
-	if strings.HasPrefix(c.ProjectionsDB, "postgres") {
-		dialect = "postgres"
-	}
 	if len(c.Projections) == 0 {
-		return projection.Empty(dialect), nil
+		return projection.Empty(engine.DialectOf(c.ProjectionsDB)), nil
 	}
-	set, err := projection.Check(ctx, c.Projections...)
-	if err == nil && dialect == "postgres" {
-		set, err = projection.Load(dialect, c.Projections...)
-	}
-	return set, err
+	return engine.LoadProjections(ctx, c.ProjectionsDB, c.Projections...)
 }
 
 func (e *Engine) prepare(ctx context.Context) error {
@@ -159,14 +150,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 	if err := engine.Install(ctx, e.engine.Store, e.set); err != nil {
 		return err
 	}
-	intents := map[string]outbox.Intent{}
-	for _, eventType := range e.config.AuditOnly {
-		intents[eventType] = outbox.IntentAuditOnly
-	}
-	if len(intents) == 0 {
-		return nil
-	}
-	return e.engine.RegisterEventTypes(ctx, intents)
+	return e.engine.RegisterAuditOnly(ctx, e.config.AuditOnly)
 }
 
 // Close closes the databases. Run must have returned, and no request may be in progress.

@@ -26,16 +26,11 @@ type Source struct {
 	PollInterval time.Duration
 }
 
-const maxSourceBatch = 10_000
-
 // sources checks the sources of the configuration, in the order of their names.
 func (c *Config) sources() (intake.Settings, error) {
 	var settings intake.Settings
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
-		if s.BatchSize > maxSourceBatch {
-			return settings, outbox.Setup("Sources: source %q: BatchSize is %d; give at most %d", name, s.BatchSize, maxSourceBatch)
-		}
 		checked, err := intake.Definition{URL: s.URL, Table: s.Table, Layout: s.Layout, BatchSize: s.BatchSize, PollInterval: s.PollInterval}.Source(name)
 		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 			return settings, outbox.Setup("Sources: source %q: %s", name, refusal.Detail)

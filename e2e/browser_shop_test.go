@@ -56,7 +56,7 @@ func startShop(t *testing.T, d databases, projections string) *server {
 	return s
 }
 
-// shopper is somebody who is signed in to the shop.
+// shopper is a user who is signed in to the shop.
 func shopper(t *testing.T, s *server, user string) *tab {
 	t.Helper()
 	b := openTab(t, s)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -138,15 +139,15 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 // ground returns the storage that the database URLs lead to.
 func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
 	projections := a.ProjectionsDB
-	if onPostgres(a.JournalDB) && a.sources["projections-db"] == fromDefault {
+	if engine.DialectOf(a.JournalDB) == "postgres" && a.sources["projections-db"] == fromDefault {
 		projections = a.JournalDB
 	}
 	switch {
-	case onPostgres(a.JournalDB) != onPostgres(projections):
+	case engine.DialectOf(a.JournalDB) != engine.DialectOf(projections):
 		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
 	case strings.HasPrefix(a.JournalDB, "sqlite:"):
 		return newSQLiteGround(c.Dir, a.JournalDB)
-	case !onPostgres(a.JournalDB):
+	case engine.DialectOf(a.JournalDB) == "sqlite":
 		return nil, usagef("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", a.JournalDB)
 	case c.Dir != "":
 		return nil, usagef("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")

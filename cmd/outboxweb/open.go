@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -50,14 +49,10 @@ func (a *app) openStore(ctx context.Context, o store.Options) (*engine.Engine, e
 		return nil, err
 	}
 	st := engine.Wire(opened)
-	if len(a.AuditOnly) == 0 || o.ReadOnly {
+	if o.ReadOnly {
 		return st, nil
 	}
-	intents := map[string]outbox.Intent{}
-	for _, eventType := range a.AuditOnly {
-		intents[eventType] = outbox.IntentAuditOnly
-	}
-	if err := st.RegisterEventTypes(ctx, intents); err != nil {
+	if err := st.RegisterAuditOnly(ctx, a.AuditOnly); err != nil {
 		st.Close()
 		return nil, asUsage("--audit-only", err)
 	}
@@ -67,18 +62,12 @@ func (a *app) openStore(ctx context.Context, o store.Options) (*engine.Engine, e
 // loadProjections loads the files of --projections for the projections database, and checks them
 // before any database is touched. An error names the file and line at fault.
 func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
-	set, err := projection.Check(ctx, a.ProjectionFiles...)
-	if err == nil && onPostgres(a.ProjectionsDB) {
-		set, err = projection.Load("postgres", a.ProjectionFiles...)
-	}
+	set, err := engine.LoadProjections(ctx, a.ProjectionsDB, a.ProjectionFiles...)
 	if err != nil {
 		return nil, asUsage("--projections", err)
 	}
 	return set, nil
 }
-
-// onPostgres reports whether a database URL leads to PostgreSQL.
-func onPostgres(url string) bool { return strings.HasPrefix(url, "postgres") }
 
 // openBoth opens the store, loads the projections and makes their tables.
 func (a *app) openBoth(ctx context.Context) (*engine.Engine, *projection.Set, error) {

@@ -320,8 +320,9 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		cancel(fmt.Errorf("the HTTP server ended: %w", serveErr))
 	})
 	running.Go(func() {
-		workErr = s.process.Run(ctx)
-		cancel(workErr)
+		if workErr = s.process.Run(ctx); workErr != nil {
+			cancel(fmt.Errorf("the worker ended: %w", workErr))
+		}
 	})
 	<-ctx.Done()
 	asked := time.Now()

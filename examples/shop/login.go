@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb"
 )
 
-// User is somebody who may sign in. A real shop has passwords, or the login of its company.
+// User is a person who may sign in. A real shop has passwords, or the login of its company.
 type User struct {
 	Name string
 	Role outboxweb.Role

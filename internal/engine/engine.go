@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/intake"
@@ -51,6 +52,36 @@ func (e *Engine) ValidToken(ctx context.Context, hash string) (outbox.Token, err
 		e.Tokens.RecordTokenUse(ctx, token)
 	}
 	return token, err
+}
+
+// LoadProjections loads projection files for a projections database, and checks them before any
+// database is touched. An error names the file and line at fault.
+func LoadProjections(ctx context.Context, database string, sources ...string) (*projection.Set, error) {
+	set, err := projection.Check(ctx, sources...)
+	if dialect := DialectOf(database); err == nil && dialect != "sqlite" {
+		set, err = projection.Load(dialect, sources...)
+	}
+	return set, err
+}
+
+// DialectOf returns the dialect of the database that a URL leads to: sqlite or postgres.
+func DialectOf(url string) string {
+	if strings.HasPrefix(url, "postgres") {
+		return "postgres"
+	}
+	return "sqlite"
+}
+
+// RegisterAuditOnly registers event types that are journalled and never applied.
+func (e *Engine) RegisterAuditOnly(ctx context.Context, types []string) error {
+	if len(types) == 0 {
+		return nil
+	}
+	intents := make(map[string]outbox.Intent, len(types))
+	for _, eventType := range types {
+		intents[eventType] = outbox.IntentAuditOnly
+	}
+	return e.RegisterEventTypes(ctx, intents)
 }
 
 // installTries is the number of attempts to install projections while the database is busy or drops

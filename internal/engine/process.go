@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -120,8 +119,8 @@ func (e *Engine) intakeWorker(c Config, w *worker.Worker) *intake.Worker {
 // Run works until ctx ends or the worker fails. It then stops claiming, lets work in progress finish,
 // and returns.
 func (p *Process) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var running sync.WaitGroup
 	var workErr, publishErr error
 	running.Go(func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
@@ -133,7 +132,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if !p.NoWorker {
 		running.Go(func() {
 			if workErr = p.worker.Run(ctx); workErr != nil {
-				cancel(fmt.Errorf("the worker ended: %w", workErr))
+				cancel()
 			}
 		})
 	}

@@ -19,13 +19,7 @@ import (
 )
 
 // Infos are the loaded projections in the store's form.
-func (b *Engine) Infos() []outbox.ProjectionInfo {
-	var infos []outbox.ProjectionInfo
-	for _, p := range b.Set.Projections() {
-		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
-	}
-	return infos
-}
+func (b *Engine) Infos() []outbox.ProjectionInfo { return b.Set.Infos() }
 
 func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()

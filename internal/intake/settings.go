@@ -54,8 +54,11 @@ func (d Definition) Source(name string) (Source, error) {
 		return Source{}, err
 	}
 	s := Source{Name: name, Table: d.Table, batch: d.BatchSize, poll: d.PollInterval}
-	if s.batch <= 0 {
+	switch {
+	case s.batch <= 0:
 		s.batch = defaultBatch
+	case s.batch > maxBatch:
+		return s, outbox.Invalid("batch_size", "BatchSize is %d; give at most %d", s.batch, maxBatch)
 	}
 	if s.poll <= 0 {
 		s.poll = defaultPoll

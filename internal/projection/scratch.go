@@ -109,34 +109,19 @@ func (t scratchTx) Query(ctx context.Context, query string, args []any, each fun
 		return err
 	}
 	defer rows.Close()
+	s, err := newScanner(rows)
+	if err != nil {
+		return err
+	}
 	for rows.Next() {
-		cells, err := scanCells(rows)
-		if err != nil {
+		if err := s.scan(); err != nil {
 			return err
 		}
-		if err := each(cells); err != nil {
+		if err := each(s.cells()); err != nil {
 			return err
 		}
 	}
 	return rows.Err()
-}
-
-func scanCells(rows *sql.Rows) ([]any, error) {
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	cells, dest := make([]any, len(columns)), make([]any, len(columns))
-	for i := range cells {
-		dest[i] = &cells[i]
-	}
-	err = rows.Scan(dest...)
-	for i, cell := range cells {
-		if b, ok := cell.([]byte); ok {
-			cells[i] = string(b)
-		}
-	}
-	return cells, err
 }
 
 func (c *Scratch) exec(ctx context.Context, query string, args []any) error {
