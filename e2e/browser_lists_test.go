@@ -175,3 +175,26 @@ func TestBrowser_listsLeadOnAndBack(t *testing.T) {
 func tableOf(row string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(row, "row-"), "-2")
 }
+
+// The rows below the screen come after the first paint. A reader who returns to a long list is where
+// they left it nevertheless, and sees every row.
+func TestBrowser_aLongListIsWhereItWasLeft(t *testing.T) {
+	t.Parallel()
+	for _, kind := range bothTabs {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s := poisonedTables(t, 1)
+			appendTo(t, s, "", "table-0", slices.Repeat(seats("ana"), 60))
+			b := kind.open(t, s)
+			b.open("/rows")
+			const shown = `[...document.querySelectorAll("table[data-list] tbody tr")].filter(e => e.offsetHeight > 0).length`
+			b.await("all rows of the page are seen", shown+` === 50`)
+			const end = `document.body.scrollHeight - innerHeight - scrollY`
+			b.click("table[data-list] tbody tr:nth-child(49) a") // which it scrolls to
+			b.await("the event is open", `location.pathname.includes("/events/") && `+b.loaded())
+			value[bool](b, `history.back(), true`)
+			b.await("the list is back", `location.pathname === "/rows" && `+b.loaded()+` && `+shown+` === 50`)
+			b.await("it is where it was left", end + " < 500")
+		})
+	}
+}

@@ -270,9 +270,20 @@ func (b *tab) open(path string) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path)); err != nil {
 		b.t.Fatalf("open %s: %v", path, err)
 	}
+	b.await("the page is loaded", b.loaded())
 	if run := value[bool](b, `typeof htmx === "object"`); run != b.scripts {
 		b.t.Fatalf("the page's scripts run: %t, want %t", run, b.scripts)
 	}
+}
+
+// loaded is the condition that the page is there and its scripts, which wait for its first paint,
+// have run.
+func (b *tab) loaded() string {
+	const complete = `document.readyState === "complete"`
+	if !b.scripts {
+		return complete
+	}
+	return complete + ` && (!document.querySelector("script[data-scripts]") || document.documentElement.hasAttribute("data-scripts"))`
 }
 
 // await waits until a condition holds in the page.
@@ -307,7 +318,7 @@ func (b *tab) holds(condition string) (ok bool, problem string) {
 // at waits until the page of a path is there.
 func (b *tab) at(path string) {
 	b.t.Helper()
-	b.await("the page is "+path, `document.readyState === "complete" && location.pathname === `+js(b.base+path))
+	b.await("the page is "+path, b.loaded()+` && location.pathname === `+js(b.base+path))
 }
 
 // lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise
@@ -339,7 +350,7 @@ func (b *tab) clickAway(selector string) {
 	const loaded = `performance.timeOrigin`
 	before := value[float64](b, loaded)
 	b.click(selector)
-	b.await("the page is read again", loaded+` !== `+js(before)+` && document.readyState === "complete"`)
+	b.await("the page is read again", loaded+` !== `+js(before)+` && `+b.loaded())
 }
 
 // saying is the condition that an element says exactly this.
@@ -384,7 +395,7 @@ func (b *tab) placeOf(selector string) point {
 	b.eventually("there is something to click at "+selector, func() (bool, string) {
 		p, err := read[*point](b, `(() => {
 			const e = document.querySelector(`+js(selector)+`)
-			if (!e || document.readyState !== "complete" || document.querySelector(".htmx-swapping, .htmx-settling")) return null
+			if (!e || !(`+b.loaded()+`) || document.querySelector(".htmx-swapping, .htmx-settling")) return null
 			e.scrollIntoView({block: "center", behavior: "instant"})
 			const r = e.getClientRects()[0]
 			if (!r) return null

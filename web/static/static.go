@@ -29,11 +29,15 @@ const (
 	Sans       = "vendor/plex-sans-400.woff2"
 	SansBold   = "vendor/plex-sans-600.woff2"
 	Mono       = "vendor/plex-mono-400.woff2"
+	Start      = "start.js"
 	HTMX       = "vendor/htmx-2.0.11.min.js"
 	Idiomorph  = "vendor/idiomorph-ext-0.8.0.min.js"
 )
 
-//go:embed css js *.svg vendor
+// Scripts are what Start runs after the first paint, in this order.
+var Scripts = []string{HTMX, Idiomorph, Script}
+
+//go:embed css js start.js *.svg vendor
 var files embed.FS
 
 type asset struct {
@@ -48,7 +52,7 @@ var (
 )
 
 func init() {
-	for _, name := range []string{Icon, IconWarn, IconBad, HTMX, Idiomorph, Sans, SansBold, Mono} {
+	for _, name := range []string{Icon, IconWarn, IconBad, Start, HTMX, Idiomorph, Sans, SansBold, Mono} {
 		add(name, read(name))
 	}
 	add(Script, join("js/*.js"))

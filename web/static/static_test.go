@@ -45,7 +45,7 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 
 func TestServe_assetsAreImmutableAndUnknownHashesAreNot(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{Stylesheet, Script, Icon, IconWarn, IconBad, Sans, SansBold, Mono, HTMX, Idiomorph} {
+	for _, name := range []string{Stylesheet, Start, Script, Icon, IconWarn, IconBad, Sans, SansBold, Mono, HTMX, Idiomorph} {
 		rec := httptest.NewRecorder()
 		if !Serve(rec, httptest.NewRequest("GET", "/", nil), Path(name)) {
 			t.Fatalf("%s is not served at %s", name, Path(name))
