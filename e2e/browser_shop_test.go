@@ -156,12 +156,11 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 // login; one that a projection cannot take is dead, and is applied once that is repaired.
 func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(*testing.T) databases{"sqlite": newDatabases, "postgres": newPostgres} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tellShopStory(t, make(t))
-		})
+	if testing.Short() {
+		tellShopStory(t, newDatabases(t))
+		return
 	}
+	eachDatabase(t, tellShopStory)
 }
 
 func tellShopStory(t *testing.T, d databases) {

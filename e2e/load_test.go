@@ -116,6 +116,9 @@ type load struct {
 // They wait until point names the servers, and stop at the end of the test at the latest.
 func startLoad(t *testing.T, writers, campaigns int) *load {
 	l := &load{ending: make(chan struct{}), acked: map[string]appended{}}
+	if testing.Short() {
+		l.rest = 50 * time.Millisecond // leaves the processors to the tests beside
+	}
 	for i := range campaigns {
 		l.campaigns = append(l.campaigns, fmt.Sprintf("campaign-%02d", i))
 	}
@@ -142,7 +145,7 @@ func (l *load) point(servers ...*server) {
 func (l *load) steady(rest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest = rest
+	l.rest = max(l.rest, rest)
 }
 
 // progress is the number of events that were acknowledged so far.
