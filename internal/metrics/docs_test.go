@@ -25,7 +25,7 @@ func everything() *Metrics {
 	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) { return nil, nil })
 	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) { return outbox.BehindCounts{}, nil })
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
-		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
+		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
 	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
 		return []outbox.IntakeSource{{Name: "shop"}}, nil

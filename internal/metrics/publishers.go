@@ -19,7 +19,7 @@ func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publi
 			collectPublisher(p, gauge)
 		}
 		return nil
-	}, publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc)
+	}, publisherLagDesc, publisherAgeDesc, publisherPositionDesc, publisherErrorsDesc, publisherLeasedDesc, publisherLeaseDesc, publisherStatusDesc, publisherHealthyDesc)
 }
 
 var (
@@ -31,6 +31,7 @@ var (
 	publisherLeasedDesc   = desc("publisher_leased", "1 while a process holds the publisher's lease, else 0.", "topic", "publisher")
 	publisherLeaseDesc    = desc("publisher_lease_remaining_seconds", "Remaining time of that lease; 0 when there is none or it has expired.", "topic", "publisher")
 	publisherStatusDesc   = desc("publisher_status", "1 for the publisher's current status, 0 for the others: active, paused or failed.", "topic", "publisher", "status")
+	publisherHealthyDesc  = desc("publisher_healthy", "1 if the publisher last said that it can deliver, 0 if not; absent while no process holds it, and for kinds that do not say.", "topic", "publisher")
 )
 
 // CountType counts events of a type that were published to statistics:.
@@ -56,6 +57,9 @@ func collectPublisher(p outbox.Publisher, gauge gauge) {
 	}
 	gauge(publisherLeasedDesc, boolGauge(remaining > 0), p.Topic, p.Publisher)
 	gauge(publisherLeaseDesc, remaining, p.Topic, p.Publisher)
+	if p.Healthy != nil {
+		gauge(publisherHealthyDesc, boolGauge(*p.Healthy), p.Topic, p.Publisher)
+	}
 	for _, status := range outbox.PublisherStatuses {
 		gauge(publisherStatusDesc, boolGauge(p.Status == status), p.Topic, p.Publisher, string(status))
 	}

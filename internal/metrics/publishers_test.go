@@ -17,6 +17,8 @@ func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 		return []outbox.Publisher{
 			{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
 			{SubscriptionName: outbox.SubscriptionName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ok"}, Healthy: new(true)},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ill"}, Healthy: new(false)},
 		}, failed
 	})
 	m.PublisherDelivered.WithLabelValues("scenes", "archive").Add(4)
@@ -34,6 +36,8 @@ func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 		`outboxweb_publisher_status{publisher="a",status="paused",topic="rare"} 1`,
 		`outboxweb_publisher_delivered_total{publisher="archive",topic="scenes"} 4`,
 		`outboxweb_publisher_errors_total{kind="event",publisher="archive",topic="scenes"} 1`,
+		`outboxweb_publisher_healthy{publisher="ok",topic="own"} 1`,
+		`outboxweb_publisher_healthy{publisher="ill",topic="own"} 0`,
 		`outboxweb_publisher_reads_total 1`,
 		`outboxweb_publisher_seconds_count{publisher="archive",topic="scenes"} 1`,
 	} {
@@ -43,6 +47,9 @@ func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 	}
 	if strings.Contains(body, `publisher_lag_events{publisher="a"`) || strings.Contains(body, `publisher_lag_seconds{publisher="a"`) {
 		t.Error("a lag that is not known is told as a number")
+	}
+	if strings.Contains(body, `publisher_healthy{publisher="archive"`) {
+		t.Error("a publisher that says nothing is healthy or not")
 	}
 	failed = errors.New("away")
 	if body := scrape(t, m); strings.Contains(body, "outboxweb_publisher_lag_events") || !strings.Contains(body, "outboxweb_publisher_reads_total 1") {
