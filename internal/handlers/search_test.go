@@ -85,6 +85,23 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 	s.get("/api/v1/events?nothing=x").want(t, 422, "nothing")
 }
 
+// The settled position is shown on request, where a condition can ask for the same events.
+func TestEvents_showTheSettledPosition(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.placed("17")
+	s.placed("18")
+	const asked, settled = "/events?event_type=order.placed&amp;settled=true", `data-testid="settled"`
+	s.get("/events?event_type=order.placed").want(t, 200, `href="`+asked+`"`).lacks(t, settled)
+	s.get("/events?event_type=order.placed&settled=true").want(t, 200, settled, "Settled position <code>2</code>", `href="/docs/appending#conditional-appends"`, "/api/v1"+asked).lacks(t, `data-testid="show-settled"`)
+	s.get("/events?event_type=order.placed&settled=true&limit=1").want(t, 200, settled, `data-testid="next-page"`).lacks(t, "cursor=1&amp;limit=1&amp;settled")
+	for _, other := range []string{"", "q=x", "entity_id=17", "event_type=order.placed&q=x", "event_type=order.placed&since=-2h", "tag=password%3Dhunter2"} {
+		s.get("/events?"+other).lacks(t, settled, `data-testid="show-settled"`)
+	}
+	s.get("/events?settled=true").want(t, 200).lacks(t, ">Clear<")
+	s.get("/events?q=x&settled=true").want(t, 422, "settled")
+}
+
 func TestEvents_showAndFindNothingHidden(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -156,7 +156,7 @@ func (f EventFilter) Validate() error {
 
 // Empty reports whether the filter selects all events.
 func (f EventFilter) Empty() bool {
-	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within = nil, false, "", 0, 0
+	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled = nil, false, "", 0, 0, false
 	return f == EventFilter{}
 }
 

@@ -81,7 +81,7 @@ const suggested = 8
 func eventValues(f outbox.EventFilter) map[string][]string {
 	return values("event_id", f.EventID, "campaign", f.CampaignID, "event_type", f.EventType, "entity_type", f.EntityType, "entity_id", f.EntityID,
 		"actor_type", f.ActorType, "actor_id", f.ActorID, "request_id", f.RequestID, "session_id", f.SessionID, "tag", f.Tag, "q", f.Q,
-		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
+		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "settled", yes(f.Settled))
 }
 
 // searchedRange says the range of time of a filter: "2026-11-22 14:00:00 to 14:10:00 UTC".
@@ -124,7 +124,7 @@ func looked(v EventsView) string {
 // eventsPager is the navigation of a search of events.
 func eventsPager(p Page, v EventsView) pagerView {
 	view := pagerOf(v.Page.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
+		v.Filter.Cursor, v.Filter.Settled = cursor, false
 		return p.Links.SearchEvents(v.Filter)
 	})
 	view.Note = "" // looked says it
@@ -132,6 +132,14 @@ func eventsPager(p Page, v EventsView) pagerView {
 		view.Shown = ""
 	}
 	return view
+}
+
+// settledLink asks for the settled position of a search that a condition can repeat; empty for others.
+func settledLink(p Page, f outbox.EventFilter) URL {
+	if f.Settled = true; f.EventType+f.Tag == "" || f.CheckSettled() != nil {
+		return ""
+	}
+	return p.Links.SearchEvents(f)
 }
 
 // eventHeadings are the column headings of events.
