@@ -66,6 +66,10 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	move()
 	d.takesIn("list")
 	d.said("SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
+	if err := new(reportCmd).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	d.said("intake 1 row of source shop rejected, the first")
 	d.takesIn("rejections", "shop")
 	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
 	d.takesIn("retry", "shop", "1", "--reason", "try")

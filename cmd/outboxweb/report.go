@@ -55,7 +55,11 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	printSummary(a.out, r.Summary, blocked)
+	sources, err := st.Intake.States(ctx)
+	if err != nil {
+		return err
+	}
+	printSummary(a.out, r.Summary, blocked, sources)
 	if filtered {
 		printRows(a.out, r.Rows)
 	}
@@ -90,7 +94,7 @@ func (c *reportCmd) rows(ctx context.Context, st *engine.Engine, status outbox.S
 	return rows, nil
 }
 
-func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
+func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sources []outbox.IntakeSource) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
@@ -106,6 +110,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
+	for _, line := range sourceLines(sources, s.AsOf) {
+		fmt.Fprintln(t, "intake\t"+line)
+	}
 	if s.OtherJournal {
 		fmt.Fprintln(t, "journal\t"+s.OtherJournalText())
 	}
@@ -143,6 +150,21 @@ func heldLines(held []outbox.HeldProjection) []string {
 		if h.Behind > 0 {
 			lines = append(lines, fmt.Sprintf("%s is behind in %s%s", h.Projection, h.Campaigns(h.Behind), h.CatchUp()))
 		}
+	}
+	return lines
+}
+
+// sourceLines describes the sources that are not read or have rejected rows.
+func sourceLines(all []outbox.IntakeSource, now time.Time) (lines []string) {
+	for _, s := range outbox.UnreadSources(all, now) {
+		line := "source " + s.Name + " is read by no server"
+		if s.Error != "" {
+			line = "source " + s.Name + " cannot be read: " + firstLine(s.Error, 200)
+		}
+		lines = append(lines, line)
+	}
+	for _, s := range outbox.RejectingSources(all, now) {
+		lines = append(lines, fmt.Sprintf("%s of source %s rejected, the first %s ago", outbox.Count(s.Rejected, "row", "rows"), s.Name, outbox.Age(now.Sub(*s.RejectedAt))))
 	}
 	return lines
 }

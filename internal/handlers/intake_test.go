@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -32,6 +33,38 @@ func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 	}
 	s.get("/intake/none").want(t, 404, "There is no source")
 	s.get(apiPrefix+"/intake/none/rejections").want(t, 404)
+}
+
+// The overview names sources in trouble, also while the journal is empty, and none that was removed.
+func TestOverview_namesSourcesInTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const rejected, unread = `data-testid="rejected-rows"`, `data-testid="unread-sources"`
+	s.get("/").want(t, 200).lacks(t, rejected, unread)
+	s.reject()
+	s.get("/").want(t, 200).lacks(t, rejected, unread) // no process has read it lately
+	change := func(query string) {
+		t.Helper()
+		if _, err := dbtest.Open(t, s.sub.Journal).Exec(query, s.store.Now()); err != nil {
+			t.Fatal(err)
+		}
+		s.store.Changed()
+	}
+	change(`update intake_sources set looked_at = $1`)
+	change(`update intake_rejections set rejected_at = cast($1 as bigint) - 60000000`)
+	s.get("/").want(t, 200, rejected, "First steps", "1 intake row is rejected and holds its campaign", "1 row, the first rejected", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
+	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); v.Sources[0].RejectedAt == nil || !v.Sources[0].RejectedAt.Equal(s.clock.Add(-time.Minute)) {
+		t.Errorf("sources: %+v", v)
+	}
+	s.seed("c-1", "a")
+	change(`update intake_sources set lease_expires_at = 0, error = 'connection refused: ` + htmlScript + `', error_at = $1`)
+	s.get("/").want(t, 200, rejected, unread, "1 source is not read", "connection refused: &lt;script&gt;", `href="/intake/shop">Show source`).lacks(t, "First steps", htmlScript)
+	change(`update intake_rejections set status = 'discarded' where rejected_at < $1`)
+	change(`update intake_sources set error = '', error_at = null, looked_at = cast($1 as bigint) - 60000000`)
+	s.get("/").want(t, 200, unread, "by no server since").lacks(t, rejected)
+	s.clock = s.clock.Add(time.Hour)
+	s.store.Changed()
+	s.get("/").want(t, 200).lacks(t, unread)
 }
 
 func TestIntakePage_retriesAndDiscards(t *testing.T) {

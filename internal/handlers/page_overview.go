@@ -189,6 +189,9 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}
+	if v.Sources, err = s.Intake.States(ctx); err != nil {
+		return v, err
+	}
 	if v.Summary.Held != nil { // the projections database can be read
 		built, err := s.Store.ReadModel().BuiltVersions(ctx)
 		if err != nil {

@@ -47,9 +47,12 @@ func (in *Intake) configured(name string) bool {
 
 const selectSources = `
 select s.source, s.place, s.lease_owner, s.lease_epoch, s.lease_expires_at, s.journalled, s.journalled_at, s.looked_at,
-  s.waiting, s.oldest_at, s.error, s.error_at,
-  (select count(*) from intake_rejections r where r.source = s.source and r.status <> 'discarded')
+  s.waiting, s.oldest_at, s.error, s.error_at, coalesce(r.rejected, 0), r.rejected_at
 from intake_sources s
+left join (select source, count(*) as rejected, min(rejected_at) as rejected_at
+  from intake_rejections
+  where status <> 'discarded'
+  group by source) r on r.source = s.source
 order by s.source`
 
 // States returns the sources that a process has or had in its configuration, and those of this one.
@@ -83,9 +86,9 @@ func scanSource(row sqldb.Row, now int64) (outbox.IntakeSource, error) {
 	s := outbox.IntakeSource{WaitingLimit: countLimit}
 	var l outbox.Lease
 	var expires int64
-	var journalled, looked, oldest, failed sql.NullInt64
-	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected)
-	s.JournalledAt, s.LookedAt, s.OldestAt, s.ErrorAt = sqldb.AtOrNil(journalled), sqldb.AtOrNil(looked), sqldb.AtOrNil(oldest), sqldb.AtOrNil(failed)
+	var journalled, looked, oldest, failed, rejected sql.NullInt64
+	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected, &rejected)
+	s.JournalledAt, s.LookedAt, s.OldestAt, s.ErrorAt, s.RejectedAt = sqldb.AtOrNil(journalled), sqldb.AtOrNil(looked), sqldb.AtOrNil(oldest), sqldb.AtOrNil(failed), sqldb.AtOrNil(rejected)
 	if l.ExpiresAt = sqldb.At(expires); l.Owner != "" && expires > now {
 		s.Lease = &l
 	}

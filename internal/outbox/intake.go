@@ -19,8 +19,9 @@ type IntakeSource struct {
 	WaitingLimit int64      `json:"waiting_limit"` // where counting stops
 	OldestAt     *time.Time `json:"oldest_at"`     // of the first row then: when its event occurred, or where that is unknown, when the row was first seen
 	OldestAge    float64    `json:"oldest_age_seconds"`
-	Rejected     int64      `json:"rejected"` // rows that wait for an operator
-	Error        string     `json:"error"`    // why its table cannot be read now; empty if it can
+	Rejected     int64      `json:"rejected"`    // rows that wait for an operator
+	RejectedAt   *time.Time `json:"rejected_at"` // when the first of them was rejected; a retry that fails counts anew. nil if rejected is 0
+	Error        string     `json:"error"`       // why its table cannot be read now; empty if it can
 	ErrorAt      *time.Time `json:"error_at"`
 	Lease        *Lease     `json:"lease"` // of the process that moves its rows; nil without one
 }
@@ -50,6 +51,43 @@ func (s IntakeSource) State(now time.Time) IntakeState {
 		return IntakeMoving
 	}
 	return IntakeCaughtUp
+}
+
+// InUse reports whether the process has the source in its configuration, or one has tried to read it
+// lately: a source that was removed from all configurations is no problem.
+func (s IntakeSource) InUse(now time.Time) bool {
+	return s.Configured || s.triedWithin(newsFor, now)
+}
+
+func (s IntakeSource) triedWithin(span time.Duration, now time.Time) bool {
+	for _, at := range []*time.Time{s.LookedAt, s.ErrorAt} {
+		if at != nil && now.Sub(*at) < span {
+			return true
+		}
+	}
+	return false
+}
+
+// RejectingSources returns the sources in use with rejected rows.
+func RejectingSources(all []IntakeSource, now time.Time) (rejecting []IntakeSource) {
+	for _, s := range all {
+		if s.Rejected > 0 && s.InUse(now) {
+			rejecting = append(rejecting, s)
+		}
+	}
+	return rejecting
+}
+
+// UnreadSources returns the sources in use whose rows do not move: their database cannot be read, or
+// no process reads it. A lease that changes hands is no reason.
+func UnreadSources(all []IntakeSource, now time.Time) (unread []IntakeSource) {
+	for _, s := range all {
+		switch state := s.State(now); {
+		case state == IntakeFailing && s.InUse(now), state == IntakeStopped && s.InUse(now) && !s.triedWithin(SilentAfter, now):
+			unread = append(unread, s)
+		}
+	}
+	return unread
 }
 
 // IntakeRejectionStatus is the state of a rejected row.

@@ -30,7 +30,7 @@ const itemsNamed = 5
 func troubles(p Page, v Overview) []trouble {
 	var all []trouble
 	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), builtTrouble(p, v),
-		quarantineTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
+		quarantineTrouble(p, v), rejectedTrouble(p, v), unreadTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
 		if one.title != "" {
 			all = append(all, one)
 		}
@@ -124,6 +124,47 @@ func quarantineTrouble(p Page, v Overview) trouble {
 	}
 	if len(held) == 1 {
 		t.to = p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: held[0].Projection})
+	}
+	return t
+}
+
+func rejectedTrouble(p Page, v Overview) trouble {
+	list := outbox.RejectingSources(v.Sources, p.Now)
+	if len(list) == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "failed", glyph: "!", testID: "rejected-rows", label: "Rejected rows", action: "Show rejected rows", to: p.Links.Intake()}
+	var rows int64
+	for _, one := range list {
+		rows += one.Rejected
+		t.items = append(t.items, troubled{name: one.Name, sub: count(one.Rejected, "row", "rows") + ", the first rejected ", to: p.Links.Source(one.Name, "", 0), at: *one.RejectedAt})
+	}
+	t.title = count(rows, "intake row is rejected and holds its campaign", "intake rows are rejected, and each holds its campaign")
+	if len(list) == 1 {
+		t.to = t.items[0].to
+	}
+	return t
+}
+
+func unreadTrouble(p Page, v Overview) trouble {
+	list := outbox.UnreadSources(v.Sources, p.Now)
+	if len(list) == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "paused", glyph: "‖", testID: "unread-sources", label: "Sources",
+		title:  count(int64(len(list)), "source is not read: its rows wait in their table", "sources are not read: their rows wait in their tables"),
+		action: "Show sources", to: p.Links.Intake()}
+	for _, one := range list {
+		item := troubled{name: one.Name, sub: "by no server", to: p.Links.Source(one.Name, "", 0)}
+		if one.Error != "" {
+			t.hue, t.glyph, item.sub = "dead", "✕", Visible(firstLine(one.Error))
+		} else if one.LookedAt != nil {
+			item.sub, item.at = "by no server since ", *one.LookedAt
+		}
+		t.items = append(t.items, item)
+	}
+	if len(list) == 1 {
+		t.action, t.to = "Show source", t.items[0].to
 	}
 	return t
 }
