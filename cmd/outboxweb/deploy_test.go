@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 var (
@@ -66,6 +67,17 @@ func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 	}
 	if len(alerts) < 10 {
 		t.Errorf("only %d alerts were found", len(alerts))
+	}
+}
+
+// Every rule of the built-in alerts leads to a heading of our documentation.
+func TestAlertRules_leadToTheDocumentation(t *testing.T) {
+	t.Parallel()
+	for _, r := range outbox.AlertRules() {
+		_, runbook, _ := r.What.Advice()
+		if document, heading, _ := strings.Cut(runbook, "#"); !hasHeading(document, heading) {
+			t.Errorf("%s leads to %q, which is no heading", r.Name, runbook)
+		}
 	}
 }
 

@@ -216,6 +216,38 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 	}
 }
 
+// Each source is told by itself: what is rejected, and that it is not read.
+func TestWorker_tellsOfEachSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	read := outbox.IntakeSource{Name: "billing", Configured: true, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
+	shop := read
+	shop.Name, shop.Rejected = "shop", 2
+	f.facts = outbox.AlertFacts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
+	f.pass(50 * time.Minute)
+	if w.kinds() != "firing" {
+		t.Fatalf("sent %q in the first hour", w.kinds())
+	}
+	if m := w.got[0]; m.Rule != "rejected_rows" || m.Cause != "shop" || m.Count != 2 || m.Title != "2 rows of source shop are rejected; later rows of the same campaigns wait" ||
+		m.RunbookURL != "https://ops.example/docs/intake#rejected-rows" || m.ConsoleURL != "https://ops.example/intake#" {
+		t.Errorf("sent %+v", m)
+	}
+	f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
+	f.pass(3 * time.Minute)
+	if w.kinds() != "firing resolved firing" || !strings.Contains(w.got[1].Title, "source shop has no rejected rows") {
+		t.Fatalf("sent %q: %+v", w.kinds(), w.got)
+	}
+	if m := w.got[2]; m.Rule != "source" || m.Cause != "billing" || m.Title != "Source billing cannot be read" || m.Error != "connection refused" || m.RunbookURL != "https://ops.example/docs/intake#a-source-is-not-read" {
+		t.Errorf("sent %+v", m)
+	}
+	f.facts.Sources[0] = read
+	f.step()
+	if w.kinds() != "firing resolved firing resolved" || !strings.Contains(w.got[3].Title, "source billing is read again") {
+		t.Errorf("at the end it sent %+v", w.got[len(w.got)-1])
+	}
+}
+
 func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -498,7 +530,7 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 		t.Errorf("shows %q", shown)
 	}
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
-	if err != nil || len(s.Rules) != 6 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[5].Name != "pager" || s.Rules[5].Over != 100 || !s.Rules[5].Urgent || len(s.Rules[5].To) != 1 {
+	if err != nil || len(s.Rules) != 8 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[7].Name != "pager" || s.Rules[7].Over != 100 || !s.Rules[7].Urgent || len(s.Rules[7].To) != 1 {
 		t.Errorf("%+v, %v", s.Rules, err)
 	}
 }

@@ -256,7 +256,7 @@ func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.Aler
 		switch rule.What {
 		case outbox.AlertOldest:
 			rule.OverAge = r.Pause(over, rule.OverAge, longestFor)
-		case outbox.AlertDeadRows, outbox.AlertBlocked, outbox.AlertDrift:
+		case outbox.AlertDeadRows, outbox.AlertBlocked, outbox.AlertDrift, outbox.AlertRejected:
 			rule.Over = r.Number(over, rule.Over, 0, mostOver)
 		default:
 			r.Fail(over.Key, e.Path, "%s has no threshold; remove over", rule.What)

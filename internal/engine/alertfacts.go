@@ -14,6 +14,9 @@ func (e *Engine) alertFacts(ctx context.Context) (f outbox.AlertFacts, err error
 	if f.Publishers, err = e.Publishing.Publishers(ctx); err != nil {
 		return f, err
 	}
+	if f.Sources, err = e.Intake.States(ctx); err != nil {
+		return f, err
+	}
 	if f.Summary.Counts.Dead == 0 {
 		return f, nil
 	}

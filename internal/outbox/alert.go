@@ -18,6 +18,8 @@ const (
 	AlertPublisher  AlertWhat = "publisher"         // each failed or stopped publisher
 	AlertNoProgress AlertWhat = "no_progress"       // events are due, and nothing is applied or tried
 	AlertInstance   AlertWhat = "instance"          // each silent or stalled instance
+	AlertRejected   AlertWhat = "rejected_rows"     // rejected rows, of each source
+	AlertSource     AlertWhat = "source"            // each source that is not read
 )
 
 // AlertRule says what to watch, and whom to tell.
@@ -41,6 +43,8 @@ func AlertRules() []AlertRule {
 		{Name: "drift", What: AlertDrift},
 		{Name: "publisher", What: AlertPublisher, For: 2 * time.Minute},
 		{Name: "instance", What: AlertInstance, For: 2 * time.Minute},
+		{Name: "rejected_rows", What: AlertRejected, For: time.Minute},
+		{Name: "source", What: AlertSource, For: 2 * time.Minute},
 	}
 }
 
@@ -78,6 +82,10 @@ func (r AlertRule) Condition() string {
 		words = "events are due and nothing is applied"
 	case AlertInstance:
 		words = "an instance is silent or stalled"
+	case AlertRejected:
+		words = over("rejected row", "rejected rows") + " of a source"
+	case AlertSource:
+		words = "a source is not read"
 	}
 	if r.For > 0 {
 		words += ", for " + Limit(r.For)
@@ -85,18 +93,22 @@ func (r AlertRule) Condition() string {
 	return words
 }
 
-// advice is what to do about each cause, the heading of the runbook, and the page to look at first.
+// advice is what to do about each cause, the document and heading that explain it, and the page to
+// look at first.
 var advice = map[AlertWhat]struct{ todo, runbook, page string }{
-	AlertDeadRows:   {"Find the shared cause, fix it, then requeue by canary.", "dead-heads-grow", "failures"},
-	AlertBlocked:    {"Find the shared cause, fix it, then requeue by canary.", "dead-heads-grow", "failures"},
-	AlertOldest:     {"See which campaigns lag, and why.", "lag-rises", "campaigns"},
-	AlertDrift:      {"Find out which rows differ before rebuilding.", "a-projection-is-wrong", "projections"},
-	AlertPublisher:  {"Fix the destination, test it, then resume the publisher.", "a-publisher-does-not-deliver", "publishers"},
-	AlertNoProgress: {"See whether a worker is running, and what stops it.", "a-worker-hangs-or-none-is-seen", "instances"},
-	AlertInstance:   {"See what the instance was doing, and start it again.", "a-worker-hangs-or-none-is-seen", "instances"},
+	AlertDeadRows:   {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
+	AlertBlocked:    {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
+	AlertOldest:     {"See which campaigns lag, and why.", "operating#lag-rises", "campaigns"},
+	AlertDrift:      {"Find out which rows differ before rebuilding.", "operating#a-projection-is-wrong", "projections"},
+	AlertPublisher:  {"Fix the destination, test it, then resume the publisher.", "operating#a-publisher-does-not-deliver", "publishers"},
+	AlertNoProgress: {"See whether a worker is running, and what stops it.", "operating#a-worker-hangs-or-none-is-seen", "instances"},
+	AlertInstance:   {"See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "instances"},
+	AlertRejected:   {"Read the reason, fix the row in its table, then retry it; or discard it.", "intake#rejected-rows", "intake"},
+	AlertSource:     {"See whether its database can be reached, and a server has it in its configuration.", "intake#a-source-is-not-read", "intake"},
 }
 
-// Advice returns what to do, the heading of the runbook, and the page to look at first.
+// Advice returns what to do, the document and heading that explain it, such as operating#lag-rises,
+// and the page to look at first.
 func (w AlertWhat) Advice() (todo, runbook, page string) {
 	a := advice[w]
 	return a.todo, a.runbook, a.page
@@ -106,6 +118,7 @@ func (w AlertWhat) Advice() (todo, runbook, page string) {
 type AlertFacts struct {
 	Summary    Summary
 	Publishers []Publisher
+	Sources    []IntakeSource
 	Groups     []ErrorGroup // those with the most dead rows first
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation.
 	Moved bool
@@ -113,7 +126,7 @@ type AlertFacts struct {
 
 // AlertCause is one thing that a rule finds wrong.
 type AlertCause struct {
-	Key      string `json:"key" redact:"-"` // the publisher or instance; empty where the rule has one cause only
+	Key      string `json:"key" redact:"-"` // the publisher, instance or source; empty where the rule has one cause only
 	Count    int64  `json:"count"`          // rows, campaigns, seconds or errors
 	Sentence string `json:"sentence"`
 	Error    string `json:"error"` // the last error behind it; empty if unknown
@@ -151,6 +164,10 @@ func (r AlertRule) Causes(f AlertFacts, now time.Time) []AlertCause {
 		return publisherCauses(f.Publishers, now)
 	case AlertInstance:
 		return instanceCauses(s, now)
+	case AlertRejected:
+		return r.rejectionCauses(f.Sources, now)
+	case AlertSource:
+		return sourceCauses(f.Sources, now)
 	}
 	return nil
 }
@@ -229,6 +246,36 @@ func instanceCalm(all []InstanceState, key string) string {
 	return "instance " + key + " was silent for a week and is forgotten"
 }
 
+func (r AlertRule) rejectionCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
+	for _, s := range RejectingSources(all, now) {
+		if s.Rejected > r.Over {
+			causes = append(causes, AlertCause{Key: s.Name, Count: s.Rejected, Sentence: Count(s.Rejected, "row of source "+s.Name+" is", "rows of source "+s.Name+" are") + " rejected; later rows of the same campaigns wait"})
+		}
+	}
+	return causes
+}
+
+func sourceCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
+	for _, s := range UnreadSources(all, now) {
+		c := AlertCause{Key: s.Name, Count: s.Waiting, Sentence: "Source " + s.Name + " cannot be read", Error: s.Error}
+		if s.State(now) == IntakeStopped {
+			c.Sentence = "No server reads source " + s.Name
+		}
+		causes = append(causes, c)
+	}
+	return causes
+}
+
+// rejectionCalm says how many rows of a source are rejected now.
+func rejectionCalm(all []IntakeSource, key string) string {
+	for _, s := range all {
+		if s.Name == key && s.Rejected > 0 {
+			return Count(s.Rejected, "rejected row", "rejected rows") + " left in source " + key
+		}
+	}
+	return "source " + key + " has no rejected rows"
+}
+
 // Calm describes the state after the rule's cause has ended, as part of a sentence.
 func (r AlertRule) Calm(f AlertFacts, key string, now time.Time) string {
 	s := f.Summary
@@ -237,6 +284,10 @@ func (r AlertRule) Calm(f AlertFacts, key string, now time.Time) string {
 		return "publisher " + key + " has recovered"
 	case r.What == AlertInstance:
 		return instanceCalm(s.Instances, key)
+	case r.What == AlertRejected:
+		return rejectionCalm(f.Sources, key)
+	case r.What == AlertSource:
+		return "source " + key + " is read again, or no longer used"
 	case s.Health(now).Level == LevelOK:
 		return Count(s.Campaigns.Total, "campaign is", "campaigns are") + " current again"
 	case r.What == AlertDeadRows:

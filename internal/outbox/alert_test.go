@@ -36,6 +36,15 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	long.LastSeen = alertNow.Add(-61 * time.Minute)
 	stalled := outbox.InstanceState{ID: "w-2", LastSeen: alertNow, BeatEvery: 5 * time.Second, Stalled: true, Trouble: "no such table"}
 	failed := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 10, LastError: "answered 500"}
+	source := outbox.IntakeSource{Name: "shop", Configured: true, LookedAt: new(alertNow.Add(-time.Minute)), Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: alertNow.Add(time.Second)}}
+	sources := func(change func(*outbox.IntakeSource)) outbox.AlertFacts {
+		s := source
+		change(&s)
+		return outbox.AlertFacts{Sources: []outbox.IntakeSource{s}}
+	}
+	removed := func(s *outbox.IntakeSource) {
+		s.Configured, s.Lease, s.Rejected, s.LookedAt = false, nil, 3, new(alertNow.Add(-time.Hour))
+	}
 	for _, c := range []struct {
 		name  string
 		what  outbox.AlertWhat
@@ -60,6 +69,14 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},
 		{"instance long silent", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "w-1 Instance w-1 has been silent for 1 h", ""},
 		{"stalled instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{stalled} }), "w-2 Instance w-2 is stalled", "no such table"},
+		{"no rejected row", outbox.AlertRejected, sources(func(*outbox.IntakeSource) {}), "", ""},
+		{"rejected row", outbox.AlertRejected, sources(func(s *outbox.IntakeSource) { s.Rejected = 1 }), "shop 1 row of source shop is rejected", ""},
+		{"rejected rows of a source that was removed", outbox.AlertRejected, sources(removed), "", ""},
+		{"source that is read", outbox.AlertSource, sources(func(*outbox.IntakeSource) {}), "", ""},
+		{"source that cannot be read", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease, s.Error, s.ErrorAt = nil, "connection refused", &alertNow }), "shop Source shop cannot be read", "connection refused"},
+		{"source without a server", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease = nil }), "shop No server reads source shop", ""},
+		{"source that changes hands", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease, s.LookedAt = nil, new(alertNow.Add(-time.Second)) }), "", ""},
+		{"source that was removed", outbox.AlertSource, sources(removed), "", ""},
 	} {
 		var got, err string
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {

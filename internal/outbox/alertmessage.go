@@ -12,7 +12,7 @@ type AlertNote struct {
 	ID     string    `json:"id" redact:"-"`
 	Kind   AlertKind `json:"kind" api:"enum=firing reminder resolved summary test"`
 	Rule   string    `json:"rule" redact:"-"`  // empty in tests and summaries
-	Cause  string    `json:"cause" redact:"-"` // the publisher or instance; empty where the rule has one cause only
+	Cause  string    `json:"cause" redact:"-"` // the publisher, instance or source; empty where the rule has one cause only
 	Urgent bool      `json:"urgent"`
 	Title  string    `json:"title"`
 
@@ -45,9 +45,10 @@ const alertError = 500
 func (a Alert) Message(r AlertRule, kind AlertKind, before *int64, calm string, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
 	todo, runbook, page := r.What.Advice()
+	doc, heading, _ := strings.Cut(runbook, "#")
 	m := AlertMessage{AlertNote: AlertNote{Kind: kind, Rule: a.Rule, Cause: c.Key, Urgent: r.Urgent, Title: c.Sentence, Since: &a.Since, EndedAt: a.EndedAt, Count: c.Count}, Before: before,
 		Error: cut(strings.TrimSpace(hide(c.Error)), alertError), Build: c.Build, Projection: c.Projection, ProjectionVersion: c.ProjectionVersion,
-		Todo: todo, RunbookURL: link("docs/operating", runbook), ConsoleURL: link(page, "")}
+		Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
 	switch kind {
 	case AlertResolved:
 		m.Title = "Resolved after " + Age(a.EndedAt.Sub(a.Since)) + ": " + calm
