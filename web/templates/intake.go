@@ -41,7 +41,7 @@ var rejectionLooks = map[outbox.IntakeRejectionStatus]look{
 	outbox.IntakeDiscarded:  {skippedGlyph, "s-skipped"},
 }
 
-// intakeHealth sums up the sources.
+// intakeHealth sums up the sources, the worst first.
 func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 	var failing, stopped, rejected int64
 	for _, s := range all {
@@ -53,20 +53,45 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 		}
 		rejected += s.Rejected
 	}
-	h := outbox.Health{Level: outbox.LevelOK, Sentence: "All sources are read, and no row is rejected."}
-	switch {
-	case failing > 0:
-		h.Level, h.Sentence = outbox.LevelBad, count(failing, "source cannot", "sources cannot")+" be read."
-	case rejected > 0:
-		h.Level, h.Sentence = outbox.LevelWarn, count(rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
-	case stopped > 0:
-		h.Level, h.Sentence = outbox.LevelWarn, count(stopped, "source is", "sources are")+" not read by any server."
+	var h outbox.Health
+	add := func(level outbox.Level, n int64, one, many string) {
+		switch {
+		case n == 0:
+		case h.Sentence == "":
+			h.Level, h.Sentence = level, count(n, one, many)
+		default:
+			h.Notes = append(h.Notes, count(n, one, many))
+		}
+	}
+	add(outbox.LevelBad, failing, "source cannot be read.", "sources cannot be read.")
+	add(outbox.LevelWarn, rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
+	add(outbox.LevelWarn, stopped, "source is not read by any server.", "sources are not read by any server.")
+	if h.Sentence == "" {
+		h.Level, h.Sentence = outbox.LevelOK, "All sources are read, and no row is rejected."
 	}
 	return h
 }
 
-// waitingText is the number of rows that wait in a source's table.
+// sourceSentence is the state of one source in a sentence.
+func sourceSentence(s outbox.IntakeSource, now time.Time) string {
+	switch s.State(now) {
+	case outbox.IntakeFailing:
+		return "The database cannot be read; the server keeps trying."
+	case outbox.IntakeStopped:
+		return "No server reads this source."
+	case outbox.IntakeRejected:
+		return count(s.Rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
+	case outbox.IntakeMoving:
+		return "Rows are being moved to the journal."
+	}
+	return "All rows are in the journal."
+}
+
+// waitingText is the number of rows that waited in a source's table when it was last read.
 func waitingText(s outbox.IntakeSource) string {
+	if s.LookedAt == nil {
+		return "not known"
+	}
 	if s.Waiting >= s.WaitingLimit {
 		return num(s.WaitingLimit) + "+"
 	}

@@ -476,7 +476,7 @@ func publisherFacts(p Page, v outbox.Publisher) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = fact("Destination").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = addressFact("Destination").Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
