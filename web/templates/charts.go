@@ -113,6 +113,9 @@ func (c chart) alt() string {
 	if bucket, most, found := c.peak(); found {
 		return text + ", peak " + valueText(most, c.unit) + " at " + c.window.Start(bucket).Format("Jan 2 15:04") + " UTC"
 	}
+	if !slices.ContainsFunc(c.totals(), func(v *float64) bool { return v != nil }) {
+		return text + ", not recorded in this period"
+	}
 	return text + ", nothing in this period"
 }
 
