@@ -111,6 +111,6 @@ func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 		c.Projections = []outbox.ProjectionInfo{{Name: "patient", Version: "v1", OnFailure: "block", MaxAttempts: 3, EventTypes: []string{}, Tables: []string{}},
 			{Name: "usual", Version: "v1", OnFailure: "quarantine", EventTypes: []string{}, Tables: []string{}}}
 	})
-	s.get("/projections").want(t, 200, "after 3 failed attempts", "after the number of failed attempts that <code>--max-attempts</code> sets")
+	s.get("/projections").want(t, 200, "after 3 failed attempts", "after the number of failed attempts that <code class=\"flag\">--max-attempts</code> sets")
 	s.get("/api/v1/projections").want(t, 200, `"max_attempts":3`, `"max_attempts":0`)
 }

@@ -734,7 +734,7 @@ func projectionCounts(p Page, i outbox.ProjectionInfo) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "after the number of failed attempts that <code>--max-attempts</code> sets")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "after the number of failed attempts that <code class=\"flag\">--max-attempts</code> sets")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
