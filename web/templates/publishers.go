@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -39,16 +40,30 @@ func (v PublisherView) inTopics(fits func(outbox.Publisher) bool) (topics []stri
 func settingsLines(s outbox.PublisherSettings) []namedText {
 	idle := "off"
 	if s.IdleBackoff {
-		idle = fmt.Sprintf("after %s, ×%g up to %s", count(int64(s.IdleAfter), "empty poll", "empty polls"), s.IdleFactor, seconds(s.IdleLongestSeconds))
+		idle = fmt.Sprintf("after %s, ×%g up to %s", count(int64(s.IdleAfter), "empty poll", "empty polls"), s.IdleFactor, exactly(s.IdleLongestSeconds))
 	}
 	return []namedText{
 		{"Batch", "up to " + count(int64(s.BatchSize), "event", "events")},
-		{"Poll interval", seconds(s.PollSeconds)},
+		{"Poll interval", exactly(s.PollSeconds)},
 		{"Idle back-off", idle},
-		{"Timeout", seconds(s.TimeoutSeconds)},
-		{"After an error", fmt.Sprintf("retry in %s, doubled up to %s", seconds(s.RetryBaseSeconds), seconds(s.RetryMaxSeconds))},
-		{"Failed", fmt.Sprintf("after %s in a row, then retried every %s", count(int64(s.MaxErrors), "error", "errors"), seconds(s.FailedRetrySeconds))},
+		{"Timeout", exactly(s.TimeoutSeconds)},
+		{"After an error", fmt.Sprintf("retry in %s, doubled up to %s", exactly(s.RetryBaseSeconds), exactly(s.RetryMaxSeconds))},
+		{"Failed", fmt.Sprintf("after %s in a row, then retried every %s", count(int64(s.MaxErrors), "error", "errors"), exactly(s.FailedRetrySeconds))},
 	}
+}
+
+// exactly is the length of a setting in the largest unit that has it in full: 90 s, not 1 min.
+func exactly(seconds float64) string {
+	d := time.Duration(math.Round(seconds*1000)) * time.Millisecond
+	for _, u := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, " h"}, {time.Minute, " min"}, {time.Second, " s"}} {
+		if d >= u.length && d%u.length == 0 {
+			return num(int64(d/u.length)) + u.name
+		}
+	}
+	return num(d.Milliseconds()) + " ms"
 }
 
 // SeekView is the view of the page that moves a subscription's position.
