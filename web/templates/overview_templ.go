@@ -122,7 +122,7 @@ func OverviewLive(p Page, v Overview) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = health(v.Summary.Health(p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = health(overviewHealth(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -126,6 +127,15 @@ func quarantineTrouble(p Page, v Overview) trouble {
 		t.to = p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: held[0].Projection})
 	}
 	return t
+}
+
+// overviewHealth is the health of the campaigns. It is not all right while events do not get in or out.
+func overviewHealth(p Page, v Overview) outbox.Health {
+	h := v.Summary.Health(p.Now)
+	if around := rejectedTrouble(p, v).title + unreadTrouble(p, v).title + publishersTrouble(p, v).title; h.Level == outbox.LevelOK && around != "" {
+		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but something else needs attention."
+	}
+	return h
 }
 
 func rejectedTrouble(p Page, v Overview) trouble {
