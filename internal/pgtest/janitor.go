@@ -53,6 +53,7 @@ cd / && rm -rf "$2"
 // this process is killed. Its methods may be called concurrently.
 type janitor struct {
 	dir   string // working directory of the commands, which write to the file log in it
+	bin   string // of the programs
 	cmd   *exec.Cmd
 	stdin io.Closer
 
@@ -75,7 +76,7 @@ func newJanitor(bin, signal string) (*janitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &janitor{dir: dir, cmd: exec.Command("/bin/sh", "-c", janitorScript, "sh", signal, dir)}
+	j := &janitor{dir: dir, bin: bin, cmd: exec.Command("/bin/sh", "-c", janitorScript, "sh", signal, dir)}
 	if err := j.start(bin, account); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a shell in %s: %w", dir, err), os.RemoveAll(dir))
 	}

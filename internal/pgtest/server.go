@@ -91,7 +91,7 @@ func Start(settings ...string) (*Server, error) {
 }
 
 func (s *Server) initialise(settings []string) error {
-	if err := s.janitor.run("initdb -D data -U postgres -E UTF8 --locale=C.UTF-8 -A trust --no-sync"); err != nil {
+	if err := s.janitor.cluster(); err != nil {
 		return err
 	}
 	conf, err := os.OpenFile(filepath.Join(s.janitor.dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
