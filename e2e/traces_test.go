@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"net/http"
 	"slices"
@@ -73,16 +74,23 @@ func appendTraces(t *testing.T, d databases, traces corpus.Traces, first int, fl
 	}
 }
 
-// eachDatabase runs a test on SQLite and on PostgreSQL.
+// eachDatabase runs a test on SQLite and on PostgreSQL. A short run takes one of them, chosen by the
+// test's name.
 func eachDatabase(t *testing.T, test func(t *testing.T, d databases)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, newDatabases(t))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		test(t, newPostgres(t))
-	})
+	for i, database := range []kindOfDatabase{{"sqlite", newDatabases}, {"postgres", newPostgres}} {
+		if testing.Short() && int(crc32.ChecksumIEEE([]byte(t.Name()))%2) != i {
+			continue
+		}
+		t.Run(database.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, database.create(t))
+		})
+	}
+}
+
+type kindOfDatabase struct {
+	name   string
+	create func(*testing.T) databases
 }
 
 // Whatever the batches, and however often the read models are rebuilt, on both

@@ -227,7 +227,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
 	var taken []func()
-	sent := 0
+	tried, sent := 0, 0
 	for _, r := range everyRoute(t, g.site) {
 		if r.entry.action == "" {
 			continue
@@ -237,6 +237,9 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 		for _, kind := range []string{right[!form], right[!form] + "; charset=utf-8", wrong[!form], "text/plain", ""} {
 			for _, site := range sites {
 				for _, origin := range origins {
+					if tried++; testing.Short() && tried%7 != 0 {
+						continue // each combination is tried on some of the routes
+					}
 					want := "taken"
 					if !fromHere(form, site, origin) {
 						want = "403 urn:outboxweb:origin"

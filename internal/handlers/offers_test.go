@@ -144,25 +144,27 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	if curls == 0 {
 		t.Error("no page shows an admin a curl line that acts")
 	}
+	offered := g.offered()
 	for key, r := range g.srv.routes {
-		if r.action != "" && !strings.Contains(key, apiPrefix) && !g.offered(r.pattern) {
+		if r.action != "" && !strings.Contains(key, apiPrefix) && !offered[r.pattern] {
 			t.Errorf("no page of this test offers %s", key)
 		}
 	}
 }
 
-// offered reports whether a page offers an admin the action of a form.
-func (g *guarded) offered(pattern string) bool {
+// offered are the patterns of the actions that pages offer an admin in forms.
+func (g *guarded) offered() map[string]bool {
 	g.t.Helper()
+	patterns := map[string]bool{}
 	for _, page := range append([]string{"/tokens"}, filledPages...) { // tokens are for admins to see
 		for _, o := range g.offers(page, g.get(page, people[outbox.RoleAdmin]).body) {
 			kind, target, _ := strings.Cut(o.what, " ")
-			if kind != "leads" && g.entry(g.t, "POST", target).pattern == pattern {
-				return true
+			if kind != "leads" {
+				patterns[g.entry(g.t, "POST", target).pattern] = true
 			}
 		}
 	}
-	return false
+	return patterns
 }
 
 func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
@@ -181,8 +183,11 @@ func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
 	for _, c := range g.srv.overviews.ranges {
 		c.rendered = nil // a server does not become read-only after its start
 	}
-	for _, page := range filledPages {
-		for _, role := range outbox.Roles {
+	for i, page := range filledPages {
+		for j, role := range outbox.Roles {
+			if testing.Short() && i%len(outbox.Roles) != j {
+				continue
+			}
 			a := g.get(page, people[role]).want(t, 200, "read-only")
 			if got := g.offers(page, a.body); len(got) > 0 {
 				t.Errorf("%s offers a %s %v", page, role, slices.Sorted(maps.Keys(got)))

@@ -73,8 +73,12 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		f.ReplayTally(c, "a", 1, 2, "x")
 		mustHold(f, c, "a", "seen 2, twice 4, events 2")
-		for i := range 50 {
-			which := map[bool]string{true: "", false: "b"}[i < 25]
+		times := 50
+		if testing.Short() {
+			times = 6
+		}
+		for i := range times {
+			which := map[bool]string{true: "", false: "b"}[i < times/2]
 			if err := c.Clear(f.Ctx, which); err != nil {
 				t.Fatal(err)
 			}

@@ -65,14 +65,18 @@ create table texts (campaign_id text not null, seq bigint not null, body text no
 insert into texts values (:campaign_id, :seq, :payload.body!);
 `))
 	long := strings.Repeat("é", 100_000)
-	for range 40 {
+	texts := 40
+	if testing.Short() {
+		texts = 22 // still more than are shown
+	}
+	for range texts {
 		b.MustAppend(t, enginetest.EventOf("a", "noted", `{"body":"`+long+`"}`))
 	}
 	b.Drain(t)
 	b.Meddle(t, `update texts set body = body || 'x' where seq > 1`)
 	run := b.MustRun(t, enginetest.Everything)
 	p := b.RunResult(t, run, "a").Projections[0]
-	if c := p.Comparison; c.Changed != 39 || c.FirstSeq != 2 || len(c.Samples) != 20 {
+	if c := p.Comparison; c.Changed != int64(texts-1) || c.FirstSeq != 2 || len(c.Samples) != 20 {
 		t.Errorf("%d changed from event %d on, %d shown", c.Changed, c.FirstSeq, len(c.Samples))
 	}
 	text, err := json.Marshal(p)
