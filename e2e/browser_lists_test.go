@@ -194,7 +194,7 @@ func TestBrowser_aLongListIsWhereItWasLeft(t *testing.T) {
 			b.await("the event is open", `location.pathname.includes("/events/") && `+b.loaded())
 			value[bool](b, `history.back(), true`)
 			b.await("the list is back", `location.pathname === "/rows" && `+b.loaded()+` && `+shown+` === 50`)
-			b.await("it is where it was left", end + " < 500")
+			b.await("it is where it was left", end+" < 500")
 		})
 	}
 }

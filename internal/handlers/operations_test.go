@@ -128,7 +128,7 @@ func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
 	s := newSite(t).blocked(2)
 	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
 	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
-		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: nothing was applied in the last day", `name="canary" value="yes" checked`,
+		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="yes" checked`,
 		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
 	form := fieldsOf(page)
 	form.Set("canary", "yes")

@@ -98,7 +98,7 @@ type Cursor struct {
 	// is none.
 	Failure             *CursorFailure `json:"failure"`
 	Version             string         `json:"version"`       // hash of the loaded definition
-	BuiltVersion        string         `json:"built_version"` // hash of the definition that built the rows; empty if unknown
+	BuiltVersion        string         `json:"built_version"` // hash of the definition that built the rows; empty if several did, or it is unknown
 	BuiltByOtherVersion bool           `json:"built_by_other_version"`
 }
 

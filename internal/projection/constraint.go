@@ -31,6 +31,9 @@ var (
 	tooLong       = regexp.MustCompile(`deadline exceeded|was cut off|canceling statement|interrupted`)
 )
 
+// refused is what is known of an error that no rule of reasonOf covers.
+const refused = "The database refused the statement."
+
 // reasonOf says in a sentence what a database refused; constraints have their own.
 func reasonOf(cause string) string {
 	if m := missingValue.FindStringSubmatch(cause); m != nil {
@@ -49,7 +52,7 @@ func reasonOf(cause string) string {
 	case tooLong.MatchString(cause):
 		return "It ran for longer than one event may take."
 	}
-	return "The database refused the statement."
+	return refused
 }
 
 // constrain finds the constraint that refused the values and, for a key, the row that has it.

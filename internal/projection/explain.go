@@ -43,6 +43,9 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		return f
 	}
 	if h.code != nil {
+		if f.Reason == refused { // nothing says that it was the database
+			f.Reason = "The function returned an error or panicked."
+		}
 		f.Unexplained = "The projection is written in Go: its handler of " + e.EventType + " begins at " + h.String() + "."
 		return f
 	}

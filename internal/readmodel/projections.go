@@ -51,6 +51,9 @@ func (e *SchemaError) Error() string {
 
 func (e *SchemaError) Unwrap() error { return e.Err }
 
+// installProjection records the projection's version as the one that applies events from now on. Rows
+// that several versions have built are recorded as built by none: going back to the version that built
+// most of them does not make the others right.
 func (d *Database) installProjection(ctx context.Context, p Projection, first bool) error {
 	return d.write(ctx, func(t *tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process at a time
@@ -80,7 +83,14 @@ func (d *Database) installProjection(ctx context.Context, p Projection, first bo
 		_, err = t.Exec(`
 insert into projection_versions (projection, version, built_version, installed_at)
 values ($1, $2, $3, $4)
-on conflict (projection) do update set version = excluded.version, installed_at = excluded.installed_at`, p.Name, p.Version, built, d.options.Now())
+on conflict (projection) do update set
+  version = excluded.version,
+  installed_at = excluded.installed_at,
+  built_version = case
+    when projection_versions.version <> projection_versions.built_version
+      and exists (select 1 from projection_watermarks w where w.updated_at >= projection_versions.installed_at) then ''
+    else projection_versions.built_version
+  end`, p.Name, p.Version, built, d.options.Now())
 		return err
 	})
 }
@@ -144,7 +154,7 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 }
 
 // BuiltVersions returns the versions of the definitions that built the rows, by projection; empty
-// for a projection whose rows were built by an unknown one.
+// for a projection whose rows were built by several or unknown ones.
 func (d *Database) BuiltVersions(ctx context.Context) (map[string]string, error) {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
@@ -103,5 +104,41 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
 	if err != nil || described[0].BuiltByOtherVersion {
 		t.Errorf("described as %+v, %v", described, err)
+	}
+}
+
+// A version that has applied events leaves its mark, also once another follows it: going back to the
+// first does not make the rows of the second right.
+func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
+	t.Parallel()
+	f := withTally(t)
+	p := storetest.Tally()
+	first := p.Version
+	other := func(version string) bool {
+		t.Helper()
+		p.Version = version
+		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
+			t.Fatal(err)
+		}
+		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: p.Name, Version: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return described[0].BuiltByOtherVersion
+	}
+	if !other("second") || other(first) {
+		t.Error("a version that applied nothing leaves a mark, or none while it is loaded")
+	}
+	other("second")
+	f.AppendN("a", 1)
+	f.Drain()
+	if !other(first) || !other("third") {
+		t.Error("rows of the second version are taken for rows of the first")
+	}
+	if err := f.MarkBuilt(f.Ctx, p.Name, "third"); err != nil {
+		t.Fatal(err)
+	}
+	if other("third") {
+		t.Error("after a rebuild the rows are still those of several versions")
 	}
 }

@@ -345,12 +345,21 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 	return r.finish(ctx, outbox.RunCompleted, "")
 }
 
-// markBuilt records that all rows of the projections were built by their current version, once a
-// rebuild has covered all of them.
+// markBuilt records that all rows of the projections are those that their current version builds, once
+// a rebuild has covered all of them, or a verification has found no difference.
 func (r *runner) markBuilt(ctx context.Context) error {
 	run := r.lease.Run
-	if run.Kind != outbox.RunRebuild || !run.All {
+	switch {
+	case !run.All || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
 		return nil
+	case run.Kind == outbox.RunVerify:
+		ended, err := r.worker.Runs.Get(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		if c := ended.Counts; c.Drifted+c.Failed+c.NotCompared > 0 {
+			return nil
+		}
 	}
 	for _, name := range run.Projections {
 		if err := r.worker.Runs.core.ReadModel().MarkBuilt(ctx, name, run.Versions[name]); err != nil {

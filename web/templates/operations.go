@@ -165,7 +165,7 @@ func verb(n int64, one, many string) string {
 // estimate says how long workers would take.
 func estimate(p outbox.OperationPreview) string {
 	if p.EventsPerSecond == nil {
-		return "Duration unknown: nothing was applied in the last day."
+		return "Duration unknown: too little was applied lately to estimate it."
 	}
 	return "Estimate: " + outbox.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + count(outbox.PaceMinutes, "busy minute", "busy minutes") + "."
 }

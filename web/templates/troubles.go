@@ -98,7 +98,7 @@ func builtTrouble(p Page, v Overview) trouble {
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
 	fails := false
 	for _, one := range v.OtherBuilt {
-		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "an unknown one") + ", loaded " + shortHash(one.Version)
+		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "several versions or an unknown one") + ", loaded " + shortHash(one.Version)
 		if len(p.failingAmong(one.Name)) > 0 {
 			sub, fails = sub+", which fails now: fix it before a rebuild", true
 		}
