@@ -14,6 +14,7 @@ import (
 )
 
 var postgresScans = []scan{
+	{"seq scan of projection_watermarks", "insert into projection_versions", "until one was applied since, once at a start with another version"},
 	{"scan by outbox_tried", "limit $3", "rows that failed alone, in the order of a bulk requeue, up to its limit"},
 	{"scan by outbox_tried", "group by o.fingerprint", "rows that failed alone, up to a limit, once per shared snapshot"},
 	{"scan by outbox_tried", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
