@@ -99,6 +99,12 @@ type besieged struct {
 
 var number = regexp.MustCompile(`[0-9]+`)
 
+// pathShape is a path without its numbers and parameters: pages of one kind share it.
+func pathShape(path string) string {
+	shape, _, _ := strings.Cut(number.ReplaceAllString(path, ""), "?")
+	return shape
+}
+
 func openBesieged(t *testing.T, s *server) *besieged {
 	t.Helper()
 	b := &besieged{tab: openTab(t, s), told: map[string]bool{}}

@@ -262,7 +262,7 @@ func TestBrowser_basePath(t *testing.T) {
 		} else if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 			continue
 		}
-		shape, _, _ := strings.Cut(number.ReplaceAllString(path, ""), "?")
+		shape := pathShape(path)
 		if testing.Short() && shapes[shape] {
 			continue // a page like this one was opened
 		}

@@ -156,10 +156,6 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 // login; one that a projection cannot take is dead, and is applied once that is repaired.
 func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		tellShopStory(t, newDatabases(t))
-		return
-	}
 	eachDatabase(t, tellShopStory)
 }
 

@@ -123,7 +123,7 @@ func (c *crawl) run(from string) {
 	for len(c.queue) > 0 {
 		path := c.queue[0]
 		c.queue = c.queue[1:]
-		kind, _, _ := strings.Cut(number.ReplaceAllString(path, ""), "?")
+		kind := pathShape(path)
 		if testing.Short() && c.kinds[kind] {
 			continue // a page like this one was read
 		}

@@ -77,7 +77,10 @@ func appendTraces(t *testing.T, d databases, traces corpus.Traces, first int, fl
 // eachDatabase runs a test on SQLite and on PostgreSQL. A short run takes one of them, chosen by the
 // test's name.
 func eachDatabase(t *testing.T, test func(t *testing.T, d databases)) {
-	for i, database := range []kindOfDatabase{{"sqlite", newDatabases}, {"postgres", newPostgres}} {
+	for i, database := range []struct {
+		name   string
+		create func(*testing.T) databases
+	}{{"sqlite", newDatabases}, {"postgres", newPostgres}} {
 		if testing.Short() && int(crc32.ChecksumIEEE([]byte(t.Name()))%2) != i {
 			continue
 		}
@@ -86,11 +89,6 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d databases)) {
 			test(t, database.create(t))
 		})
 	}
-}
-
-type kindOfDatabase struct {
-	name   string
-	create func(*testing.T) databases
 }
 
 // Whatever the batches, and however often the read models are rebuilt, on both

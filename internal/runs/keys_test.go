@@ -91,7 +91,7 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 }
 
 // A verification of all campaigns that finds no difference shows that the rows are those of the loaded
-// version, whoever built them. One that finds a difference does not.
+// version, whichever version built them. One that finds a difference does not.
 func TestVerify_ofEverythingShowsWhatTheRowsWereBuiltBy(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, `-- projection: texts

@@ -52,18 +52,13 @@ func settingsLines(s outbox.PublisherSettings) []namedText {
 	}
 }
 
-// exactly is the length of a setting in the largest unit that has it in full: 90 s, not 1 min.
-func exactly(seconds float64) string {
-	d := time.Duration(math.Round(seconds*1000)) * time.Millisecond
-	for _, u := range []struct {
-		length time.Duration
-		name   string
-	}{{time.Hour, " h"}, {time.Minute, " min"}, {time.Second, " s"}} {
-		if d >= u.length && d%u.length == 0 {
-			return num(int64(d/u.length)) + u.name
-		}
+// exactly writes a setting in seconds, unlike seconds, which writes a time that was measured.
+func exactly(s float64) string {
+	d := time.Duration(math.Round(s*1000)) * time.Millisecond
+	if d%time.Second != 0 {
+		return num(d.Milliseconds()) + " ms"
 	}
-	return num(d.Milliseconds()) + " ms"
+	return outbox.Limit(d)
 }
 
 // SeekView is the view of the page that moves a subscription's position.

@@ -132,7 +132,8 @@ func quarantineTrouble(p Page, v Overview) trouble {
 // overviewHealth is the health of the campaigns. It is not all right while events do not get in or out.
 func overviewHealth(p Page, v Overview) outbox.Health {
 	h := v.Summary.Health(p.Now)
-	if around := rejectedTrouble(p, v).title + unreadTrouble(p, v).title + publishersTrouble(p, v).title; h.Level == outbox.LevelOK && around != "" {
+	around := len(outbox.RejectingSources(v.Sources, p.Now)) + len(outbox.UnreadSources(v.Sources, p.Now)) + len(outbox.PublishersNeedingAttention(v.Publishers, p.Now))
+	if h.Level == outbox.LevelOK && around > 0 {
 		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but something else needs attention."
 	}
 	return h
