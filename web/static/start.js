@@ -4,31 +4,24 @@
   "use strict";
   var root = document.documentElement;
   var urls = document.currentScript.dataset.scripts.split(" ");
-  urls.forEach(function (url) {
-    var ahead = document.createElement("link");
-    ahead.rel = "preload";
-    ahead.as = "script";
-    ahead.href = url;
-    document.head.append(ahead);
-  });
 
-  // Calls f after the next frame. A hidden page has none, but watches for trouble.
+  // Calls f once the first frame is on the screen: what runs before takes a processor from who draws it.
+  // A hidden page has none, but watches for trouble.
   function painted(f) {
     var called = false;
     function once() {
       if (!called) f();
       called = true;
     }
-    window.requestAnimationFrame(function () { window.setTimeout(once); });
+    new PerformanceObserver(once).observe({ type: "paint", buffered: true });
     window.setTimeout(once, document.hidden ? 0 : 500);
   }
 
   // A page that the reader returns to needs its full height, to be scrolled to where it was.
+  function whole() { root.setAttribute("data-whole", ""); }
   var visit = performance.getEntriesByType("navigation")[0];
-  if (visit && visit.type === "navigate" && !location.hash && performance.getEntriesByType("paint").length === 0) {
-    root.setAttribute("data-unpainted", "");
-    painted(function () { root.removeAttribute("data-unpainted"); });
-  }
+  if (visit && visit.type === "navigate" && !location.hash) painted(whole);
+  else whole();
 
   window.addEventListener("load", function () {
     painted(function () {
