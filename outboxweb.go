@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
@@ -17,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -40,6 +45,10 @@ type Config struct {
 	// Sources are the tables from which Run moves events to the journal, by name: lower-case letters,
 	// digits, dots, _ and -. Keep a name: rejected rows are kept by it.
 	Sources map[string]Source
+	// Alerts are receivers and rules of alerts, as YAML: what the command's configuration file has
+	// below the key alerts, such as "to: [slack+https://hooks.slack.com/services/${SLACK_HOOK}]".
+	// ${NAME} is a variable of the environment. Run sends them; empty sends none.
+	Alerts string
 	// AuditOnly are event types that are kept in the journal and never applied.
 	AuditOnly []string
 	// ReadOnly refuses every append and every action.
@@ -84,6 +93,7 @@ type Engine struct {
 	config Config
 	engine *engine.Engine
 	logger *slog.Logger
+	alerts alerts.Settings
 
 	mu      sync.Mutex
 	set     *projection.Set
@@ -121,6 +131,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.alerts, err = c.alerts(); err != nil {
+		return nil, err
+	}
 	st, err := store.Open(ctx, store.Options{Journal: c.JournalDB, Projections: c.ProjectionsDB, NoCreate: c.NoMigrate, NoMigrate: c.NoMigrate, ReadOnly: c.ReadOnly,
 		Mode: outbox.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
 		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}})
@@ -141,6 +154,22 @@ func (c *Config) projections(ctx context.Context) (*projection.Set, error) {
 		return projection.Empty(engine.DialectOf(c.ProjectionsDB)), nil
 	}
 	return engine.LoadProjections(ctx, c.ProjectionsDB, c.Projections...)
+}
+
+// alerts reads Config.Alerts.
+func (c *Config) alerts() (alerts.Settings, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(c.Alerts), &document); err != nil {
+		return alerts.Settings{}, outbox.Setup("Alerts: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(document.Content) == 0 {
+		return alerts.Settings{}, nil
+	}
+	settings, err := alerts.Parse(document.Content[0], os.LookupEnv)
+	if err != nil {
+		return settings, outbox.Setup("Alerts: %s", err)
+	}
+	return settings, nil
 }
 
 func (e *Engine) prepare(ctx context.Context) error {
@@ -202,7 +231,7 @@ func (e *Engine) started() *engine.Process {
 	defer e.mu.Unlock()
 	if e.process == nil {
 		version := cmp.Or(e.config.Version, "embedded")
-		told := alerts.New(e.engine.Store, alerts.Options{Version: version})
+		told := alerts.New(e.engine.Store, alerts.Options{Settings: e.alerts, Version: version, Link: alerts.Links(e.config.PublicURL, e.config.BasePath), Hide: redact.Builtin().Text})
 		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
 			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
 			VerifyEvery: verifyEvery, MaxPayload: e.config.MaxPayload, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
@@ -275,7 +304,7 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 			hosts = []string{handlers.AnyHost}
 		}
 	}
-	return p.Handler(handlers.Config{ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
+	return p.Handler(handlers.Config{Embedded: true, ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
 		ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
 }
 

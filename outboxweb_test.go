@@ -218,6 +218,42 @@ func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	}
 }
 
+// An embedded engine tells of trouble too, and its pages name settings as its program has them.
+func TestHandler_tellsOfTrouble(t *testing.T) {
+	t.Parallel()
+	silent := serve(t, open(t))
+	for _, path := range []string{"alerts", "intake", "publishers"} {
+		if _, page, _ := silent.ask("GET", "/admin/outbox/"+path, "vera", nil, ""); strings.Contains(page, "--config") {
+			t.Errorf("the page %s names a flag: %s", path, page)
+		}
+	}
+	if _, page, _ := silent.ask("GET", "/admin/outbox/alerts", "vera", nil, ""); !strings.Contains(page, "Config.Alerts") || !strings.Contains(page, "Authorization: Bearer $OUTBOXWEB_TOKEN") {
+		t.Errorf("the page of alerts does not say how to use them: %s", page)
+	}
+
+	told := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		told <- string(text)
+	}))
+	t.Cleanup(receiver.Close)
+	b := serve(t, open(t, func(c *outboxweb.Config) {
+		c.Alerts, c.PublicURL = "receivers: {ops: {allow_private: true, url: '"+receiver.URL+"'}}\nto: [ops]", "https://shop.example"
+	}))
+	code, text, _ := b.ask("POST", "/admin/outbox/api/v1/alerts/receivers/ops/test", "otto", map[string]string{"Content-Type": "application/json"}, `{"reason":"try"}`)
+	if code != 200 {
+		t.Fatalf("the test message: %d %s", code, text)
+	}
+	select {
+	case text = <-told:
+	case <-wait(t).Done():
+		t.Fatal("the receiver was not told")
+	}
+	if !strings.Contains(text, `"console_url":"https://shop.example/admin/outbox/alerts"`) {
+		t.Errorf("the message is %s", text)
+	}
+}
+
 func TestOpen_saysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*outboxweb.Config){
@@ -227,6 +263,8 @@ func TestOpen_saysWhatIsWrong(t *testing.T) {
 		"does not exist": func(c *outboxweb.Config) {
 			c.Projections = []string{"/nowhere/at/all"}
 		},
+		"Alerts: line 1: ":       func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
+		"Alerts: mapping values": func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
 	} {
 		p := dbtest.New(t)
 		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}

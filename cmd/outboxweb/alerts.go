@@ -30,20 +30,6 @@ func (c *Common) alertSettings() (alerts.Settings, error) {
 	return settings, err
 }
 
-// consoleLink returns links to the console in messages; nil without a public origin.
-func (c *serveCmd) consoleLink() alerts.Link {
-	if c.PublicOrigin == "" {
-		return nil
-	}
-	return func(page, anchor string) string {
-		url := c.PublicOrigin + strings.TrimSuffix(c.BasePath, "/") + "/" + page
-		if anchor != "" {
-			url += "#" + anchor
-		}
-		return url
-	}
-}
-
 // alertsCmd shows alerts and controls them.
 type alertsCmd struct {
 	List   alertsListCmd   `cmd:"" default:"withargs" help:"Show rules with their state, receivers and mutes."`

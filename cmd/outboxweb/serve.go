@@ -118,7 +118,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	st.Intake.Settings = sources
-	told := alerts.New(st.Store, alerts.Options{Settings: alerting, Version: version, Link: c.consoleLink(), Hide: a.redact.Text})
+	told := alerts.New(st.Store, alerts.Options{Settings: alerting, Version: version, Link: alerts.Links(c.PublicOrigin, c.BasePath), Hide: a.redact.Text})
 	s, err := c.newServer(a, st, set, subs, told, listener.Addr())
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -37,6 +38,20 @@ type Options struct {
 
 // Link returns the address of a page of the console, at an anchor if one is given.
 type Link func(page, anchor string) string
+
+// Links links to the console at a public origin and base path; nil without an origin.
+func Links(origin, base string) Link {
+	if origin == "" {
+		return nil
+	}
+	return func(page, anchor string) string {
+		url := origin + strings.TrimSuffix(base, "/") + "/" + page
+		if anchor != "" {
+			url += "#" + anchor
+		}
+		return url
+	}
+}
 
 // New returns the alerts of a store under the settings of this process.
 func New(core *store.Store, o Options) *Alerts {

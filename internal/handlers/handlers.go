@@ -78,6 +78,9 @@ type Config struct {
 	Alerts   *alerts.Alerts
 	Mode     outbox.Mode
 	ReadOnly bool // refuse actions and appends, and offer none on pages
+	// Embedded says that a program of somebody else's serves the pages: they name settings as that
+	// program has them, not as flags of the command.
+	Embedded bool
 	// ReasonFrom is the number of released rows from which an action requires a reason, as
 	// configured in the store; 0 means never.
 	ReasonFrom int64

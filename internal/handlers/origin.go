@@ -242,7 +242,7 @@ func siteMeans(site string) string {
 func (s *server) expected(r *http.Request) string {
 	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
 	if s.PublicOrigin != "" {
-		return quoted(s.PublicOrigin) + " (from --public-origin) or " + here
+		return quoted(s.PublicOrigin) + " (from " + s.publicOrigin() + ") or " + here
 	}
 	return here
 }
@@ -253,7 +253,15 @@ func (s *server) instead(r *http.Request, origin string) string {
 	if err != nil || at == s.PublicOrigin {
 		return ""
 	}
-	return fmt.Sprintf("; if a proxy offers these pages at %s, start outboxweb with --public-origin %s or let the proxy pass the Host header on", at, at)
+	return fmt.Sprintf("; if a proxy offers these pages at %s, start outboxweb with %s %s or let the proxy pass the Host header on", at, s.publicOrigin(), at)
+}
+
+// publicOrigin names the setting.
+func (s *server) publicOrigin() string {
+	if s.Embedded {
+		return "Config.PublicURL"
+	}
+	return "--public-origin"
 }
 
 // trustingOrigin accepts changes from pages of the server's own host, and of one further origin

@@ -34,6 +34,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 		Mode:       s.Mode,
 		Around:     outbox.Surroundings{Mode: s.Mode},
 		ReadOnly:   s.ReadOnly,
+		Embedded:   s.Embedded,
 		DryRun:     s.DryRun != nil,
 		Travel:     s.Travel != nil,
 		Rehearse:   s.Rehearse != nil,

@@ -23,19 +23,32 @@ type Settled struct {
 	Applied, Failed, Died, Fenced int64
 }
 
+// Settlement is what a settlement changed, with the events that died.
+type Settlement struct {
+	Settled
+	Dead []DeadEvent
+}
+
+// DeadEvent is an event that waits for an operator.
+type DeadEvent struct {
+	CampaignID string
+	Seq        int64
+	Failure    readmodel.Failure
+}
+
 // Settle ends a wave: applied rows are deleted, a failed head is scheduled for retry or marked
 // dead, the other rows go back to pending, and every lease is released. A campaign whose lease
 // was lost in the meantime is counted as fenced and not changed.
 //
 // It must not be cut short: the caller passes a context that outlives a shutdown.
-func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settled, error) {
-	var settled Settled
+func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settlement, error) {
+	var settled Settlement
 	err := s.journal.Write(ctx, func(t *Tx) error {
-		settled = Settled{}
+		settled = Settlement{}
 		return s.settleWave(t, results, w, &settled)
 	})
 	if err != nil {
-		return Settled{}, fmt.Errorf("settle: %w", err)
+		return Settlement{}, fmt.Errorf("settle: %w", err)
 	}
 	if !s.journal.Dialect.OneWriter {
 		s.notifyReleased(results)
@@ -63,7 +76,7 @@ type settling struct {
 	closed *span // the span that this settlement closes
 }
 
-func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settled) error {
+func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settlement) error {
 	now := s.Now()
 	held, err := t.stillHeld(results, w)
 	if err != nil {
@@ -163,7 +176,7 @@ where campaign_id = $1
 
 // settleRows updates the rows of a claim, and the campaign's counts, to its result. The rows of
 // applied events are deleted already.
-func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
+func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Settlement) error {
 	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
 	if held.Bare {
 		return s.settleBare(t, h, w, now, settled)
@@ -201,7 +214,7 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 
 // settleBare settles events that were applied without rows. After a failure, the failed event
 // and those after it get rows.
-func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settled) error {
+func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settlement) error {
 	c := h.c
 	settled.Applied += max(0, h.Applied-c.Applied)
 	c.Applied = max(c.Applied, h.Applied)
@@ -215,7 +228,7 @@ func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Set
 }
 
 // failHead records that the campaign's head failed, in its row and in the counts.
-func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, settled *Settled) error {
+func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, settled *Settlement) error {
 	c := h.c
 	before := c.HeadStatus.String
 	if err := s.recordFailure(t, failed{*h.Failure, c, seq, w, h.Claim.Counted}, now); err != nil {
@@ -226,6 +239,7 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 	settled.Failed++
 	if c.HeadStatus.String == string(outbox.Dead) {
 		settled.Died++
+		settled.Dead = append(settled.Dead, DeadEvent{c.ID, seq, *h.Failure})
 	}
 	return nil
 }

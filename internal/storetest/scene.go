@@ -145,7 +145,7 @@ func (f *Fixture) MustSettle(w store.Worker, results ...store.Result) store.Sett
 	if err != nil {
 		f.TB.Fatalf("settle: %v", err)
 	}
-	return settled
+	return settled.Settled
 }
 
 // Failure is a failed attempt with a message.

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // strict refuses events of its types in ways that a retry cannot fix.
@@ -197,5 +200,22 @@ func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
 	repaired := b.Beside(t)
 	if g := judged(repaired); g.Outlook != outbox.OutlookSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
 		t.Errorf("after the projection was repaired: %+v", g)
+	}
+}
+
+// A dead event is a line in the log; those of one error in one wave are one line.
+func TestPass_logsWhatDied(t *testing.T) {
+	t.Parallel()
+	var log spokenLog
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(_ *store.Options, c *worker.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`))
+	b.MustAppend(t, enginetest.EventOf("b", "required", `{}`))
+	b.MustAppend(t, enginetest.EventOf("c", "typed", `{"n":"one"}`))
+	b.MustAppend(t, enginetest.Noted("d"))
+	b.Drain(t)
+	if !log.says([]string{"level=WARN", "campaign=a seq=1", "projection=strict", "others_of_the_same_error=1", "campaign=c seq=1", "others_of_the_same_error=0"}) || log.says([]string{"campaign=b"}) || log.says([]string{"campaign=d"}) {
+		t.Errorf("the log is:\n%s", &log.text)
 	}
 }

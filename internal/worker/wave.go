@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/loop"
@@ -277,7 +278,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		results[i] = p.result
 	}
 	finish := context.WithoutCancel(ctx)
-	var settled store.Settled
+	var settled store.Settlement
 	tries := 0
 	err := loop.UntilFree(ctx, w.Lease, func() (err error) {
 		tries++
@@ -290,7 +291,8 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	if tries > 1 {
 		settled.Fenced = 0 // by an earlier try whose answer was lost
 	}
-	w.count(settled)
+	w.count(settled.Settled)
+	w.warn(settled.Dead)
 	w.observe(parts)
 	for _, p := range parts {
 		if !p.gap {
@@ -301,6 +303,25 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		}
 	}
 	return nil
+}
+
+// warn logs the events that died: one line for each error of a wave, for a bad deploy may kill an event
+// of every campaign.
+func (w *Worker) warn(dead []store.DeadEvent) {
+	alike := make(map[string]int)
+	for _, d := range dead {
+		alike[d.Failure.Fingerprint]++
+	}
+	for _, d := range dead {
+		n := alike[d.Failure.Fingerprint]
+		if n == 0 {
+			continue // logged with an earlier one
+		}
+		delete(alike, d.Failure.Fingerprint)
+		message, _, _ := strings.Cut(d.Failure.Message, "\n")
+		w.Logger.Warn("an event is dead, and its campaign waits for an operator", "campaign", d.CampaignID, "seq", d.Seq,
+			"projection", d.Failure.Projection, "error", message, "others_of_the_same_error", n-1)
+	}
 }
 
 // releaseUncertain releases claims that may or may not be held.

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -12,6 +13,12 @@ const exampleAlerts = `alerts:
   to: ["slack+https://hooks.slack.com/services/${SLACK_HOOK}"]
   quiet: {time_zone: Europe/Berlin, times: ["22:00-07:00"]}
 `
+
+// embeddedAlerts is the same for Config.Alerts, which is the value of the key.
+func embeddedAlerts() string {
+	_, value, _ := strings.Cut(exampleAlerts, "\n")
+	return strings.ReplaceAll(strings.TrimPrefix(value, "  "), "\n  ", "\n")
+}
 
 var alertLooks = map[outbox.AlertStatus]look{
 	outbox.AlertOK:      {"✓", "s-current"},

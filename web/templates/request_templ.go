@@ -16,7 +16,7 @@ import (
 )
 
 // requestInfo shows how the page's request arrived, to help with setting up a proxy.
-func requestInfo(a outbox.Arrival) templ.Component {
+func requestInfo(p Page, a outbox.Arrival) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -224,9 +224,9 @@ func requestInfo(a outbox.Arrival) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var13 string
-			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(addressParts(a.Address))
+			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(addressParts(p, a.Address))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `request.templ`, Line: 36, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `request.templ`, Line: 36, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -383,16 +383,16 @@ func inGroups(groups []string) string {
 }
 
 // addressParts says where each part of the pages' address comes from.
-func addressParts(a outbox.AddressFor) string {
+func addressParts(p Page, a outbox.AddressFor) string {
 	parts := []string{"scheme and host from this connection and its Host header"}
 	if a.PublicOrigin != "" {
-		parts[0] = "scheme and host from --public-origin"
+		parts[0] = "scheme and host from " + p.setting("--public-origin", "PublicURL")
 	}
 	if a.Prefix != "" {
 		parts = append(parts, a.Prefix+" from X-Forwarded-Prefix")
 	}
 	if a.Base != "" {
-		parts = append(parts, a.Base+" from --base-path")
+		parts = append(parts, a.Base+" from "+p.setting("--base-path", "BasePath"))
 	}
 	return strings.Join(parts, ", ")
 }

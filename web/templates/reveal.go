@@ -24,7 +24,7 @@ func redactedPlaces(e outbox.Event) string {
 func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
 
 func revealTwins(p Page, e outbox.Event) Twins {
-	return Twins{Curl: "curl -s -H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
+	return Twins{Curl: p.curl() + "-H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
 		shellQuote(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
 }
 

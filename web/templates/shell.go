@@ -54,7 +54,15 @@ func flagTexts(flags ...namedText) string {
 	return text
 }
 
-func (p Page) curlGet(u URL) string { return "curl -s " + shellQuote(p.Origin+string(u)) }
+// curl is the start of a curl line: behind a login it needs an API token.
+func (p Page) curl() string {
+	if p.Me.Auth == outbox.AuthLocal || p.Me.Auth == "" {
+		return "curl -s "
+	}
+	return `curl -s -H "Authorization: Bearer $OUTBOXWEB_TOKEN" `
+}
+
+func (p Page) curlGet(u URL) string { return p.curl() + shellQuote(p.Origin+string(u)) }
 
 // actionBody is the body of the API's actions; its field order is the order shown.
 type actionBody struct {
@@ -73,7 +81,7 @@ func (p Page) curlPost(u URL, body any) string {
 	if err != nil { // strings and numbers always marshal
 		text = []byte("{}")
 	}
-	return "curl -s -H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(u))
+	return p.curl() + "-H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(u))
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {

@@ -300,7 +300,7 @@ func AboutPage(p Page, s Setup) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = requestInfo(s.Request).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = requestInfo(p, s.Request).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -27,6 +27,7 @@ type Page struct {
 	Around   outbox.Surroundings // to explain why campaigns do or do not progress
 	Me       outbox.Identity     `redact:"-"` // the reader
 	ReadOnly bool
+	Embedded bool // settings are fields of the program that serves the page, not flags
 	DryRun   bool // dry runs are offered
 	Travel   bool // read models as of an event are offered
 	Rehearse bool // rehearsals are offered
@@ -47,6 +48,15 @@ type Page struct {
 	Twin    URL                // the JSON equivalent; empty if there is none
 	Flash   *outbox.AuditEntry // the action that led here, or nil
 	After   outbox.Aftermath   // what became of it
+}
+
+// setting names a setting where the reader can change it: a flag, or a field of the program that
+// outboxweb is embedded in.
+func (p Page) setting(flag, field string) string {
+	if p.Embedded {
+		return "Config." + field
+	}
+	return flag
 }
 
 func (p Page) asOf() time.Time {
