@@ -232,12 +232,20 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 		b.await(path+" says that it cannot help", said)
 	}
 
+	b.open("/projections/guests")
+	b.await("what the deploy changed", telling(marked("last-change"), "1 line added, 1 removed")+" && "+telling(".diff .removed", ":payload.name!")+" && "+telling(".diff .added", ":payload.nick!"))
+	b.sound("the projection of a bad deploy")
+	b.click(marked("rehearse-back"))
+	b.at("/rehearsals/new")
+	b.await("the text of the version before can be rehearsed", telling(marked("rehearse-from"), "last loaded")+` && document.querySelector("#text").value.includes(":payload.name!")`)
+
 	b.follow(m.Console)
 	b.await("the message leads to the deploy, the statement, and the way forward", telling(".group", ", after projection guests changed to "+m.Version[:8])+" && "+
 		`document.querySelector('.group .primary').matches('[data-testid="rehearse"]') && !!(document.querySelector('[data-testid="source"]').compareDocumentPosition(document.querySelector(".group .blocked")) & Node.DOCUMENT_POSITION_FOLLOWING)`)
 	b.sound("where the message leads")
 	b.click(marked("rehearse"))
 	b.at("/rehearsals/new")
+	b.await("the way back is offered", telling(marked("rehearse-from"), "Start from the version before"))
 	b.await("the file is there to be edited", `document.querySelector("#text").value.includes(":payload.nick!")`)
 	b.sound("the rehearsal of a fix")
 	const fixed = "coalesce(:payload.nick, :payload.name!)"
@@ -246,6 +254,8 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.at("/runs/1")
 	b.lookUntil("the fix would do", telling(marked("rehearsal-answer"), "40")+` && !!document.querySelector(`+js(marked("rehearsal-not-loaded"))+`)`)
 	b.sound("a rehearsal that passed")
+	b.click(marked("rehearse-again-guests"))
+	b.await("its text can be copied", telling(marked("rehearse-from"), "the text of rehearsal 1")+` && document.querySelector("#text").value.includes(`+js(fixed)+`)`)
 
 	b.do("leave the page, which would miss its server", chromedp.Navigate("about:blank"))
 	s.stop(t)

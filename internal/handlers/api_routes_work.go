@@ -120,10 +120,10 @@ func (s *server) routeProjectionsAPI() {
 		summary: "The loaded projections",
 		answers: gives[items[outbox.ProjectionInfo]]("the projections"),
 	})
-	s.apiGet("/projections/{name}", serveJSON(s, s.described), endpoint{
+	s.apiGet("/projections/{name}", serveJSON(s, s.detailed), endpoint{
 		id: "getProjection", tag: tagProjections,
 		summary: "One projection",
-		answers: gives[outbox.ProjectionInfo]("the projection"),
+		answers: gives[outbox.ProjectionDetail]("the projection"),
 	})
 	s.apiGet("/projections/{name}/cursors", serveJSON(s, s.readProjectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,

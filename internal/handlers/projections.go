@@ -34,6 +34,15 @@ func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	return outbox.ProjectionInfo{}, outbox.NotFound("no projection %q is loaded", name)
 }
 
+// detailed is described with the last change of its definition.
+func (s *server) detailed(r *http.Request) (d outbox.ProjectionDetail, err error) {
+	if d.ProjectionInfo, err = s.described(r); err != nil {
+		return d, err
+	}
+	d.LastChange, err = s.Store.LastChange(r.Context(), d.Name)
+	return d, err
+}
+
 type cursorsQuery struct {
 	State string `json:"state" validate:"omitempty,oneof=quarantined paused behind"`
 	paging
@@ -176,7 +185,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 func (s *server) readProjection(r *http.Request) (templates.ProjectionView, error) {
 	var v templates.ProjectionView
 	var err error
-	if v.ProjectionInfo, err = s.described(r); err != nil {
+	if v.ProjectionDetail, err = s.detailed(r); err != nil {
 		return v, err
 	}
 	if v.Filter, err = cursorFilter(r, v.Name); err != nil {

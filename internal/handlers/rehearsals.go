@@ -71,7 +71,9 @@ func (s *server) readRehearsal(ctx context.Context, id int64) (outbox.FixRehears
 // rehearsalQuery is what the form is about.
 type rehearsalQuery struct {
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Projection  string `json:"projection" validate:"id"` // the one whose file is edited
+	Projection  string `json:"projection" validate:"id"`                        // the one whose file is edited
+	Version     string `json:"version" validate:"omitempty,hexadecimal,max=64"` // whose text is edited; empty for the loaded one
+	Rehearsal   int64  `json:"rehearsal" validate:"min=0"`                      // whose text is edited; 0 for none
 }
 
 // newRehearsalPage asks for the changed files: the text of one to edit, and files to upload.
@@ -88,10 +90,44 @@ func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error 
 		view.Projection = atFault(q.Fingerprint, s.Projections)
 	}
 	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
-		view.File = s.ProjectionFile(view.Projection)
+		if err := s.startFrom(r.Context(), q, &view); err != nil {
+			return err
+		}
 	}
 	p := s.page(r, "Rehearse a fix", "Runs")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRehearsalPage, view))
+}
+
+// startFrom sets the text that the page begins with: that of the loaded version, of another one, or of
+// an earlier rehearsal.
+func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *templates.NewRehearsalView) error {
+	view.File = s.ProjectionFile(view.Projection)
+	view.Change, _ = s.Store.LastChange(ctx, view.Projection) // without it the page is worth reading, too
+	switch {
+	case q.Version != "":
+		d, err := s.Store.Definition(ctx, view.Projection, q.Version)
+		if err != nil {
+			return err
+		}
+		if d.File.Text == "" {
+			return outbox.NotFound("the text of version %s of projection %q is not kept", q.Version, view.Projection)
+		}
+		view.From, view.File.Text = &d, d.File.Text
+	case q.Rehearsal > 0:
+		files, err := s.Runs.RehearsedFiles(ctx, q.Rehearsal)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(files, func(f outbox.RehearsalFile) bool { return f.Name == view.File.Name })
+		if i < 0 && len(files) == 1 {
+			i = 0 // uploaded under another name
+		}
+		if i < 0 {
+			return outbox.NotFound("the files of rehearsal %d are not kept", q.Rehearsal)
+		}
+		view.Run, view.File.Text = q.Rehearsal, files[i].Text
+	}
+	return nil
 }
 
 // atFault returns the projection that an error's fingerprint names, or else the first one.

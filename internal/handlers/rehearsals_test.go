@@ -53,6 +53,9 @@ func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
 	g, asked := rehearsing(t)
 	admin := people[outbox.RoleAdmin]
 	g.get("/rehearsals/new?projection=campaigns", admin).want(t, 200, "-- projection: campaigns", `enctype="multipart/form-data"`)
+	g.get("/rehearsals/new?projection=campaigns&version=abc", admin).want(t, 404, `The text of version abc of projection &#34;campaigns&#34; is not kept`)
+	g.get("/rehearsals/new?projection=campaigns&rehearsal=9", admin).want(t, 404)
+	g.get("/rehearsals/new?projection=campaigns&version=abc", people[outbox.RoleOperator]).want(t, 200)
 	g.get("/rehearsals/new?projection=campaigns", people[outbox.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
 	body, kind := upload(t, "-- uploaded\n", map[string]string{"projection": "campaigns", "text": "-- projection: campaigns\r\n-- edited\r\n", "behind": "30"})
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusSeeOther)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The outcomes of a rehearsal in one campaign: the first four are of blocked campaigns, the others
@@ -179,10 +180,12 @@ type RehearsalGroup struct {
 
 // RehearsalVersion is a changed projection: the loaded version of its file and the rehearsed one.
 type RehearsalVersion struct {
-	Projection  string `json:"projection" redact:"-"`
-	Loaded      string `json:"loaded" redact:"-"` // as of now; empty if it is not loaded
-	Rehearsed   string `json:"rehearsed" redact:"-"`
-	OtherSchema bool   `json:"other_schema"` // the changed file gives its tables another form
+	Projection string `json:"projection" redact:"-"`
+	Loaded     string `json:"loaded" redact:"-"` // as of now; empty if it is not loaded
+	Rehearsed  string `json:"rehearsed" redact:"-"`
+	// when the rehearsed version was loaded last; null if it never was
+	RehearsedLoadedAt *time.Time `json:"rehearsed_loaded_at" api:"nullable"`
+	OtherSchema       bool       `json:"other_schema"` // the changed file gives its tables another form
 }
 
 // FixRehearsal is a run of kind rehearse and its answer.

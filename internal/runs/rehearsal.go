@@ -324,7 +324,31 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 		d.Describe()
 		return nil
 	})
-	return d, err
+	if err != nil {
+		return d, err
+	}
+	for i := range d.Versions {
+		v := &d.Versions[i]
+		known, err := rs.core.Definition(ctx, v.Projection, v.Rehearsed)
+		if err != nil {
+			return d, err
+		}
+		if known.Version != "" {
+			v.RehearsedLoadedAt = &known.LoadedAt
+		}
+	}
+	return d, nil
+}
+
+// RehearsedFiles returns the changed files of a rehearsal; none once it is old. A missing run, or one
+// of another kind, is outbox.ErrNotFound.
+func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) (files []outbox.RehearsalFile, err error) {
+	err = rs.read(ctx, func(t *tx) error {
+		asked, err := t.rehearsal(id)
+		files = asked.files
+		return err
+	})
+	return files, err
 }
 
 const pruneFiles = `

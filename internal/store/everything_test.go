@@ -422,8 +422,8 @@ func (f *fixture) useReads(must func(...error)) {
 	must(f.Sample(f.Ctx))
 	f.Count("w", new(store.Counts))
 	must(f.FlushCounts(f.Ctx))
-	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, map[string]string{"p": "1"}))
-	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, map[string]string{"p": "2"}))
+	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "1"}}))
+	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "2"}}))
 	for _, name := range outbox.RangeNames {
 		_, err = f.Heatmap(f.Ctx, outbox.Range{Name: name})
 		must(err)

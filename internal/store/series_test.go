@@ -126,7 +126,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // a second time nothing is new
-			if err := f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, map[string]string{"orders": version}); err != nil {
+			if err := f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,18 +54,23 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, now
-	return false, w.Store.Loaded(ctx, next, w.versions())
+	return false, w.Store.Loaded(ctx, next, w.definitions())
 }
 
-// versions are the versions of the loaded projections.
-func (w *Worker) versions() map[string]string {
-	versions := map[string]string{}
-	if w.Set != nil {
-		for _, p := range w.Set.Projections() {
-			versions[p.Name] = p.Version
-		}
+// definitions are those of the loaded projections.
+func (w *Worker) definitions() []outbox.Definition {
+	if w.Set == nil {
+		return nil
 	}
-	return versions
+	files := map[string]outbox.RehearsalFile{}
+	for _, f := range w.Set.Files() {
+		files[f.Projection] = outbox.RehearsalFile{Name: f.Name, Text: f.Text}
+	}
+	var all []outbox.Definition
+	for _, p := range w.Set.Projections() {
+		all = append(all, outbox.Definition{Projection: p.Name, Version: p.Version, File: files[p.Name]})
+	}
+	return all
 }
 
 func processAlive(pid int) bool {

@@ -3,6 +3,7 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -10,13 +11,37 @@ import (
 // ProjectionView is one projection, the campaigns in which it is not live, its open failures, and
 // operators' actions on it.
 type ProjectionView struct {
-	outbox.ProjectionInfo
+	outbox.ProjectionDetail
 	Filter   outbox.CursorFilter `redact:"-"`
 	Cursors  outbox.Page[outbox.CampaignCursor]
 	Failures outbox.Page[outbox.ProjectionFailure]
 	Acts     []outbox.AuditEntry
 	Range    outbox.Range `redact:"-"`
 	History  outbox.History
+}
+
+// changed says how much a change has changed.
+func changed(c outbox.DefinitionChange) string {
+	switch {
+	case !c.Kept:
+		return "; its text is not kept."
+	case c.Diff == "":
+		return "; there is no text to compare."
+	case c.Cut:
+		return fmt.Sprintf(": %s lines added, %s removed, of which the first are here.", num(c.Added), num(c.Removed))
+	}
+	return fmt.Sprintf(": %s added, %s removed.", count(c.Added, "line", "lines"), num(c.Removed))
+}
+
+// diffLine is a line of a unified diff.
+type diffLine struct{ class, text string }
+
+func diffLines(c outbox.DefinitionChange) []diffLine {
+	var all []diffLine
+	for line := range strings.Lines(c.Diff) {
+		all = append(all, diffLine{map[byte]string{'+': "added", '-': "removed", '@': "place"}[line[0]], Visible(strings.TrimSuffix(line, "\n"))})
+	}
+	return all
 }
 
 // projectionState is the worst state of a projection in any campaign, or paused if it is paused for

@@ -16,7 +16,10 @@ type NewRehearsalView struct {
 	Projection  string `redact:"-"` // whose file is edited
 	File        outbox.RehearsalFile
 	Loaded      []outbox.ProjectionInfo
-	Key         string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
+	From        *outbox.Definition       // the version whose text it is; nil for the loaded one
+	Run         int64                    // the rehearsal whose text it is; 0 for none
+	Change      *outbox.DefinitionChange // the last one of the projection; nil if none is known
+	Key         string                   `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // Rehearse is the page on which a fix of an error is rehearsed, empty for any.
@@ -25,6 +28,16 @@ func (l Links) Rehearse(fingerprint string) URL { return l.rehearseFile(fingerpr
 // rehearseFile is that page with the file of a projection to edit.
 func (l Links) rehearseFile(fingerprint, projection string) URL {
 	return l.at(values("fingerprint", fingerprint, "projection", projection), "rehearsals", "new")
+}
+
+// rehearseVersion is that page with another version of the projection's file.
+func (l Links) rehearseVersion(fingerprint, projection, version string) URL {
+	return l.at(values("fingerprint", fingerprint, "projection", projection, "version", version), "rehearsals", "new")
+}
+
+// rehearseAgain is that page with the file that a rehearsal tried.
+func (l Links) rehearseAgain(d outbox.FixRehearsal, projection string) URL {
+	return l.at(values("fingerprint", d.Fingerprint, "projection", projection, "rehearsal", itoa(d.Run.ID)), "rehearsals", "new")
 }
 
 // Rehearsal is one rehearsal with its answer; for the API's links.
@@ -80,7 +93,11 @@ func notLoaded(d outbox.FixRehearsal) []string {
 	var all []string
 	for _, v := range d.Versions {
 		if v.Loaded != v.Rehearsed {
-			all = append(all, fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), shortVersion(v.Rehearsed)))
+			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), shortVersion(v.Rehearsed))
+			if v.RehearsedLoadedAt != nil {
+				line += ", which was loaded before, since " + v.RehearsedLoadedAt.UTC().Format("2006-01-02 15:04 UTC")
+			}
+			all = append(all, line)
 		}
 	}
 	return all

@@ -1,0 +1,62 @@
+package outbox
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+)
+
+// Definition is a version of a projection as an instance loaded it.
+type Definition struct {
+	Projection string
+	Version    string
+	Previous   string // the version loaded before; empty for the first
+	LoadedAt   time.Time
+	Host       string
+	File       RehearsalFile // empty for a projection in Go, and for one loaded by an older outboxweb
+}
+
+// ProjectionDetail is a projection with how its definition was last changed.
+type ProjectionDetail struct {
+	ProjectionInfo
+	// the last load of another version of the definition; null if no other one is known
+	LastChange *DefinitionChange `json:"last_change" api:"nullable"`
+}
+
+// DefinitionChange is the load of another version of a projection's definition.
+type DefinitionChange struct {
+	LoadedAt time.Time `json:"loaded_at"`
+	Host     string    `json:"host"`
+	Version  string    `json:"version" redact:"-"`
+	Previous string    `json:"previous" redact:"-"` // the version before
+	Kept     bool      `json:"kept"`                // the text of the version before is kept, and can be rehearsed
+	Added    int64     `json:"added"`               // lines
+	Removed  int64     `json:"removed"`             // lines
+	Diff     string    `json:"diff" redact:"-"`     // what changed, as a unified diff; empty if not both texts are kept
+	Cut      bool      `json:"cut"`                 // the diff has more lines
+}
+
+// diffLines is the maximum length of a diff.
+const diffLines = 300
+
+// ChangeTo describes the load of a definition in place of another.
+func (before Definition) ChangeTo(now Definition) DefinitionChange {
+	c := DefinitionChange{LoadedAt: now.LoadedAt, Host: now.Host, Version: now.Version, Previous: now.Previous, Kept: before.File.Text != ""}
+	if !c.Kept || now.File.Text == "" {
+		return c
+	}
+	lines := strings.SplitAfter(udiff.Unified("before", "now", before.File.Text, now.File.Text), "\n")
+	lines = lines[min(2, len(lines)):] // the names
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			c.Added++
+		case strings.HasPrefix(line, "-"):
+			c.Removed++
+		}
+	}
+	c.Cut = len(lines) > diffLines
+	c.Diff = strings.Join(lines[:min(len(lines), diffLines)], "")
+	return c
+}

@@ -1,0 +1,50 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// The definition of a projection is kept with the one before it, however old that is.
+func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	load := func(version, text string) {
+		t.Helper()
+		err := f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Clock.Advance(9 * 24 * time.Hour)
+	}
+	text := func(version string) string {
+		t.Helper()
+		d, err := f.Definition(f.Ctx, "orders", version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.File.Text
+	}
+	load("v1", "") // by an outboxweb that kept no texts
+	if c, err := f.LastChange(f.Ctx, "orders"); err != nil || c != nil {
+		t.Errorf("the first version has the change %+v, %v", c, err)
+	}
+	load("v1", "a\nb\n")
+	if got := text("v1"); got != "a\nb\n" {
+		t.Errorf("the text of v1 is %q", got)
+	}
+	load("v2", "a\nc\nd\n")
+	c, err := f.LastChange(f.Ctx, "orders")
+	if err != nil || c == nil {
+		t.Fatalf("the change is %+v, %v", c, err)
+	}
+	if want := "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n"; c.Diff != want || c.Added != 2 || c.Removed != 1 || c.Previous != "v1" || !c.Kept {
+		t.Errorf("the change is %+v, want the diff %q", c, want)
+	}
+	load("v3", "e\n")
+	if text("v1") != "" || text("v2") != "a\nc\nd\n" || text("v3") != "e\n" || text("") != "e\n" {
+		t.Errorf("kept are %q, %q, %q", text("v1"), text("v2"), text("v3"))
+	}
+}
