@@ -261,13 +261,15 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	s.stop(t)
 	loaded := writeProjections(t, guests(fixed))
 	s = g.start(t, d, append(flags, loaded...)...)
+	b.open("/operations/new")
+	b.await("the rehearsal is found from here, too", telling(marked("passed-rehearsal"), "Rehearsal 1 tried the loaded files: 40 of 40"))
 	b.open("/runs/1")
 	b.click(marked("rehearsal-canary"))
 	b.at("/operations/new")
 	b.await("it is about all of them", telling("main", "40 dead rows of 40 campaigns")+` && document.querySelector("#canary").checked`)
 	b.click(marked("requeue-confirm"))
 	b.at("/operations/1")
-	b.lookUntil("the canary and the waves are done", telling(marked("operation-why"), "done")+" && "+telling("#live", "✓ done 40"))
+	b.lookUntil("the canary and the waves are done", telling(marked("operation-why"), "done")+" && "+telling("#live", "✓ done 40")+" && "+telling(marked("verify-next"), "compare the read models"))
 	if o := awaitOperation(t, s, 1); o.Status != "done" || o.Totals.Done != broken || o.Groups[0].Wave < 5 {
 		t.Errorf("the API says %+v", o)
 	}

@@ -104,20 +104,21 @@ type ComparedColumn struct {
 // Compared lists the columns of the failed statement, those that were refused first.
 func (f ExplainedFailure) Compared() []ComparedColumn {
 	var all []ComparedColumn
+	same := f.VersionChanged() == "" // another version may have mended it
 	for _, v := range f.Statement.Values {
 		names := v.Columns
 		if len(names) == 0 {
 			names = []string{"–"}
 		}
 		for _, name := range names {
-			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: v.Missing || f.keyed(name)})
+			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: same && (v.Missing || f.keyed(name))})
 		}
 	}
 	if f.Existing != nil {
 		for _, field := range f.Existing.Fields {
 			i := slices.IndexFunc(all, func(c ComparedColumn) bool { return c.Name == field.Name })
 			if i < 0 {
-				i, all = len(all), append(all, ComparedColumn{Name: field.Name, Refused: f.keyed(field.Name)})
+				i, all = len(all), append(all, ComparedColumn{Name: field.Name, Refused: same && f.keyed(field.Name)})
 			}
 			all[i].Existing = field.Value
 		}

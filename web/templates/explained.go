@@ -17,7 +17,7 @@ func explainedName(f outbox.ExplainedFailure) string {
 
 // blamed reports whether a line of the statement binds a value that was refused.
 func blamed(f outbox.ExplainedFailure, l outbox.SourceLine) bool {
-	return l.Failed && slices.ContainsFunc(f.Statement.Values, func(v outbox.BoundValue) bool {
+	return l.Failed && f.VersionChanged() == "" && slices.ContainsFunc(f.Statement.Values, func(v outbox.BoundValue) bool {
 		return (v.Refused || v.Missing) && slices.ContainsFunc(strings.FieldsFunc(l.Text, notOfBinding), func(word string) bool { return strings.TrimSuffix(word, "!") == v.Name })
 	})
 }

@@ -26,8 +26,9 @@ type OperationView struct {
 
 // NewOperationView is an operation before it is started.
 type NewOperationView struct {
-	Selection outbox.Selection `redact:"-"`
-	Rehearsal int64            // that it rests on; 0 without one
+	Selection outbox.Selection     `redact:"-"`
+	Rehearsal int64                // that it rests on; 0 without one
+	Passed    *outbox.FixRehearsal // a rehearsal of the cause that could be rested on; nil without one
 	Preview   outbox.OperationPreview
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
