@@ -238,7 +238,7 @@ func perMinute(w outbox.Window) string {
 	if w.Step == time.Minute {
 		return "per minute"
 	}
-	return "per minute: the average of " + stepWords(w) + ", lighter the peak minute"
+	return "per minute, averaged over " + stepWords(w) + "; lighter, the peak minute"
 }
 
 // atPeak says what a bar of a state is.
@@ -417,11 +417,11 @@ func publisherCharts(v PublisherView) []chart {
 	}
 	average := "events per minute"
 	if w.Step > time.Minute {
-		average += ", the average of " + stepWords(w)
+		average += ", averaged over " + stepWords(w)
 	}
 	return []chart{
 		{name: "Delivered", meaning: average, unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
-		{name: "Events behind", meaning: "at the end of " + stepWords(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
+		{name: "Events behind", meaning: "at the end of each " + stepWords(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
 	}
 }
 

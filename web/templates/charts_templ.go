@@ -1693,7 +1693,7 @@ func numbers(charts []chart) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for i := range charts[0].window.Buckets() {
-			templ_7745c5c3_Err = numbersRow(charts, i).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = numbersRow(charts, charts[0].window.Buckets()-1-i).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

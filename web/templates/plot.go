@@ -182,6 +182,9 @@ func draw(c chart) drawn {
 	if c.lines {
 		for _, l := range c.layers {
 			d.paths = append(d.paths, path{l.class, linePath(l.values, float64(d.scale))})
+			if dots := dotsPath(l.values, float64(d.scale)); dots != "" {
+				d.paths = append(d.paths, path{"dot " + l.class, dots})
+			}
 		}
 	} else {
 		d.paths = barPaths(c, top)
@@ -292,6 +295,17 @@ func linePath(values []*float64, scale float64) string {
 			continue
 		}
 		fmt.Fprintf(&b, " 1 %d", before-y)
+	}
+	return strings.ReplaceAll(b.String(), " -", "-")
+}
+
+// dotsPath are the values without neighbours, which a line does not show.
+func dotsPath(values []*float64, scale float64) string {
+	var b strings.Builder
+	for i, v := range values {
+		if v != nil && (i == 0 || values[i-1] == nil) && (i == len(values)-1 || values[i+1] == nil) {
+			fmt.Fprintf(&b, "M%d %dl0 0", i, -int(math.Round(*v*scale)))
+		}
 	}
 	return strings.ReplaceAll(b.String(), " -", "-")
 }

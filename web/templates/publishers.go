@@ -168,7 +168,7 @@ func retries(p outbox.Publisher) bool {
 
 // resumeWord is the button that lets a publisher continue.
 func resumeWord(p outbox.Publisher) string {
-	if retries(p) {
+	if retries(p) && !p.Stopped { // of one that is stopped, its state says to resume it
 		return "Retry now"
 	}
 	return "Resume"

@@ -55,7 +55,7 @@ func RunsPage(p Page, v RunsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Jobs that check or fix read models: verify compares them with the journal, rebuild rebuilds them from the journal, replay catches them up, rehearse tries changed projection files.</p><nav aria-label=\"Which runs\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Jobs that check or fix read models: verify compares them with the journal, rebuild replaces them from the journal, replay catches them up, rehearse tries changed projection files.</p><nav aria-label=\"Which runs\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1350,7 +1350,7 @@ func runFacts(p Page, r outbox.Run) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = fact("Started").Render(templ.WithChildren(ctx, templ_7745c5c3_Var63), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = fact("Requested").Render(templ.WithChildren(ctx, templ_7745c5c3_Var63), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1475,7 +1475,7 @@ func runFacts(p Page, r outbox.Run) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = fact("Began").Render(templ.WithChildren(ctx, templ_7745c5c3_Var72), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = fact("Started").Render(templ.WithChildren(ctx, templ_7745c5c3_Var72), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

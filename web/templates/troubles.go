@@ -2,6 +2,7 @@ package templates
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ const itemsNamed = 5
 func troubles(p Page, v Overview) []trouble {
 	var all []trouble
 	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), builtTrouble(p, v),
-		quarantineTrouble(p, v), rejectedTrouble(p, v), unreadTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
+		quarantineTrouble(p, v), unreadTrouble(p, v), rejectedTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
 		if one.title != "" {
 			all = append(all, one)
 		}
@@ -134,9 +135,23 @@ func overviewHealth(p Page, v Overview) outbox.Health {
 	h := v.Summary.Health(p.Now)
 	around := len(outbox.RejectingSources(v.Sources, p.Now)) + len(outbox.UnreadSources(v.Sources, p.Now)) + len(outbox.PublishersNeedingAttention(v.Publishers, p.Now))
 	if h.Level == outbox.LevelOK && around > 0 {
-		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but something else needs attention."
+		h.Level = outbox.LevelWarn
+		if slices.ContainsFunc(outbox.UnreadSources(v.Sources, p.Now), func(s outbox.IntakeSource) bool { return s.Error != "" }) || outbox.PublishersHealth(v.Publishers, p.Now).Level == outbox.LevelBad {
+			h.Level = outbox.LevelBad
+		}
+		h.Sentence = strings.TrimSuffix(h.Sentence, ".") + ", but something else needs attention."
 	}
 	return h
+}
+
+// pausedPublishers are the publishers that an operator paused.
+func pausedPublishers(v Overview) (paused []outbox.Publisher) {
+	for _, one := range v.Publishers {
+		if one.Status == outbox.PublisherPaused {
+			paused = append(paused, one)
+		}
+	}
+	return paused
 }
 
 func rejectedTrouble(p Page, v Overview) trouble {
