@@ -9,7 +9,7 @@ import (
 )
 
 // projectionFailures is how many of its open failures a projection's page shows.
-const projectionFailures = 20
+const projectionFailures = 5
 
 // describeProjections returns the loaded projections with their state in the database.
 func (s *server) describeProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
