@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -222,7 +223,7 @@ func fromHere(form bool, site, origin string) bool {
 }
 
 // TestActions_areTakenFromOwnPagesAndScriptsAlone sends every action with every combination of
-// headers about its origin.
+// headers about its origin; on PostgreSQL, which sees none of them, with a seventh of those.
 func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
@@ -237,7 +238,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 		for _, kind := range []string{right[!form], right[!form] + "; charset=utf-8", wrong[!form], "text/plain", ""} {
 			for _, site := range sites {
 				for _, origin := range origins {
-					if tried++; testing.Short() && tried%7 != 0 {
+					if tried++; (testing.Short() || dbtest.Postgres()) && tried%7 != 0 {
 						continue // each combination is tried on some of the routes
 					}
 					want := "taken"
