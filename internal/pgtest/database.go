@@ -129,15 +129,52 @@ func (s *Server) closeStock() {
 	s.stock = nil
 }
 
-// exec runs one statement in the database postgres.
+// exec runs one statement in the database postgres, on a connection that an earlier statement left
+// if there is one: a new one takes 10 ms of a processor.
 func (s *Server) exec(ctx context.Context, statement string) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	conn, err := s.connection(ctx)
+	if err == nil {
+		if _, err = conn.Exec(ctx, statement); !conn.IsClosed() {
+			s.leave(ctx, conn)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", statement, err)
 	}
-	_, err = conn.Exec(ctx, statement)
-	if err := errors.Join(err, conn.Close(ctx)); err != nil {
-		return fmt.Errorf("%s: %w", statement, err)
-	}
 	return nil
+}
+
+func (s *Server) connection(ctx context.Context) (*pgx.Conn, error) {
+	for {
+		select {
+		case conn := <-s.left:
+			if conn.Ping(ctx) == nil { // a test may have ended it
+				return conn, nil
+			}
+			_ = conn.Close(ctx)
+		default:
+			return pgx.Connect(ctx, s.URL("postgres"))
+		}
+	}
+}
+
+func (s *Server) leave(ctx context.Context, conn *pgx.Conn) {
+	select {
+	case s.left <- conn:
+	default:
+		_ = conn.Close(ctx)
+	}
+}
+
+// hangUp closes the connections that were left. The caller holds mu, and the server is about to
+// end.
+func (s *Server) hangUp() {
+	for {
+		select {
+		case conn := <-s.left:
+			_ = conn.Close(context.Background())
+		default:
+			return
+		}
+	}
 }

@@ -38,6 +38,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // PostgreSQL's shutdown modes, as signals.
@@ -65,6 +67,7 @@ var defaults = []string{
 type Server struct {
 	janitor *janitor
 	clones  chan clone
+	left    chan *pgx.Conn // to the database postgres, for the next statements of exec
 
 	mu        sync.Mutex // held while the server starts and ends
 	templated bool
@@ -83,7 +86,7 @@ func Start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	s := &Server{janitor: j, clones: make(chan clone, 3)}
+	s := &Server{janitor: j, clones: make(chan clone, 3), left: make(chan *pgx.Conn, 2)}
 	if err := s.initialise(settings); err != nil {
 		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), j.end())
 	}
@@ -124,6 +127,7 @@ func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeStock()
+	s.hangUp()
 	if err := s.janitor.end(); err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
@@ -152,6 +156,7 @@ func (s *Server) halt(signal string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeStock()
+	s.hangUp()
 	return s.janitor.run("halt " + signal)
 }
 
