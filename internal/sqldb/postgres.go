@@ -130,49 +130,39 @@ func withSearchPath(raw, schema string) string {
 
 // peekPostgres connects to the database only to read its version.
 func peekPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
-	conn, err := connectFirst(ctx, name, u)
-	if err != nil {
-		return nil, err
+	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(1), config: c, url: u, pool: u.openPool()}
+	exists, err := d.meet(ctx)
+	if err == nil && !exists {
+		err = &missingError{"the schema " + d.Schema + " of the " + name + " database " + u.place}
 	}
-	defer conn.Close(background)
-	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(1), config: c, url: u}
-	exists, err := d.meet(ctx, conn, u)
 	if err != nil {
+		d.pool.Close()
 		return nil, err
-	}
-	if !exists {
-		return nil, &missingError{"the schema " + d.Schema + " of the " + name + " database " + u.place}
 	}
 	d.settings = d.setSchema()
-	d.pool = u.openPool()
 	return d, nil
 }
 
 // openPostgres connects to the database and creates it and its schema if they are missing.
 func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*DB, error) {
-	conn, err := connectFirst(ctx, name, u)
+	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(c.Concurrency), config: c, url: u, pool: u.openPool()}
+	exists, err := d.meet(ctx)
 	if _, absent := errors.AsType[*missingError](err); absent {
-		if err := createDatabase(ctx, name, u); err != nil {
-			return nil, err
+		if err = createDatabase(ctx, name, u); err == nil {
+			exists, err = d.meet(ctx)
 		}
-		conn, err = connectFirst(ctx, name, u)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close(background)
-	d := &DB{Name: name, place: u.place, Dialect: postgresDialect(c.Concurrency), config: c, url: u}
-	exists, err := d.meet(ctx, conn, u)
 	if err == nil && !exists {
-		err = d.createSchema(ctx, conn)
+		err = d.createSchema(ctx)
 	}
 	if err != nil {
+		d.pool.Close()
 		return nil, err
 	}
 	writer, reader := d.setTransactions()
 	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, writer) }
 	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader) }
-	d.pool, d.readerPool = u.openPool(), u.openPool()
+	d.readerPool = u.openPool()
 	for _, p := range []*sql.DB{d.pool, d.readerPool} {
 		p.SetMaxOpenConns(2)
 		p.SetMaxIdleConns(1)
@@ -189,20 +179,16 @@ func (u *postgresURL) openPool() *sql.DB {
 	return stdlib.OpenDB(*config)
 }
 
-// connectFirst makes the first connection, which decides whether the URL is valid. It returns a
+// unreachable is the error of the first connection, which decides whether the URL is valid. It is a
 // *missingError when the database does not exist.
-func connectFirst(ctx context.Context, name string, u *postgresURL) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, u.config.Copy())
-	if err == nil {
-		return conn, nil
-	}
+func (d *DB) unreachable(err error) error {
 	switch code := pgCode(err); {
 	case code == "3D000":
-		return nil, &missingError{"the " + name + " database " + u.place}
+		return &missingError{"the " + d.Name + " database " + d.place}
 	case strings.HasPrefix(code, "28"):
-		return nil, outbox.Setup("the server of the %s database %s refuses the login: %v", name, u.place, pgMessage(err))
+		return outbox.Setup("the server of the %s database %s refuses the login: %v", d.Name, d.place, pgMessage(err))
 	}
-	return nil, outbox.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", name, u.place, pgMessage(err))
+	return outbox.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", d.Name, d.place, pgMessage(err))
 }
 
 // createDatabase creates the database of the URL through the maintenance database of the
@@ -221,18 +207,31 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 	return nil
 }
 
-// meet detects the kind of server and whether the schema exists.
-func (d *DB) meet(ctx context.Context, conn *pgx.Conn, u *postgresURL) (exists bool, err error) {
+// meet makes the first connection of the pool, and detects the kind of server and whether the
+// schema exists. It returns a *missingError when the database does not exist.
+func (d *DB) meet(ctx context.Context) (exists bool, err error) {
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return false, d.unreachable(err)
+	}
+	defer conn.Close()
 	var version int
-	var backend uint32
+	var backend, connected uint32
 	var schema *string
 	var usable bool
-	err = conn.QueryRow(ctx, `
+	err = conn.Raw(func(driver any) error {
+		connected = driver.(*stdlib.Conn).Conn().PgConn().PID()
+		return nil
+	})
+	if err != nil {
+		return false, d.unreachable(err)
+	}
+	err = conn.QueryRowContext(ctx, `
 select cast(current_setting('server_version_num') as int), pg_backend_pid(), coalesce(nullif($1, ''), current_schema()),
   exists (select 1 from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())),
   coalesce((select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())), true),
   concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
-		pgx.QueryExecModeSimpleProtocol, u.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
+		pgx.QueryExecModeSimpleProtocol, d.url.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
 	switch {
 	case err != nil:
 		return false, outbox.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
@@ -249,14 +248,14 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 	// The process id at the start of the connection and the one that answers differ only behind a
 	// proxy. Behind one, a statement prepared by name may be sent to a server that does not have
 	// it.
-	if d.Proxied = backend != conn.PgConn().PID(); d.Proxied && !u.mode {
-		u.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	if d.Proxied = backend != connected; d.Proxied && !d.url.mode {
+		d.url.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return exists, nil
 }
 
-func (d *DB) createSchema(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "create schema if not exists "+d.Schema, pgx.QueryExecModeSimpleProtocol)
+func (d *DB) createSchema(ctx context.Context) error {
+	_, err := d.pool.ExecContext(ctx, "create schema if not exists "+d.Schema, pgx.QueryExecModeSimpleProtocol)
 	if err != nil && pgCode(err) != "23505" {
 		return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.Schema, d.Name, d.place, pgMessage(err))
 	}
