@@ -425,14 +425,24 @@ func publisherCharts(v PublisherView) []chart {
 	}
 }
 
-// markerGlyph is the sign of a group of markers: that of its kind, or how many there are.
+// markerGlyph is the sign of a group of markers: that of its foremost kind, and how many there are.
 func markerGlyph(g outbox.MarkerGroup) string {
-	if len(g.Markers) > 1 {
-		return itoa(len(g.Markers))
+	for _, kind := range markerKinds {
+		if slices.ContainsFunc(g.Markers, func(m outbox.Marker) bool { return m.Kind == kind.kind }) {
+			if len(g.Markers) > 1 {
+				return kind.glyph + itoa(len(g.Markers))
+			}
+			return kind.glyph
+		}
 	}
-	return map[outbox.MarkerKind]string{outbox.MarkerDeploy: "▲", outbox.MarkerVersion: "◆", outbox.MarkerPause: "‖",
-		outbox.MarkerResume: "▸", outbox.MarkerOperation: "↻", outbox.MarkerRun: "≡"}[g.Markers[0].Kind]
+	return ""
 }
+
+// markerKinds have the glyphs of markers; the first of several gives the sign of a group.
+var markerKinds = []struct {
+	kind  outbox.MarkerKind
+	glyph string
+}{{outbox.MarkerVersion, "◆"}, {outbox.MarkerDeploy, "▲"}, {outbox.MarkerPause, "‖"}, {outbox.MarkerResume, "▸"}, {outbox.MarkerOperation, "↻"}, {outbox.MarkerRun, "≡"}}
 
 // markerText is a marker in words.
 func markerText(m outbox.Marker) string {
