@@ -664,7 +664,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = fact("Position").Render(templ.WithChildren(ctx, templ_7745c5c3_Var33), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = fact("Up to").Render(templ.WithChildren(ctx, templ_7745c5c3_Var33), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -730,7 +730,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = fact(sidesOf(v.Run.Kind).live+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var37), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = addressFact(sidesOf(v.Run.Kind).live+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var37), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -767,7 +767,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = fact(sidesOf(v.Run.Kind).expected+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var39), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = addressFact(sidesOf(v.Run.Kind).expected+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var39), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
