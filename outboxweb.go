@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
-	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -46,8 +44,8 @@ type Config struct {
 	// digits, dots, _ and -. Keep a name: rejected rows are kept by it.
 	Sources map[string]Source
 	// Alerts are receivers and rules of alerts, as YAML: what the command's configuration file has
-	// below the key alerts, such as "to: [slack+https://hooks.slack.com/services/${SLACK_HOOK}]".
-	// ${NAME} is a variable of the environment. Run sends them; empty sends none.
+	// below the key alerts, such as "to: [slack+https://hooks.slack.com/services/…]". Variables of the
+	// environment are not looked up. Run sends them; empty sends none.
 	Alerts string
 	// AuditOnly are event types that are kept in the journal and never applied.
 	AuditOnly []string
@@ -165,7 +163,7 @@ func (c *Config) alerts() (alerts.Settings, error) {
 	if len(document.Content) == 0 {
 		return alerts.Settings{}, nil
 	}
-	settings, err := alerts.Parse(document.Content[0], os.LookupEnv)
+	settings, err := alerts.Parse(document.Content[0], func(string) (string, bool) { return "", false })
 	if err != nil {
 		return settings, outbox.Setup("Alerts: %s", err)
 	}
@@ -231,7 +229,7 @@ func (e *Engine) started() *engine.Process {
 	defer e.mu.Unlock()
 	if e.process == nil {
 		version := cmp.Or(e.config.Version, "embedded")
-		told := alerts.New(e.engine.Store, alerts.Options{Settings: e.alerts, Version: version, Link: alerts.Links(e.config.PublicURL, e.config.BasePath), Hide: redact.Builtin().Text})
+		told := e.engine.Alerts(e.alerts, version, alerts.Links(e.config.PublicURL, e.config.BasePath))
 		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
 			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
 			VerifyEvery: verifyEvery, MaxPayload: e.config.MaxPayload, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})

@@ -1,11 +1,6 @@
 package outbox
 
-import (
-	"strings"
-	"time"
-
-	"github.com/aymanbagabas/go-udiff"
-)
+import "time"
 
 // Definition is a version of a projection as an instance loaded it.
 type Definition struct {
@@ -35,28 +30,4 @@ type DefinitionChange struct {
 	Removed  int64     `json:"removed"`             // lines
 	Diff     string    `json:"diff" redact:"-"`     // what changed, as a unified diff; empty if not both texts are kept
 	Cut      bool      `json:"cut"`                 // the diff has more lines
-}
-
-// diffLines is the maximum length of a diff.
-const diffLines = 300
-
-// ChangeTo describes the load of a definition in place of another.
-func (before Definition) ChangeTo(now Definition) DefinitionChange {
-	c := DefinitionChange{LoadedAt: now.LoadedAt, Host: now.Host, Version: now.Version, Previous: now.Previous, Kept: before.File.Text != ""}
-	if !c.Kept || now.File.Text == "" {
-		return c
-	}
-	lines := strings.SplitAfter(udiff.Unified("before", "now", before.File.Text, now.File.Text), "\n")
-	lines = lines[min(2, len(lines)):] // the names
-	for _, line := range lines {
-		switch {
-		case strings.HasPrefix(line, "+"):
-			c.Added++
-		case strings.HasPrefix(line, "-"):
-			c.Removed++
-		}
-	}
-	c.Cut = len(lines) > diffLines
-	c.Diff = strings.Join(lines[:min(len(lines), diffLines)], "")
-	return c
 }

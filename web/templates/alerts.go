@@ -17,7 +17,7 @@ const exampleAlerts = `alerts:
 // embeddedAlerts is the same for Config.Alerts, which is the value of the key.
 func embeddedAlerts() string {
 	_, value, _ := strings.Cut(exampleAlerts, "\n")
-	return strings.ReplaceAll(strings.TrimPrefix(value, "  "), "\n  ", "\n")
+	return strings.NewReplacer("\n  ", "\n", "${SLACK_HOOK}", "…").Replace(strings.TrimPrefix(value, "  "))
 }
 
 var alertLooks = map[outbox.AlertStatus]look{

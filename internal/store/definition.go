@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+)
+
+const (
+	selectDefinition = `
+select version, at, previous, host, file, definition
+from projection_loads
+where projection = $1
+  and (version = $2 or $2 = '')
+order by at desc
+limit 1`
+
+	insertDefinition = `
+insert into projection_loads (projection, at, version, previous, instance, host, file, definition)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+on conflict (projection, at) do nothing`
+
+	// What a version of outboxweb that kept no texts loaded.
+	completeDefinition = `
+update projection_loads
+set file = $3, definition = $4
+where projection = $1
+  and at = $2`
+
+	// The latest version of a projection stays, and the one before it.
+	deleteDefinitions = `
+delete from projection_loads
+where at < $1
+  and (
+    select count(*)
+    from projection_loads as later
+    where later.projection = projection_loads.projection
+      and later.at > projection_loads.at) > 1`
+)
+
+// definition reads a version of a projection's definition, the latest one if version is empty. A
+// missing one is zero.
+func (t *Tx) definition(projection, version string) (d outbox.Definition, err error) {
+	d.Projection = projection
+	var at int64
+	_, err = t.One([]any{&d.Version, &at, &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
+	d.LoadedAt = sqldb.At(at)
+	return d, err
+}
+
+// Definition returns a version of a projection's definition as it was loaded last. One that is not
+// known has no file.
+func (s *Store) Definition(ctx context.Context, projection, version string) (d outbox.Definition, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		d, err = t.definition(projection, version)
+		return err
+	})
+	if err != nil {
+		return d, fmt.Errorf("read the definition of projection %q: %w", projection, err)
+	}
+	return d, nil
+}
+
+// LastChange returns the last load of another version of a projection's definition; nil if no other
+// one is known.
+func (s *Store) LastChange(ctx context.Context, projection string) (change *outbox.DefinitionChange, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		change = nil
+		now, err := t.definition(projection, "")
+		if err != nil || now.Previous == "" {
+			return err
+		}
+		before, err := t.definition(projection, now.Previous)
+		if err == nil {
+			c := changeOf(before, now)
+			change = &c
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the last change of projection %q: %w", projection, err)
+	}
+	return change, nil
+}
+
+// Loaded records the definitions of the projections that an instance loaded, where they differ from
+// those loaded before.
+func (s *Store) Loaded(ctx context.Context, instance outbox.InstanceState, loaded []outbox.Definition) error {
+	if s.options.ReadOnly {
+		return nil
+	}
+	var news sqldb.Batch
+	read := func(t *Tx) error {
+		news = sqldb.Batch{}
+		now := s.Now()
+		for _, d := range loaded {
+			last, err := t.definition(d.Projection, "")
+			switch {
+			case err != nil:
+				return err
+			case last.Version != d.Version:
+				news.Exec(nil, insertDefinition, d.Projection, now, d.Version, last.Version, instance.ID, instance.Host, d.File.Name, d.File.Text)
+			case last.File.Text == "" && d.File.Text != "":
+				news.Exec(nil, completeDefinition, d.Projection, last.LoadedAt.UnixMicro(), d.File.Name, d.File.Text)
+			}
+		}
+		if news.Len() > 0 {
+			news.Exec(nil, deleteDefinitions, now-SamplesKept.Microseconds())
+		}
+		return nil
+	}
+	err := s.journal.Read(ctx, read)
+	if err == nil && news.Len() > 0 {
+		err = s.journal.Write(ctx, func(t *Tx) error {
+			if err := read(t); err != nil {
+				return err
+			}
+			return t.Finish(&news)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("record the definitions of projections: %w", err)
+	}
+	return nil
+}
+
+// diffLines is the maximum length of a diff.
+const diffLines = 300
+
+// changeOf describes the load of a definition in place of another.
+func changeOf(before, now outbox.Definition) outbox.DefinitionChange {
+	c := outbox.DefinitionChange{LoadedAt: now.LoadedAt, Host: now.Host, Version: now.Version, Previous: now.Previous, Kept: before.File.Text != ""}
+	if !c.Kept || now.File.Text == "" {
+		return c
+	}
+	lines := strings.SplitAfter(udiff.Unified("before", "now", before.File.Text, now.File.Text), "\n")
+	lines = lines[min(2, len(lines)):] // the names
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			c.Added++
+		case strings.HasPrefix(line, "-"):
+			c.Removed++
+		}
+	}
+	c.Cut = len(lines) > diffLines
+	c.Diff = strings.Join(lines[:min(len(lines), diffLines)], "")
+	return c
+}
