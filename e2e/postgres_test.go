@@ -154,8 +154,11 @@ func TestPostgresProxy(t *testing.T) {
 		if code := s.stop(t); code != 0 {
 			t.Errorf("an instance ended with exit code %d", code)
 		}
-		if log := s.stderr.String(); log != "" {
-			t.Errorf("an instance had something to complain about:\n%s", log)
+		complaints := slices.DeleteFunc(slices.Collect(strings.Lines(s.stderr.String())), func(line string) bool {
+			return strings.Contains(line, `msg="an event is dead,`) && strings.Contains(line, " campaign=poisoned seq=3 ")
+		})
+		if len(complaints) > 0 {
+			t.Errorf("an instance had something to complain about:\n%s", strings.Join(complaints, ""))
 		}
 	}
 	if n := scalar[int64](t, d.projections(), "select count(*) from seats"); n != 4*25+3 {

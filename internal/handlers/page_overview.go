@@ -193,7 +193,7 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 		return v, err
 	}
 	if v.Summary.Held != nil { // the projections database can be read
-		built, err := s.Store.ReadModel().BuiltVersions(ctx)
+		built, err := s.Store.ReadModel().BuiltVersions(ctx, s.Projections)
 		if err != nil {
 			return v, err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -86,11 +88,7 @@ values ($1, $2, $3, $4)
 on conflict (projection) do update set
   version = excluded.version,
   installed_at = excluded.installed_at,
-  built_version = case
-    when projection_versions.version <> projection_versions.built_version
-      and exists (select 1 from projection_watermarks w where w.updated_at >= projection_versions.installed_at) then ''
-    else projection_versions.built_version
-  end`, p.Name, p.Version, built, d.options.Now())
+  built_version = `+builtByOne, p.Name, p.Version, built, d.options.Now())
 		return err
 	})
 }
@@ -115,6 +113,57 @@ type Version struct {
 	Version, Built string
 	Pause          *outbox.Pause // for all campaigns; nil when there is none
 }
+
+// Standing returns which version built the rows, for a process that has loaded one, and whether that is
+// another one. It is empty for rows that several versions built, or that nobody knows of: also while
+// another version than the loaded one is installed, which another process applies.
+func (v Version) Standing(loaded string) (built string, other bool) {
+	switch {
+	case v.Version == "" && v.Built == "": // not installed
+		return "", false
+	case v.Built == loaded && v.Version != loaded:
+		return "", true
+	}
+	return v.Built, v.Built != loaded
+}
+
+// Leave records that from now on events are applied without the installed projections that are not
+// among the named ones. Install then finds that their rows may lack events.
+func (d *Database) Leave(ctx context.Context, named []string) error {
+	installed, err := d.projectionVersions(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(installed, func(name string, v Version) bool { return v.Version == "" || slices.Contains(named, name) })
+	if len(installed) == 0 {
+		return nil
+	}
+	return d.write(ctx, func(t *tx) error {
+		if err := t.Lock(lockInstall, ""); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(installed)) {
+			if _, err := t.Exec(leaveProjection, name, d.options.Now()); err != nil {
+				return fmt.Errorf("leave projection %q: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// builtByOne is what built_version becomes when another version is installed, or none: rows of several
+// versions are those of none.
+const builtByOne = `case
+    when projection_versions.version <> projection_versions.built_version
+      and exists (select 1 from projection_watermarks w where w.updated_at >= projection_versions.installed_at) then ''
+    else projection_versions.built_version
+  end`
+
+const leaveProjection = `
+update projection_versions
+set version = '', installed_at = $2, built_version = ` + builtByOne + `
+where projection = $1
+  and version <> ''`
 
 // SelectVersions reads the records of all projections, for CollectVersions.
 const SelectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
@@ -153,16 +202,18 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 	return versions, nil
 }
 
-// BuiltVersions returns the versions of the definitions that built the rows, by projection; empty
-// for a projection whose rows were built by several or unknown ones.
-func (d *Database) BuiltVersions(ctx context.Context) (map[string]string, error) {
+// BuiltVersions returns the versions of the definitions that built the rows of loaded projections, as
+// Standing says, for those that are installed.
+func (d *Database) BuiltVersions(ctx context.Context, loaded []outbox.ProjectionInfo) (map[string]string, error) {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	built := make(map[string]string, len(installed))
-	for name, v := range installed {
-		built[name] = v.Built
+	built := make(map[string]string, len(loaded))
+	for _, p := range loaded {
+		if v := installed[p.Name]; v.Version != "" || v.Built != "" {
+			built[p.Name], _ = v.Standing(p.Version)
+		}
 	}
 	return built, nil
 }

@@ -142,3 +142,49 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 		t.Error("after a rebuild the rows are still those of several versions")
 	}
 }
+
+// What is applied without a projection leaves its mark once the projection is back: its rows lack events.
+func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
+	t.Parallel()
+	f := withTally(t)
+	p := storetest.Tally()
+	other := func() bool {
+		t.Helper()
+		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: p.Name, Version: p.Version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return described[0].BuiltByOtherVersion
+	}
+	leave := func(named ...string) {
+		t.Helper()
+		if err := f.Leave(f.Ctx, named); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := func() {
+		t.Helper()
+		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave(p.Name)
+	if other() {
+		t.Error("a loaded projection was left")
+	}
+	leave()
+	if !other() {
+		t.Error("where it is loaded yet, nothing says that another process applies events without it")
+	}
+	back()
+	if other() {
+		t.Error("a projection that missed nothing leaves a mark")
+	}
+	leave()
+	f.AppendN("a", 1)
+	f.Drain()
+	back()
+	if !other() {
+		t.Error("rows that lack events are taken for complete")
+	}
+}

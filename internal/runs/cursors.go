@@ -38,8 +38,8 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version
 	if f := c.Failure; f != nil && f.Seq == c.AppliedSeq+1 {
 		c.Attempts = f.Attempts
 	}
-	c.Version, c.BuiltVersion = p.Version, v.Built
-	c.BuiltByOtherVersion = v.Version != "" && v.Built != p.Version
+	c.Version = p.Version
+	c.BuiltVersion, c.BuiltByOtherVersion = v.Standing(p.Version)
 }
 
 const (
@@ -403,8 +403,8 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 }
 
 func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside, failures map[string]int64) {
-	p.Paused, p.BuiltVersion = v.Pause, v.Built
-	p.BuiltByOtherVersion = v.Version != "" && v.Built != p.Version
+	p.Paused = v.Pause
+	p.BuiltVersion, p.BuiltByOtherVersion = v.Standing(p.Version)
 	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
 	p.OpenFailures = failures[p.Name]
 	var open int64

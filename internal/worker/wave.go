@@ -306,8 +306,11 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 }
 
 // warn logs the events that died: one line for each error of a wave, for a bad deploy may kill an event
-// of every campaign.
+// of every campaign. Who appends in inline_apply_only mode is told in the answer.
 func (w *Worker) warn(dead []store.DeadEvent) {
+	if w.Mode == outbox.ModeInline {
+		return
+	}
 	alike := make(map[string]int)
 	for _, d := range dead {
 		alike[d.Failure.Fingerprint]++

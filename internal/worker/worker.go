@@ -124,6 +124,9 @@ const pruneKeysInterval = time.Hour
 // leases and returns nil. Database faults are logged and retried; they do not end it.
 func (w *Worker) Run(ctx context.Context) error {
 	w.start(ctx)
+	if err := w.leaveOthers(ctx); err != nil {
+		w.Logger.Warn("projections that are not loaded could not be recorded as left; their rows may lack events", "error", err)
+	}
 	var loops sync.WaitGroup
 	if w.Mode == outbox.ModeShadow {
 		loops.Go(func() { w.loop(ctx, "rehearse", loop.Every(w.PollInterval), w.wake, w.Rehearse) })
@@ -144,6 +147,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, loop.ExceptFirst(w.sample)) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
+}
+
+// leaveOthers records that events are applied without the projections that are not loaded.
+func (w *Worker) leaveOthers(ctx context.Context) error {
+	if w.Set == nil || w.Mode == outbox.ModeShadow {
+		return nil
+	}
+	var named []string
+	for _, p := range w.Set.Projections() {
+		named = append(named, p.Name)
+	}
+	return w.Store.ReadModel().Leave(ctx, named)
 }
 
 // Attend registers the process as an instance that applies nothing, and runs only the loops in
