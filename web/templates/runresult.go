@@ -78,7 +78,7 @@ func resultSentence(v RunResultView) string {
 	case v.Run.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", v.Result.Seq)
 	}
-	return "The live rows match the journal."
+	return "The live rows match the journal, as far as events are applied."
 }
 
 func notComparedSentence(n outbox.NotCompared) string {

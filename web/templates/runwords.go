@@ -95,9 +95,9 @@ func runOutcome(r outbox.Run) string {
 	case n.NotCompared > 0:
 		return fmt.Sprintf("The live rows of %s match the journal. %s not fully compared: a projection is paused, quarantined or behind.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
-		return "The live rows match the journal."
+		return "The live rows match the journal, as far as events are applied."
 	default:
-		return "The live rows of " + total + " match the journal."
+		return "The live rows of " + total + " match the journal, as far as events are applied."
 	}
 }
 

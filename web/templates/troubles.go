@@ -96,7 +96,8 @@ func builtTrouble(p Page, v Overview) trouble {
 	if n > 1 {
 		t.title = count(n, "projection has", "projections have") + " rows that another version of their definition built"
 	}
-	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
+	// A rebuild would make whatever the loaded version says; a verify tells first whether anything differs.
+	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	fails := false
 	for _, one := range v.OtherBuilt {
 		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "several versions or an unknown one") + ", loaded " + shortHash(one.Version)
@@ -104,10 +105,10 @@ func builtTrouble(p Page, v Overview) trouble {
 			sub, fails = sub+", which fails now: fix it before a rebuild", true
 		}
 		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub})
-		rebuild.Projections = append(rebuild.Projections, one.Name)
+		verify.Projections = append(verify.Projections, one.Name)
 	}
 	if !fails && p.Offers(outbox.ActionRunStart) {
-		t.action, t.to = "Rebuild all…", p.Links.NewRun(rebuild)
+		t.action, t.to = "Verify all…", p.Links.NewRun(verify)
 	}
 	return t
 }
