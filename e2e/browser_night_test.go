@@ -245,7 +245,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.sound("where the message leads")
 	b.click(marked("rehearse"))
 	b.at("/rehearsals/new")
-	b.await("the way back is offered", telling(marked("rehearse-from"), "Start from the version before"))
+	b.await("the way back is offered", telling(marked("rehearse-from"), "Start from the previous version"))
 	b.await("the file is there to be edited", `document.querySelector("#text").value.includes(":payload.nick!")`)
 	b.sound("the rehearsal of a fix")
 	const fixed = "coalesce(:payload.nick, :payload.name!)"
@@ -261,6 +261,9 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	s.stop(t)
 	loaded := writeProjections(t, guests(fixed))
 	s = g.start(t, d, append(flags, loaded...)...)
+	b.open("/")
+	b.await("the overview says that the loaded files passed", telling(".cause .verdict", "every blocked campaign passed rehearsal 1: requeue with a canary")+" && "+telling(marked("last-verified"), "not verified lately")+
+		` && document.querySelector(".cause "+`+js(marked("requeue-group"))+`).href.includes("rehearsal=1")`)
 	b.open("/operations/new")
 	b.await("the rehearsal is found from here, too", telling(marked("passed-rehearsal"), "Rehearsal 1 tried the loaded files: 40 of 40"))
 	b.open("/runs/1")

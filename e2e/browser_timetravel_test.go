@@ -92,6 +92,26 @@ func TestBrowser_aReadModelIsShownWithoutScripts(t *testing.T) {
 	b.await("the rows are those after it", telling(marked("as-of-seq"), "Event 3 of 5"))
 }
 
+// Rows are replayed from the journal, and readers may see older ones.
+func TestReadModel_saysWhatAPausedProjectionLacks(t *testing.T) {
+	t.Parallel()
+	s, _, _ := hoarded(t)
+	s.post(t, http.StatusOK, "/api/v1/projections/hoard/pause", struct{}{})
+	appendTo(t, s, "", "c-1", []event{foundGold("chest", 77, "", "")})
+	s.awaitSettled(t)
+	b := openTab(t, s)
+	b.open("/campaigns/c-1/read-model")
+	b.await("readers see older rows", telling(marked("held-rows"), "Readers see older ones, as projection hoard is paused for all campaigns, 1 event behind")+" && "+telling(marked("table-hoard"), "77"))
+	b.sound("the read model of a paused projection")
+	b.open("/campaigns/c-1/read-model?seq=5")
+	b.await("these are what readers see", telling(marked("as-of-seq"), "Event 5 of 6")+" && !document.querySelector("+js(marked("held-rows"))+")")
+	b.open("/campaigns/c-1/read-model?live=1")
+	b.await("the live rows are older", telling(marked("held-rows"), "hoard is paused for all campaigns, 1 event behind")+" && !document.body.innerText.includes('77')")
+	b.open("/campaigns/c-1/events/6?tab=rows")
+	b.await("the event's rows are replayed", telling(marked("held-rows"), "Readers see older ones")+" && "+telling(".rowstate", "applied in part"))
+	b.sound("an event that a paused projection lacks")
+}
+
 // varying are times and identifiers, in which any three digits can be.
 var varying = regexp.MustCompile(`\d\d:\d\d:\d\d[.,]?\d*|[0-9a-f]{8}-[0-9a-f-]{27}|/static/[0-9a-f]{16}`)
 

@@ -37,6 +37,13 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
+		loaded := make([]outbox.ProjectionInfo, 0, len(versions))
+		for name, hash := range versions {
+			loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
+		}
+		if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
+			return err
+		}
 		if c.JSON {
 			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
 		}

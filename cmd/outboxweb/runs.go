@@ -473,7 +473,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:
-		fmt.Fprintf(a.out, "the live rows of %s match the journal: %s replayed\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+		fmt.Fprintf(a.out, "the live rows of %s match the journal, as far as events are applied: %s replayed\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
 	}
 	d, err := readRun(ctx, st, run)
 	if err != nil {

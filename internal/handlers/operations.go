@@ -324,25 +324,9 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	p := s.actingPage(r, "Requeue dead rows", "Operations", cause)
 	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	if cause != "" && order.Rehearsal == 0 {
-		view.Passed = s.passedRehearsal(r.Context(), cause)
+		view.Passed, _ = s.Runs.PassedRehearsal(r.Context(), cause, s.Projections) // the page is worth reading without it
 	}
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
-}
-
-// passedRehearsal returns a recent rehearsal of a cause that passed with the files that are loaded; nil
-// without one. The page that asks is worth reading without it.
-func (s *server) passedRehearsal(ctx context.Context, cause string) *outbox.FixRehearsal {
-	recent, err := s.Runs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: 5})
-	if err != nil {
-		return nil
-	}
-	for _, run := range recent.Items {
-		if d, err := s.readRehearsal(ctx, run.ID); err == nil && d.Loaded && d.Passed() && (d.Fingerprint == "" || d.Fingerprint == cause) {
-			d.Fingerprint = cause // it may have tried others, too
-			return &d
-		}
-	}
-	return nil
 }
 
 func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {

@@ -76,6 +76,7 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 	if err := s.readRowOf(ctx, &v); err != nil {
 		return v, err
 	}
+	v.Held, _ = s.Runs.HeldCursors(ctx, campaign, s.Projections) // the page says so if they cannot be read
 	s.explain(ctx, &v)
 	switch tab {
 	case templates.TabHappened:

@@ -183,6 +183,10 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Runs, err = s.Runs.Active(ctx); err != nil {
 		return v, err
 	}
+	v.Loaded = s.Projections
+	if v.Verified, err = s.Runs.LastVerified(ctx, s.Projections); err != nil {
+		return v, err
+	}
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}
@@ -212,7 +216,11 @@ func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, cap
 		return nil, false, err
 	}
 	running, err := s.Operations.Requeuing(ctx)
-	return all.Assessed(s.running(), running), all.Capped, err
+	if err != nil {
+		return nil, false, err
+	}
+	groups = all.Assessed(s.running(), running)
+	return groups, all.Capped, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 
 // endedOperations are the last operations that wait to be acknowledged.

@@ -174,6 +174,43 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 	s.get("/api/v1/runs/1/results/c%2F1").want(t, 200, `"outcome":"not_compared"`, `"left_out":"paused"`)
 }
 
+func TestRunPages_sayOfARebuildWhatDifferedAndWhatIsLacking(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a", "b", "c")
+	s.seed("c-2", "a")
+	s.startRun(`{"kind":"rebuild","all_campaigns":true}`)
+	l := s.claimRun()
+	lacking := drifted("c/1")
+	lacking.Projections[0].LeftOut, lacking.Projections[0].Seq = outbox.CursorPaused, 1
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{lacking, matched("c-2")}, EventsDone: 4})
+	s.finishRun(l, outbox.RunCompleted, "")
+	s.get("/runs/1").want(t, 200, "Rebuilt. The rows of 2 campaigns match the journal now, as far as events are applied; in 1 some differed before.",
+		"≠ differed before 1", "did not differ 1", "Differed, or is not complete").lacks(t, "drifted", "Needs attention first")
+	s.get("/runs/1/results/c%2F1").want(t, 200, "Rebuilt. Some rows differed before. A paused projection lacks events.")
+}
+
+func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c/1", "a")
+	s.seed("c-2", "a")
+	verify := func(scope string, results ...outbox.RunResult) {
+		s.startRun(`{"kind":"verify",` + scope + `}`)
+		l := s.claimRun()
+		s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
+		s.finishRun(l, outbox.RunCompleted, "")
+	}
+	const all = `"all_campaigns":true`
+	s.get("/").want(t, 200, "Everything was not verified lately.")
+	verify(`"campaign_id":"c-2"`, matched("c-2"))
+	s.comes("/", "Everything was not verified lately.")
+	verify(all, drifted("c/1"), matched("c-2"))
+	s.comes("/", `by <a href="/runs/2">run 2</a>: drift in 1 of 2 campaigns.`)
+	verify(all, matched("c/1"), matched("c-2"))
+	s.comes("/", `by <a href="/runs/3">run 3</a>: no differences, as far as events were applied then.`)
+}
+
 func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -133,6 +133,9 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 	if s.Travel == nil {
 		return v, errNoTravel
 	}
+	if v.Held, err = s.Runs.HeldCursors(r.Context(), campaign, s.Projections); err != nil {
+		return v, err
+	}
 	ask := v.Query
 	ask.Limit = templates.ModelRowsEach
 	if q.Table != "" {

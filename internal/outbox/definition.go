@@ -25,6 +25,7 @@ type DefinitionChange struct {
 	Host     string    `json:"host"`
 	Version  string    `json:"version" redact:"-"`
 	Previous string    `json:"previous" redact:"-"` // the version before
+	Again    bool      `json:"again"`               // the version had been loaded before, too
 	Kept     bool      `json:"kept"`                // the text of the version before is kept, and can be rehearsed
 	Added    int64     `json:"added"`               // lines
 	Removed  int64     `json:"removed"`             // lines

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -78,7 +79,25 @@ type AssessedGroup struct {
 	// Operation is the running operation that requeues rows of this error, the latest if there are
 	// several; nil if there is none.
 	Operation *GroupOperation `json:"operation"`
+	// Rehearsal is the run of a rehearsal in which every blocked campaign passed with the files that
+	// are loaded now, if none of them was retried since; 0 if there is none.
+	Rehearsal int64 `json:"rehearsal"`
 }
+
+// Untried reports whether build or projection changed since the last failure, so that a rehearsal
+// of the loaded files tells what a retry would do.
+func (g AssessedGroup) Untried() bool {
+	return g.Dead > 0 && g.Operation == nil && g.Outlook == OutlookSome && !g.FailsNow
+}
+
+// RestOn says that a rehearsal of the loaded files passed.
+func (g *AssessedGroup) RestOn(rehearsal int64) {
+	g.Rehearsal = rehearsal
+	g.Verdict = strings.TrimSuffix(g.Verdict, retryToSee) + fmt.Sprintf(", and with the loaded files every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
+}
+
+// retryToSee ends the verdict of rows that were not retried with what runs and is loaded now.
+const retryToSee = ": retry to see whether that fixes it"
 
 // Assessed adds the verdicts to all groups, and the operations that requeue them, of which the
 // first of each error counts.
@@ -90,7 +109,7 @@ func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []Assesse
 	}
 	for i, g := range all.Groups {
 		outlook, verdict := g.Verdict(now)
-		judged[i] = AssessedGroup{g, outlook, verdict, g.FailsNow(now), of[g.Fingerprint]}
+		judged[i] = AssessedGroup{ErrorGroup: g, Outlook: outlook, Verdict: verdict, FailsNow: g.FailsNow(now), Operation: of[g.Fingerprint]}
 	}
 	return judged
 }
@@ -134,7 +153,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	case g.Attempts == 0:
 		return OutlookUnknown, "No attempts recorded for these rows"
 	case !tried:
-		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + ": retry to see whether that fixes it"
+		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + retryToSee
 	case g.Alike < g.Attempts:
 		return OutlookSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:

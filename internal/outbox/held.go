@@ -22,11 +22,19 @@ func HeldCursors(all []Cursor) []Cursor {
 	return held
 }
 
-// WithHeldProjections adds the projections that are not live in the campaign.
-func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
-	if len(held) == 0 {
-		return e
+// Lacking returns the cursors of those that have not applied the event.
+func Lacking(held []Cursor, seq int64) (lacking []Cursor) {
+	for _, c := range held {
+		if c.AppliedSeq < seq {
+			lacking = append(lacking, c)
+		}
 	}
+	return lacking
+}
+
+// Standings describes projections that are not live in their campaign: "projection users is paused, 4
+// events behind". It continues a sentence, and is empty if there is none.
+func Standings(held []Cursor) string {
 	var texts []string
 	for _, c := range held[:min(len(held), heldNamed)] {
 		texts = append(texts, "projection "+c.Projection+" "+c.Standing())
@@ -34,7 +42,15 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	if more := len(held) - heldNamed; more > 0 {
 		texts = append(texts, Count(int64(more), "more is not live", "more are not live"))
 	}
-	text := strings.Join(texts, "; ")
+	return strings.Join(texts, "; ")
+}
+
+// WithHeldProjections adds the projections that are not live in the campaign.
+func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
+	text := Standings(held)
+	if text == "" {
+		return e
+	}
 	if e.Why == everythingApplied {
 		e.Why += ", but " + text
 	} else {
@@ -57,6 +73,11 @@ func (c Cursor) Standing() string {
 		return text
 	}
 	return text + ", " + lag
+}
+
+// Lacks reports whether the projection lacks events, or will, that others have applied.
+func (h HeldProjection) Lacks() bool {
+	return h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0
 }
 
 // PausedWhere counts the campaigns in which it is paused: "for 2 campaigns"; empty if none.

@@ -227,10 +227,15 @@ func (k RunKind) OutcomeName(outcome string) string {
 	switch {
 	case k == RunRebuild && outcome == OutcomeDrift:
 		return "differed before"
+	case k == RunRebuild && outcome == OutcomeMatch:
+		return "did not differ"
 	case k == RunRehearse && outcome == OutcomeDrift:
 		return "rows change"
 	case k == RunRehearse && outcome == OutcomeMatch:
 		return "no row changes"
+	}
+	if outcome == OutcomeNotCompared && k == RunRebuild {
+		return "lacks events"
 	}
 	if outcome == OutcomeNotCompared && k != RunRehearse {
 		return "not fully compared"

@@ -340,6 +340,48 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 	return d, nil
 }
 
+// passedAmong is how many of the latest rehearsals PassedRehearsal looks at.
+const passedAmong = 5
+
+// PassedRehearsal returns a recent rehearsal of a cause that passed with the files that are loaded;
+// nil if there is none.
+func (rs *Runs) PassedRehearsal(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
+	recent, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: passedAmong})
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range recent.Items {
+		d, err := rs.Rehearsal(ctx, run.ID, loaded)
+		if err != nil {
+			return nil, err
+		}
+		if d.Loaded && d.Passed() && (d.Fingerprint == "" || d.Fingerprint == fingerprint) {
+			d.Fingerprint = fingerprint // it may have tried others, too
+			return &d, nil
+		}
+	}
+	return nil, nil
+}
+
+// RestOnRehearsals adds to errors of which nothing was retried with the loaded files the rehearsal
+// that these files passed.
+func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []outbox.AssessedGroup, loaded []outbox.ProjectionInfo) error {
+	for i := range groups {
+		g := &groups[i]
+		if !g.Untried() {
+			continue
+		}
+		d, err := rs.PassedRehearsal(ctx, g.Fingerprint, loaded)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			g.RestOn(d.Run.ID)
+		}
+	}
+	return nil
+}
+
 // RehearsedFiles returns the changed files of a rehearsal; none once it is old. A missing run, or one
 // of another kind, is outbox.ErrNotFound.
 func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) (files []outbox.RehearsalFile, err error) {

@@ -97,7 +97,7 @@ func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
 	if d.Passed() || d.Loaded {
 		t.Error("it passed, or its files are loaded")
 	}
-	if want := "1 of 1 healthy campaign would get other rows: a rebuild is needed after loading"; d.Effects != want {
+	if want := "1 of 1 healthy campaign would get other rows: rebuild after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
 }
@@ -303,7 +303,7 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 		effects string
 	}{
 		"cast(coalesce(:payload.price, :payload.amount!) as bigint)": {outbox.RehearsalCounts{Passes: 1, SameRows: 1}, "1 healthy campaign compared: the changed files make the same rows"},
-		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows: a rebuild is needed after loading"},
+		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows: rebuild after loading if that is meant; if it is not, the changed files are wrong"},
 		"(cast(coalesce(:payload.price, '3') as bigint) + 20)":       {outbox.RehearsalCounts{FailsDifferently: 1, Breaks: 1}, "1 of 1 healthy campaign cannot be rebuilt: an event that is applied fails with the changed files"},
 	} {
 		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -277,6 +278,25 @@ func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 		return page, fmt.Errorf("list runs: %w", err)
 	}
 	return page, nil
+}
+
+// verifiedAmong is how many of the latest verifies LastVerified looks at.
+const verifiedAmong = 10
+
+// LastVerified returns the last verify that compared all campaigns in all loaded projections to
+// their end; nil if none of the latest did.
+func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo) (*outbox.Run, error) {
+	latest, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunVerify, Status: outbox.RunCompleted, Limit: verifiedAmong})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range latest.Items {
+		missing := func(p outbox.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
+		if r.All && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
+			return &r, nil
+		}
+	}
+	return nil, nil
 }
 
 // activeShown is how many active runs Active lists.

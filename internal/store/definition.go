@@ -20,6 +20,14 @@ where projection = $1
 order by at desc
 limit 1`
 
+	loadedBefore = `
+select 1
+from projection_loads
+where projection = $1
+  and version = $2
+  and at < $3
+limit 1`
+
 	insertDefinition = `
 insert into projection_loads (projection, at, version, previous, instance, host, file, definition)
 values ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -79,6 +87,7 @@ func (s *Store) LastChange(ctx context.Context, projection string) (change *outb
 		if err == nil {
 			c := changeOf(before, now)
 			change = &c
+			c.Again, err = t.One([]any{new(int64)}, loadedBefore, projection, now.Version, now.LoadedAt.UnixMicro())
 		}
 		return err
 	})

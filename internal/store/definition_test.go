@@ -11,13 +11,14 @@ import (
 func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	t.Parallel()
 	f := open(t)
+	later := 9 * 24 * time.Hour
 	load := func(version, text string) {
 		t.Helper()
 		err := f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Clock.Advance(9 * 24 * time.Hour)
+		f.Clock.Advance(later)
 	}
 	text := func(version string) string {
 		t.Helper()
@@ -43,8 +44,17 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	if want := "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n"; c.Diff != want || c.Added != 2 || c.Removed != 1 || c.Previous != "v1" || !c.Kept {
 		t.Errorf("the change is %+v, want the diff %q", c, want)
 	}
+	if c.Again {
+		t.Errorf("v2 was loaded before: %+v", c)
+	}
+	later = time.Hour
 	load("v3", "e\n")
 	if text("v1") != "" || text("v2") != "a\nc\nd\n" || text("v3") != "e\n" || text("") != "e\n" {
 		t.Errorf("kept are %q, %q, %q", text("v1"), text("v2"), text("v3"))
+	}
+	load("v4", "f\n")
+	load("v3", "e\n")
+	if c, err := f.LastChange(f.Ctx, "orders"); err != nil || c == nil || !c.Again || c.Previous != "v4" {
+		t.Errorf("going back to v3 is %+v, %v", c, err)
 	}
 }

@@ -96,6 +96,9 @@ func (c causeView) requeues(p Page) bool {
 }
 
 func (c causeView) requeueLink(p Page) URL {
+	if c.Rehearsal > 0 {
+		return p.Links.canaryOf(outbox.FixRehearsal{Run: outbox.Run{ID: c.Rehearsal}, Fingerprint: c.Fingerprint})
+	}
 	return p.Links.NewOperation(outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}})
 }
 
@@ -201,6 +204,9 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 	behind := heroNumber{number: num(s.Lag.Events), name: "events behind", sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
 		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
+	if slices.ContainsFunc(s.Held, outbox.HeldProjection.Lacks) {
+		behind.sub += ", not counting projections that are not live"
+	}
 	oldest := heroNumber{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
 		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}

@@ -31,6 +31,7 @@ type EventView struct {
 	outbox.EventDetail
 	Tab      EventTab
 	Campaign outbox.Campaign
+	Held     []outbox.Cursor   // of projections that are not live in the campaign; nil if they cannot be read
 	Row      *outbox.RowDetail // nil without a row
 	History  outbox.EventHistory
 	Acts     []outbox.AuditEntry // the latest on it, refused ones too
@@ -92,6 +93,13 @@ func (v EventView) error() string {
 		return ""
 	}
 	return v.Row.Row.LastError
+}
+
+// appliedInPart reports whether some projection that is not live lacks the event, which the others
+// have applied.
+func (v EventView) appliedInPart() bool {
+	seq := v.Event.Seq
+	return seq <= v.Campaign.AppliedSeq && v.Event.Skipped == nil && len(outbox.Lacking(v.Held, seq)) > 0
 }
 
 // stands says in a sentence where the event is and why.

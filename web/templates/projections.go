@@ -20,6 +20,15 @@ type ProjectionView struct {
 	History  outbox.History
 }
 
+// previousVersion names the version before a change; by its hash where the change went back to a
+// version before that one.
+func previousVersion(c outbox.DefinitionChange) string {
+	if c.Again {
+		return "version " + shortHash(c.Previous)
+	}
+	return "the previous version"
+}
+
 // changed says how much a change has changed.
 func changed(c outbox.DefinitionChange) string {
 	switch {

@@ -30,6 +30,7 @@ type ReadModelView struct {
 	outbox.ReadModel
 	Query     outbox.ModelQuery `redact:"-"` // as the reader asked
 	Campaign  outbox.Campaign
+	Held      []outbox.Cursor   // of projections that are not live in the campaign
 	Event     *outbox.EventLine // the event at Seq; nil when there is none
 	Replaying *outbox.Replaying // how far the replay is, when the rows are not there yet
 	Why       string            // why the rows cannot be replayed; empty when they can

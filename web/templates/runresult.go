@@ -65,8 +65,10 @@ func resultSentence(v RunResultView) string {
 		return "Failed."
 	case v.Result.Outcome == outbox.OutcomeReplayed:
 		return "Caught up, as far as events could be applied."
+	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift && len(v.Result.NotCompared()) > 0:
+		return "Rebuilt. Some rows differed before. A paused projection lacks events."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
-		return "Rebuilt. Its rows had drifted and now match the journal."
+		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeNotCompared:
 		return "Rebuilt. No rows changed. A paused projection lacks events."
 	case v.Run.Kind == outbox.RunRebuild:

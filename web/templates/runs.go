@@ -172,7 +172,7 @@ func runCounts(r outbox.Run) []runCount {
 	if n := r.Counts.NotCompared; n > 0 {
 		counts = append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeNotCompared), outbox.OutcomeNotCompared, n})
 	}
-	return append(counts, runCount{"match", outbox.OutcomeMatch, r.Counts.Matched})
+	return append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeMatch), outbox.OutcomeMatch, r.Counts.Matched})
 }
 
 // barValue and barMax are the attributes of a progress bar; a run that ended without any work is
@@ -329,6 +329,14 @@ const (
 	logLine   = 2000
 	logOpened = 16 << 10
 )
+
+// firstWords is the heading of the results that are listed apart.
+func firstWords(kind outbox.RunKind) string {
+	if kind == outbox.RunRebuild {
+		return "Differed, or is not complete"
+	}
+	return "Needs attention first"
+}
 
 // runFilterFields are hidden fields that keep the rest of a filter while a form changes the
 // campaign.

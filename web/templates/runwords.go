@@ -79,13 +79,13 @@ func runOutcome(r outbox.Run) string {
 	case r.Kind == outbox.RunReplay:
 		return "Caught up: " + total + "."
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
-		return "Rebuilt. The rows had drifted and now match the journal."
+		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
 		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + ", a paused projection lacks events."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
-		return "The rows of " + total + " match the journal; no rows changed."
+		return "Rebuilt. The rows of " + total + " match the journal, as far as events are applied; none changed."
 	case r.Kind == outbox.RunRebuild:
-		return fmt.Sprintf("The rows of %s now match the journal; in %s they had drifted.", total, num(n.Drifted))
+		return fmt.Sprintf("Rebuilt. The rows of %s match the journal now, as far as events are applied; in %s some differed before.", total, num(n.Drifted))
 	case n.Drifted > 0:
 		return fmt.Sprintf("Drift in %s: the live rows differ from the journal.", ofRun(n.Drifted, r))
 	case r.UntilSeq > 0:
@@ -99,6 +99,23 @@ func runOutcome(r outbox.Run) string {
 	default:
 		return "The live rows of " + total + " match the journal, as far as events are applied."
 	}
+}
+
+// verifiedWords say what a verify of everything found, and whether that is of the loaded versions.
+func verifiedWords(r outbox.Run, loaded []outbox.ProjectionInfo) string {
+	found := "no differences, as far as events were applied then"
+	switch n := r.Counts; {
+	case n.Drifted > 0:
+		found = "drift in " + ofRun(n.Drifted, r)
+	case n.NotCompared > 0:
+		found = "no differences, but " + ofRun(n.NotCompared, r) + " not fully compared"
+	}
+	for _, p := range loaded {
+		if r.Versions[p.Name] != p.Version {
+			return found + ". Other versions of projections are loaded now"
+		}
+	}
+	return found
 }
 
 // runMeaning explains what a kind of run does.

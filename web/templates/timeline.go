@@ -83,6 +83,10 @@ func eventStands(v EventView) string {
 	switch {
 	case v.Event.Skipped != nil && seq <= c.AppliedSeq:
 		return fmt.Sprintf("Skipped: no projection applied it; all other events up to %s are applied.", num(c.AppliedSeq))
+	case seq <= c.AppliedSeq && v.Held == nil:
+		return "Applied, though perhaps not to every projection: which are paused or quarantined cannot be read at the moment."
+	case v.appliedInPart():
+		return "Applied, but " + outbox.Standings(outbox.Lacking(v.Held, seq)) + "."
 	case seq <= c.AppliedSeq:
 		return fmt.Sprintf("Applied. All events up to %s are applied.", num(c.AppliedSeq))
 	case v.RowStatus == "":
