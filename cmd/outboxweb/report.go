@@ -137,10 +137,13 @@ func heldLines(held []outbox.HeldProjection) []string {
 	case held == nil:
 		return []string{"paused, quarantined and behind: cannot be read"}
 	case len(held) == 0:
-		return []string{"none paused, quarantined or behind"}
+		return []string{"none paused, quarantined, behind or no longer loaded"}
 	}
 	var lines []string
 	for _, h := range held {
+		if h.NotLoaded {
+			lines = append(lines, h.Projection+" is not loaded any more: its rows are not updated")
+		}
 		if where := h.PausedWhere(); where != "" {
 			lines = append(lines, fmt.Sprintf("%s is paused %s", h.Projection, where))
 		}

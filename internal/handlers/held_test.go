@@ -29,6 +29,22 @@ func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
 	s.get("/").want(t, 200, "All 2 campaigns are current.")
 }
 
+// Rows of a projection whose file was taken away stay as they are, and no verify covers them.
+func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.beat("w", "test")
+	const note = "Projection campaigns is not loaded any more: its rows are not updated, and not verified."
+	s.get("/").want(t, 200, "All 2 campaigns are current.").lacks(t, note)
+	if err := s.store.ReadModel().Leave(t.Context(), []string{"roster"}); err != nil {
+		t.Fatal(err)
+	}
+	s.comes("/", note)
+	s.get("/").want(t, 200, "All 2 campaigns are current.", "not counting projections that are not live")
+	s.get("/projections").want(t, 200, `data-testid="left-campaigns"`).lacks(t, `data-testid="left-roster"`)
+	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
+}
+
 func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)

@@ -155,12 +155,16 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	view := templates.ProjectionsView{Loaded: list}
+	if view.Left, err = s.Store.ReadModel().Left(r.Context()); err != nil {
+		return err
+	}
 	p := s.actingPage(r, "Projections", "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, pageOf(templates.ProjectionsPage, list), pageOf(templates.ProjectionsLive, list))
+	return s.renderLive(w, r, p, pageOf(templates.ProjectionsPage, view), pageOf(templates.ProjectionsLive, view))
 }
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {

@@ -66,7 +66,7 @@ func (s Summary) Health(now time.Time) Health {
 		show(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))
 	}
 	if len(found) == 0 {
-		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: operationNotes(s.Operations)}
+		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: s.calmNotes()}
 	}
 	worst := found[0]
 	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.DisksFull) == 0 {
@@ -78,7 +78,7 @@ func (s Summary) Health(now time.Time) Health {
 			worst.Notes = append(worst.Notes, f.Sentence)
 		}
 	}
-	worst.Notes = append(worst.Notes, operationNotes(s.Operations)...)
+	worst.Notes = append(worst.Notes, s.calmNotes()...)
 	return worst
 }
 
@@ -185,9 +185,15 @@ func assessJournal(s Summary, add func(level Level, format string, args ...any))
 }
 
 // operationNotes reports running operations.
-func operationNotes(n OperationCounts) (notes []string) {
-	if n.Running > 0 {
-		notes = append(notes, fmt.Sprintf("%s running.", Count(n.Running, "operation is", "operations are")))
+// calmNotes are worth knowing, and no trouble by themselves.
+func (s Summary) calmNotes() (notes []string) {
+	if n := s.Operations.Running; n > 0 {
+		notes = append(notes, fmt.Sprintf("%s running.", Count(n, "operation is", "operations are")))
+	}
+	for _, h := range s.Held {
+		if h.NotLoaded {
+			notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.", h.Projection))
+		}
 	}
 	return notes
 }

@@ -77,7 +77,7 @@ func (c Cursor) Standing() string {
 
 // Lacks reports whether the projection lacks events, or will, that others have applied.
 func (h HeldProjection) Lacks() bool {
-	return h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0
+	return h.NotLoaded || h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0
 }
 
 // PausedWhere counts the campaigns in which it is paused: "for 2 campaigns"; empty if none.

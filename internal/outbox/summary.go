@@ -31,8 +31,8 @@ type Summary struct {
 	Drift      int64           `json:"drift"`
 	Instances  []InstanceState `json:"instances" api:"nullable"`
 	Operations OperationCounts `json:"operations"`
-	// Held are the projections that are paused, quarantined or behind, by name; nil while the
-	// projections database cannot be read.
+	// Held are the projections that are paused, quarantined, behind or no longer loaded, by name; nil
+	// while the projections database cannot be read.
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
 }
 
@@ -133,6 +133,7 @@ type HeldProjection struct {
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused individually; 0 while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure; 0 while it is paused for all
+	NotLoaded       bool   `json:"not_loaded"`       // it was loaded earlier and is not now: its rows are not updated
 	CountsCapped    bool   `json:"counts_capped"`    // the counts are lower bounds
 	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 if there is none
 	BlockedByRun    int64  `json:"blocked_by_run"`   // the run after which a replay will catch it up; 0 if there is none

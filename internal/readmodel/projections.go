@@ -189,6 +189,17 @@ func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
 	return &outbox.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
 }
 
+// Left returns the names of the projections that were installed and are not loaded any more.
+func (d *Database) Left(ctx context.Context) (names []string, err error) {
+	installed, err := d.projectionVersions(ctx)
+	for _, name := range slices.Sorted(maps.Keys(installed)) {
+		if installed[name].Version == "" {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
 // Versions are the versions of the projections installed last, by name.
 func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 	installed, err := d.projectionVersions(ctx)

@@ -46,9 +46,9 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 		var behind sqldb.Batch
 		for _, name := range names {
 			n := counts[name]
-			h := outbox.HeldProjection{Projection: name, Paused: versions[name].Pause, PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
+			h := outbox.HeldProjection{Projection: name, Paused: versions[name].Pause, NotLoaded: versions[name].Version == "", PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
 				Quarantined: n[outbox.CursorQuarantined], CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
-			if h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0 {
+			if h.Lacks() {
 				all = append(all, h)
 			}
 			if h.Behind > 0 {

@@ -20,6 +20,12 @@ type ProjectionView struct {
 	History  outbox.History
 }
 
+// ProjectionsView is the list of the loaded projections.
+type ProjectionsView struct {
+	Loaded []outbox.ProjectionInfo
+	Left   []string `redact:"-"` // loaded earlier, and not now
+}
+
 // previousVersion names the version before a change; by its hash where the change went back to a
 // version before that one.
 func previousVersion(c outbox.DefinitionChange) string {
