@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,5 +45,72 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	}
 	if said := run(t, dir, "./stranger"); !strings.Contains(said, `"applied_seq":1`) || !strings.HasSuffix(said, "<nil>\n") {
 		t.Errorf("it says %s", said)
+	}
+
+	service := filepath.Join(dir, "service")
+	documented, err := os.ReadFile("../docs/embedding.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(documented), "```go\npackage main\n")
+	program, _, _ = strings.Cut(program, "```")
+	if err := os.Mkdir(service, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(service, "main.go"), []byte("package main\n"+program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "go", "mod", "tidy")
+	run(t, dir, "go", "vet", "./...")
+	run(t, service, "go", "build", "-o", "service", ".")
+	serveOrders(t, service)
+}
+
+// serveOrders runs the program of the documentation, from an order to its read model.
+func serveOrders(t *testing.T, dir string) {
+	t.Helper()
+	addr := freePort(t)
+	cmd := exec.CommandContext(t.Context(), "./service")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ADDR="+addr)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(method, path, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer a.Body.Close()
+		text, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(text)
+	}
+	eventually(t, patience, "the service serves", func() (bool, string) {
+		status, text := ask(http.MethodGet, "/orders/17", "")
+		return status == http.StatusOK, text
+	})
+	for _, want := range []int{http.StatusOK, http.StatusInternalServerError} { // the second is the same order
+		if status, text := ask(http.MethodPost, "/orders/17", "item=tea"); status != want {
+			t.Errorf("the order is answered with %d %s, want %d", status, text, want)
+		}
+	}
+	eventually(t, patience, "the order is in the read model", func() (bool, string) {
+		_, item := ask(http.MethodGet, "/orders/17", "")
+		return item == "tea\n", item
+	})
+	if status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", ""); status != http.StatusOK || !strings.Contains(text, `"high_water_seq":1,"applied_seq":1`) {
+		t.Errorf("the console says %d %s", status, text)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ends with %v:\n%s", err, &said)
 	}
 }
