@@ -27,7 +27,7 @@ values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"` + l
 func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.get("/intake").want(t, 200, "No service's database is read yet", "sources:", `href="/docs/intake"`).lacks(t, "<table")
+	s.get("/intake").want(t, 200, "No source is configured", "sources:", `href="/docs/intake"`).lacks(t, "<table")
 	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); len(v.Sources) != 0 {
 		t.Errorf("sources: %+v", v)
 	}

@@ -117,7 +117,7 @@ func newRunTitle(kind outbox.RunKind) string {
 	if kind == "" {
 		return "Start a run"
 	}
-	return "Start a " + string(kind)
+	return "Start a " + string(kind) + " run"
 }
 
 // byLine splits ids into those that can be lines of a form, and the others.
