@@ -227,16 +227,24 @@ func (h PublisherHistory) Lag() Series {
 	return s
 }
 
-// PublisherPoints returns the steps of a window from samples in order of time, as Points does.
-func PublisherPoints(samples []PublisherSample, w Window, atWork []Interval) []PublisherPoint {
+// PublisherPoints returns the steps of a window from samples in order of time, as Points does, of a
+// subscription that was created at the given time.
+func PublisherPoints(samples []PublisherSample, w Window, atWork []Interval, created time.Time) []PublisherPoint {
 	points, covered := []PublisherPoint{}, w.Covered(atWork)
 	steps(samples, w, func(s PublisherSample) time.Time { return s.At }, func(i int, at, before *PublisherSample) {
+		if before == nil && !created.Before(w.Start(i).Add(-newFor)) {
+			before = &PublisherSample{} // its first sample counts all that it delivered
+		}
 		if covered[i] || at.At.After(w.Start(i)) {
 			points = append(points, publisherPoint(*at, before, w.Start(i), w.End(i)))
 		}
 	})
 	return points
 }
+
+// newFor is how long before the step of its first sample a subscription may have been created for
+// its deliveries to be those of that step. Samples are taken each minute.
+const newFor = 2 * time.Minute
 
 func publisherPoint(s PublisherSample, before *PublisherSample, from, at time.Time) PublisherPoint {
 	p := PublisherPoint{From: from, At: at, Delivered: s.Delivered, LagEvents: s.LagEvents, LagCapped: s.LagCapped, ErrorsInARow: s.Errors}

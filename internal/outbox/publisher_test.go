@@ -132,7 +132,7 @@ func TestPublisherPoints_keepWhatStoodBetweenSamples(t *testing.T) {
 	points := outbox.PublisherPoints([]outbox.PublisherSample{
 		{At: end.Add(-10 * time.Minute), Delivered: 10, LagEvents: 3, RecordedAt: end.Add(-11 * time.Minute)},
 		{At: end.Add(-2 * time.Minute), Delivered: 130, Errors: 2},
-	}, w, []outbox.Interval{{From: w.From, To: w.To}})
+	}, w, []outbox.Interval{{From: w.From, To: w.To}}, end.Add(-40*24*time.Hour))
 	if len(points) != 12 {
 		t.Fatalf("%d points, want those since the first sample", len(points))
 	}
@@ -141,5 +141,23 @@ func TestPublisherPoints_keepWhatStoodBetweenSamples(t *testing.T) {
 	}
 	if p := points[8]; p.PerSecond != 2 || p.DeliveredInStep != 120 || p.ErrorsInARow != 2 || p.LagSeconds != 0 {
 		t.Errorf("at the second sample: %+v", p)
+	}
+	if p := points[0]; p.DeliveredInStep != 0 {
+		t.Errorf("at the first sample of an old subscription: %+v", p)
+	}
+}
+
+func TestPublisherPoints_countTheFirstDeliveriesOfANewSubscription(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)
+	w := outbox.Range{}.Window(end)
+	points := outbox.PublisherPoints([]outbox.PublisherSample{{At: end.Add(-10 * time.Minute), Delivered: 4000}, {At: end.Add(-9 * time.Minute), Delivered: 4010}},
+		w, []outbox.Interval{{From: w.From, To: w.To}}, end.Add(-10*time.Minute-40*time.Second))
+	var delivered []int64
+	for _, p := range points {
+		delivered = append(delivered, p.DeliveredInStep)
+	}
+	if want := append([]int64{4000, 10}, make([]int64, len(points)-2)...); !slices.Equal(delivered, want) {
+		t.Errorf("delivered %v, want %v", delivered, want)
 	}
 }

@@ -144,10 +144,13 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r
 		return h, err
 	}
 	var samples []outbox.PublisherSample
+	var created int64
 	err = pr.read(ctx, func(t *tx) error {
-		if _, err := t.publisher(name); err != nil {
+		p, err := t.publisher(name)
+		if err != nil {
 			return err
 		}
+		created = p.created
 		return t.Each(func(row sqldb.Row) error {
 			var minute int64
 			var x publisherSample
@@ -159,6 +162,6 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r
 	if err != nil {
 		return h, fmt.Errorf("read the history of publisher %s: %w", name, err)
 	}
-	h.Points = outbox.PublisherPoints(samples, w, outbox.AtWork(instances, w.Now))
+	h.Points = outbox.PublisherPoints(samples, w, outbox.AtWork(instances, w.Now), sqldb.At(created))
 	return h, nil
 }

@@ -180,6 +180,9 @@ const heatmapShown = 10
 
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
+// longHead is the length, in bytes, from which the head of a column is cut after some lines.
+const longHead = 50
+
 // tableHead names a column of the table of charts.
 func tableHead(c chart, l layer) string {
 	if len(c.layers) == 1 {
@@ -199,7 +202,7 @@ func numberText(v *float64, u unit) string {
 type CampaignHistory struct {
 	Range   outbox.Range
 	Points  []outbox.CampaignPoint
-	Markers outbox.History // of this campaign, or of all
+	Markers outbox.History // of this campaign, or of all; its points say which steps have a record
 }
 
 // Charts is the page with every chart; ChartTable has their numbers.
@@ -379,18 +382,23 @@ func ratesOf(counts []*float64, w outbox.Window) []*float64 {
 
 func seriesLabel(s outbox.Series) string { return cmp.Or(s.Label, "unknown") }
 
-// campaignChart shows a campaign's lag in events.
+// campaignChart shows a campaign's lag in events. A step without a sample of it is zero only if
+// the deployment has a record of that step.
 func campaignChart(p Page, h CampaignHistory) chart {
 	w := h.Range.Window(p.Now)
 	values := make([]*float64, w.Buckets())
-	for i := range values {
-		if !w.Start(i).After(w.Now) {
+	for _, x := range h.Markers.Points {
+		if i, within := w.Index(x.From); within && !w.Start(i).After(w.Now) {
 			values[i] = new(0.0)
 		}
 	}
 	for _, x := range h.Points {
-		if i, within := w.Index(x.At); within && values[i] != nil {
-			values[i] = new(max(*values[i], float64(x.LagEvents)))
+		if i, within := w.Index(x.At); within && !w.Start(i).After(w.Now) {
+			lag := float64(x.LagEvents)
+			if values[i] != nil {
+				lag = max(lag, *values[i])
+			}
+			values[i] = &lag
 		}
 	}
 	for _, x := range h.Points { // it was behind before it was sampled

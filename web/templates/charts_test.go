@@ -115,13 +115,17 @@ func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
 	minute := now.Truncate(time.Minute)
-	c := campaignChart(Page{Now: now}, CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7, LagSeconds: 95}}})
+	h := CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7, LagSeconds: 95}}}
+	for at := minute.Add(-7 * time.Minute); at.Before(now); at = at.Add(time.Minute) {
+		h.Markers.Points = append(h.Markers.Points, outbox.Point{From: at, At: at.Add(time.Minute)})
+	}
+	c := campaignChart(Page{Now: now}, h)
 	first, _ := c.window.Index(minute.Add(-4 * time.Minute))
 	var told []string
-	for _, v := range c.layers[0].values[first-3 : first+2] {
+	for _, v := range c.layers[0].values[first-4 : first+2] {
 		told = append(told, numberText(v, unitCount))
 	}
-	if diff := cmp.Diff([]string{"0", "–", "–", "7", "0"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"–", "0", "–", "–", "7", "0"}, told); diff != "" {
 		t.Errorf("around the first sample (-want +got):\n%s", diff)
 	}
 }
