@@ -123,6 +123,16 @@ func fieldsOf(a answer) url.Values {
 	return values
 }
 
+func TestRequeueAll_isOfferedWhileARowIsDead(t *testing.T) {
+	t.Parallel()
+	calm, blocked := newSite(t), newSite(t).blocked(1)
+	for _, page := range []string{"/rows", "/rows?status=dead", "/operations"} {
+		calm.get(page).want(t, 200).lacks(t, "Requeue all dead")
+		blocked.get(page).want(t, 200, "Requeue all dead")
+	}
+	blocked.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
+}
+
 func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).blocked(2)

@@ -17,7 +17,9 @@ import (
 // with a JSON equivalent sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	p := s.plainFrame(r, title, nav)
-	p.Alarm, _ = s.alarm(r) // without it the page is worth reading, too
+	if summary, err := s.Store.Summary(r.Context()); err == nil { // without it the page is worth reading, too
+		p.Alarm, p.NoneDead = summary.Alarm(s.Now()), summary.Counts.Dead == 0
+	}
 	return p
 }
 

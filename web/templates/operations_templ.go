@@ -71,7 +71,7 @@ func OperationsPage(p Page, v OperationsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Offers(outbox.ActionOperationStart) {
+			if !p.NoneDead && p.Offers(outbox.ActionOperationStart) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"bulk\"><a class=\"button\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -1,6 +1,10 @@
 package templates
 
-import "github.com/outboxweb/outboxweb/internal/outbox"
+import (
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
@@ -15,8 +19,15 @@ func statusChoices(p Page, f outbox.RowFilter) []choice {
 	return all
 }
 
-// bulky reports whether a list may contain dead rows, which can be requeued in bulk.
-func bulky(f outbox.RowFilter) bool { return f.Status == "" || f.Status == outbox.Dead }
+// bulky reports whether a list has dead rows, or may have them on another page, which can be
+// requeued in bulk.
+func bulky(p Page, v RowsView) bool {
+	if slices.ContainsFunc(v.Page.Items, func(r outbox.Row) bool { return r.Status == outbox.Dead }) {
+		return true
+	}
+	whole := v.Page.NextCursor == nil && v.Page.PrevCursor == nil && !v.Page.Partial
+	return !p.NoneDead && !whole && v.Filter.Status == ""
+}
 
 func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
 	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}

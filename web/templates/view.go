@@ -38,16 +38,17 @@ type Page struct {
 	// error. It is set where a run can be started.
 	Failing map[string]string `redact:"-"`
 	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
-	Judged  *Judged
-	Alarm   outbox.Alarm // what the title says of the system
-	Version string
-	Running outbox.Running
-	Now     time.Time
-	AsOf    time.Time          // when the content was read; zero means Now
-	Self    URL                // the URL that refreshes the live part; empty for a page that does not refresh
-	Twin    URL                // the JSON equivalent; empty if there is none
-	Flash   *outbox.AuditEntry // the action that led here, or nil
-	After   outbox.Aftermath   // what became of it
+	Judged   *Judged
+	Alarm    outbox.Alarm // what the title says of the system
+	NoneDead bool         // no row was dead a moment ago
+	Version  string
+	Running  outbox.Running
+	Now      time.Time
+	AsOf     time.Time          // when the content was read; zero means Now
+	Self     URL                // the URL that refreshes the live part; empty for a page that does not refresh
+	Twin     URL                // the JSON equivalent; empty if there is none
+	Flash    *outbox.AuditEntry // the action that led here, or nil
+	After    outbox.Aftermath   // what became of it
 }
 
 // setting names a setting where the reader can change it: a flag, or a field of the program that
