@@ -229,7 +229,7 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 				t.Errorf("the partner took %s, want 1 2 3", took)
 			}
 			b.await("no error is left", `!document.querySelector(`+js(marked("publisher-error"))+`)`)
-			b.await("the acts are told", telling("#live", "publisher_pause")+" && "+telling("#live", "they are back"))
+			b.await("the acts are told", telling("#live", "Paused publisher")+" && "+telling("#live", "they are back"))
 			b.open("/")
 			b.lookUntil("the overview is calm", telling(marked("publishers"), "The only publisher is up to date."))
 			b.open("/audit")

@@ -98,7 +98,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/projections").want(t, 200, "Paused for all campaigns by local", `action="/projections/campaigns/resume"`)
 	s.get("/campaigns/c-2").want(t, 200, "resume on the projection's page")
 	to = s.submit("/projections/campaigns/resume", "").want(t, 303).Header.Get("Location")
-	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "projection_pause", "projection_resume")
+	s.get(to).want(t, 200, "Resumed projection campaigns for all campaigns.", "Paused projection campaigns for all campaigns.")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
 	if n := len(must(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns")))); n != 3 {
 		t.Errorf("%d acts on the projection, want 3", n)

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,14 @@ var authWords = map[outbox.Auth]string{
 	outbox.AuthSystem:      "outboxweb itself",
 }
 
+// authFact is how an actor was authenticated, without the label that a choice has.
+func authFact(a outbox.Auth) string {
+	if a == outbox.AuthLocal {
+		return "no authentication"
+	}
+	return cmp.Or(authWords[a], string(a))
+}
+
 func authOptions() []option {
 	var all []option
 	for _, auth := range []outbox.Auth{outbox.AuthLocal, outbox.AuthJWT, outbox.AuthProxyHeader, outbox.AuthToken, outbox.AuthHost, outbox.AuthOS, outbox.AuthSystem} {
@@ -66,10 +75,10 @@ func actorFacts(a outbox.AuditEntry) string {
 		facts[0] += " from " + a.From
 	}
 	if a.Auth != "" {
-		facts = append(facts, string(a.Auth))
+		facts = append(facts, authFact(a.Auth))
 	}
 	if a.Role != "" {
-		facts = append(facts, string(a.Role))
+		facts = append(facts, "role "+string(a.Role))
 	}
 	return strings.Join(facts, " · ")
 }
