@@ -36,7 +36,7 @@ func withAlerts(t *testing.T, receiver string) func(*Config) {
 func TestAlertsPage_saysHowTheyAreConfigured(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.get("/alerts").want(t, 200, "tells no one of trouble yet", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
+	s.get("/alerts").want(t, 200, "No alerts are configured.", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
 	if v := decodeAs[outbox.AlertsView](t, s.get(apiPrefix+"/alerts").want(t, 200)); v.Configured || len(v.Rules) != 0 {
 		t.Errorf("%+v", v)
 	}

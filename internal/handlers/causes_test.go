@@ -58,7 +58,7 @@ func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
 	s.seed("c-1", poison, "a")
 	s.seed("c-2", "a")
 	s.pass()
-	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "Next retry").lacks(t, "Requeue with a canary")
+	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "next retry").lacks(t, "Requeue with a canary")
 	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
 	s.comes("/", `<a href="/campaigns/c-2"><code>c-2</code></a>`)
 }

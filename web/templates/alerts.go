@@ -77,7 +77,7 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 		if h.Level == outbox.LevelOK {
 			h.Level = outbox.LevelWarn
 		}
-		h.Notes = append(h.Notes, count(failing, "receiver does", "receivers do")+" not take messages. They are sent again until it does.")
+		h.Notes = append(h.Notes, count(failing, "receiver is failing: messages to it are", "receivers are failing: messages to them are")+" retried.")
 	}
 	switch {
 	case v.EvaluatedAt == nil:

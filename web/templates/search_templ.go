@@ -58,7 +58,7 @@ func EventsPage(p Page, v EventsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Events of all campaigns, newest first. Ids, entities, requests, tags, campaigns and types are found by an index; actors, sessions and text are looked for in the events one by one, some at a time.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"lead\">Events of all campaigns, newest first. Ids, entities, requests, tags, campaigns and types have an index; actors, sessions and text are searched event by event, one part of the journal at a time.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -313,11 +313,11 @@ func eventsFilter(p Page, v EventsView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = textField("f-since", "since", "Since (UTC)", outbox.FormatSince(v.Filter.Since), "yesterday 14:00, -2h, a date").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = textField("f-since", "since", "Since (UTC)", outbox.FormatSince(v.Filter.Since), "14:00, -2h or a date").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = textField("f-until", "until", "Until (UTC)", outbox.FormatUntil(v.Filter.Until), "yesterday 14:10, now, a date").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = textField("f-until", "until", "Until (UTC)", outbox.FormatUntil(v.Filter.Until), "14:10, now or a date").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
