@@ -1,9 +1,14 @@
 package templates
 
 import (
+	"context"
+	"io"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/docs"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -124,6 +129,17 @@ func hitTitle(h docs.Hit) string {
 // commands returns commands of the runbook with this server's flags.
 func commands(p Page, code string) string {
 	return strings.ReplaceAll(code, "$URL", p.Origin+p.Links.Base())
+}
+
+var flagsOf = regexp.MustCompile(`--[a-z][a-z-]*`)
+
+// unbroken is commands with their flags marked: a browser breaks a line after the first hyphen of
+// one, too.
+func unbroken(text string) templ.Component {
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, flagsOf.ReplaceAllString(templ.EscapeString(text), "<span class=option>$0</span>"))
+		return err
+	})
 }
 
 // commandsFor says when to use a block of commands.

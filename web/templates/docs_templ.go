@@ -502,7 +502,7 @@ func blocks(p Page, doc string, all []docs.Block) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = copyable("the commands", commands(p, b.Code)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = copyableCommands("the commands", commands(p, b.Code)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
