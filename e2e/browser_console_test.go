@@ -109,7 +109,7 @@ func TestBrowser_failures(t *testing.T) {
 			b.lookUntil("the overview lists the error", telling(marked("cause"), "3 campaigns blocked, 6 events waiting")+" && "+telling(marked("cause"), "retrying will fail again"))
 			b.click(".causes a.error")
 			b.at("/failures")
-			b.await("it is judged", telling(".group", "6 of 6 failed with the same error on one build"))
+			b.await("it is judged", telling(".group", "6 of 6 attempts failed with the same error on one build"))
 			b.click(".group details:has(input[name=note]) summary")
 			b.typeInto(".group input[name=note]", "waits for Monday's build")
 			b.click(marked("note"))

@@ -17,7 +17,7 @@ import (
 func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
-	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 failed with the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
+	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 attempts failed with the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
 }
 
 func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {

@@ -128,7 +128,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50%" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
-		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="result-c/1"`, "campaigns: 1 row changed; first divergence at event 2",
+		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")

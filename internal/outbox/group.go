@@ -159,9 +159,9 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	case g.Attempts < 2:
 		return OutlookUnknown, "Only one attempt so far"
 	case g.Attempts == rows:
-		return OutlookUnknown, fmt.Sprintf("%d of %d failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.distinctTries())
+		return OutlookUnknown, fmt.Sprintf("%d of %d attempts failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.distinctTries())
 	default:
-		return OutlookNone, fmt.Sprintf("%d of %d failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.distinctTries())
+		return OutlookNone, fmt.Sprintf("%d of %d attempts failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.distinctTries())
 	}
 }
 

@@ -46,13 +46,13 @@ func TestErrorGroup_verdict(t *testing.T) {
 		says  string
 	}{
 		"nothing on record":           {outbox.ErrorGroup{Dead: 1}, outbox.OutlookUnknown, "No attempt"},
-		"alike on this build":         {of(tried("v2", "")), outbox.OutlookNone, "8 of 8 failed with the same error on one build: retrying will fail again until the cause is fixed"},
-		"alike on two builds":         {two, outbox.OutlookNone, "16 of 16 failed with the same error on 2 builds"},
+		"alike on this build":         {of(tried("v2", "")), outbox.OutlookNone, "8 of 8 attempts failed with the same error on one build: retrying will fail again until the cause is fixed"},
+		"alike on two builds":         {two, outbox.OutlookNone, "16 of 16 attempts failed with the same error on 2 builds"},
 		"in several ways":             {varied, outbox.OutlookSome, "3 of 8 attempts"},
 		"tried once":                  {once(1), outbox.OutlookUnknown, "Only one attempt"},
 		"three, tried once":           {once(3), outbox.OutlookUnknown, "one attempt each"},
 		"alike with this projection":  {of(tried("v2", "now")), outbox.OutlookNone, "8 of 8"},
-		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.OutlookNone, "16 of 16 failed with the same error on one build and 2 versions of the projection"},
+		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.OutlookNone, "16 of 16 attempts failed with the same error on one build and 2 versions of the projection"},
 		"another build":               {of(tried("v1", "")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): retry to see whether that fixes it"},
 		"another build alone":         {of(tried("v1", "now")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: retry to see whether that fixes it"},
 		"another projection alone":    {of(tried("v2", "before")), outbox.OutlookSome, "Since the last failure projection roster changed (before, now now) and the build did not: retry to see whether that fixes it"},

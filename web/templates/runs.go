@@ -330,6 +330,16 @@ const (
 	logOpened = 16 << 10
 )
 
+// others are the results of the page that are not among the first.
+func (v RunView) others() (all []outbox.RunResult) {
+	for _, r := range v.Results.Items {
+		if !slices.ContainsFunc(v.First, func(f outbox.RunResult) bool { return f.CampaignID == r.CampaignID }) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // firstWords is the heading of the results that are listed apart.
 func firstWords(kind outbox.RunKind) string {
 	if kind == outbox.RunRebuild {

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -202,7 +203,11 @@ func publishersTrouble(p Page, v Overview) trouble {
 		return trouble{}
 	}
 	h := outbox.PublishersHealth(v.Publishers, p.Now)
-	t := trouble{hue: "failed", glyph: levelGlyph(h.Level), testID: "publishers", label: "Publishers", title: h.Sentence, guide: GuidePublisher,
+	title := h.Sentence
+	if another := func(one outbox.Publisher) bool { return one.State(p.Now) != list[0].State(p.Now) }; slices.ContainsFunc(list, another) {
+		title = fmt.Sprintf("%d of %s need attention.", len(list), count(int64(len(v.Publishers)), "publisher", "publishers"))
+	}
+	t := trouble{hue: "failed", glyph: levelGlyph(h.Level), testID: "publishers", label: "Publishers", title: title, guide: GuidePublisher,
 		action: "Show publishers", to: p.Links.Publishers()}
 	if h.Level == outbox.LevelBad {
 		t.hue = "dead"
