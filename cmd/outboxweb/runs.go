@@ -464,11 +464,11 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
-		fmt.Fprintf(a.out, "run %d is %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
+		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; fix them with: outboxweb runs start rebuild\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal; %s not fully compared: %s replayed\n", outbox.Number(run.Counts.Matched),
+		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, as far as events are applied; %s not fully compared: %s replayed\n", outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)

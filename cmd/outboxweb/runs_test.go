@@ -105,9 +105,9 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied: 2 events replayed"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
 			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 7"}},
-		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"is interrupted after 1 of 2 campaigns: its processes died"}},
+		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"run 3: interrupted after 1 of 2 campaigns: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
-			[]string{"is failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
+			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
 		if err := d.printVerdict(t.Context(), d.st, run); err != nil {

@@ -42,7 +42,7 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns?state=drifted").want(t, 200, `id="campaign-c-1"`, `id="campaign-c-3"`).lacks(t, `id="campaign-c-2"`)
 	s.get("/campaigns?state=drifted&sort=lag").want(t, 200, `id="campaign-c-1"`)
 	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`)
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"state":"drifted"`, `"why":"The rows of 2 projections differed from the journal at the last verification; a rebuild fixes them"`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"state":"drifted"`, `"why":"The rows of 2 projections differed from the journal at the last verification; a rebuild fixes them if the projection files are right"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
 
 	m := metrics.New(s.store.Summary)
@@ -108,7 +108,7 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	for _, page := range []string{"/projections/campaigns", "/projections"} {
 		s.get(page).want(t, 200, "Blocks 2 campaigns: events fail in it.", "s-dead", "blocking").lacks(t, "Live in every campaign.")
 	}
-	s.get("/projections/campaigns").want(t, 200, "Not quarantined, paused or behind in any campaign.").lacks(t, "It has passed every event")
+	s.get("/projections/campaigns").want(t, 200, "Not paused, quarantined or behind in any campaign.").lacks(t, "It has passed every event")
 	// What it is set aside for goes on without it, and is not held up.
 	s.quarantine()
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)

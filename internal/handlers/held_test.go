@@ -40,7 +40,7 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.comes("/", note)
-	s.get("/").want(t, 200, "All 2 campaigns are current.", "not counting projections that are not live")
+	s.get("/").want(t, 200, "All 2 campaigns are current in the loaded projections.", "not counting projections that are not live", `data-testid="left-campaigns"`).lacks(t, "Nothing is paused or disabled")
 	s.get("/projections").want(t, 200, `data-testid="left-campaigns"`).lacks(t, `data-testid="left-roster"`)
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
 }

@@ -138,7 +138,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/runs").want(t, 200, `id="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
 	s.get("/runs?kind=rebuild").want(t, 200, "No runs match")
 	s.get("/runs?status=running&campaign=c-3").want(t, 200, `id="run-1"`, `<input type="hidden" name="status" value="running"`)
-	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed from the journal at the last verification", `href="/runs/1/results/c%2F1"`)
+	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed at the last verification from what the loaded projections make of the journal", `href="/runs/1/results/c%2F1"`)
 
 	to := s.submit("/runs/1/cancel", "reason=enough").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Cancelled run 1; its worker is stopping.", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
@@ -165,7 +165,7 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
-	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign match the journal. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
+	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign match the journal, as far as events are applied. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
 	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
 	s.get("/runs/1/results/c%2F1").want(t, 200, "No differences, but not all events were compared.", "Not compared: events 2 to 3. The projection was paused at the time.")
@@ -202,9 +202,9 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 		s.finishRun(l, outbox.RunCompleted, "")
 	}
 	const all = `"all_campaigns":true`
-	s.get("/").want(t, 200, "Everything was not verified lately.")
+	s.get("/").want(t, 200, "No verify has compared everything lately.")
 	verify(`"campaign_id":"c-2"`, matched("c-2"))
-	s.comes("/", "Everything was not verified lately.")
+	s.comes("/", "No verify has compared everything lately.")
 	verify(all, drifted("c/1"), matched("c-2"))
 	s.comes("/", `by <a href="/runs/2">run 2</a>: drift in 1 of 2 campaigns.`)
 	verify(all, matched("c/1"), matched("c-2"))

@@ -80,7 +80,7 @@ func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
 func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
-	s.get("/projections").want(t, 200, "Live in every campaign.", `action="/projections/campaigns/pause"`)
+	s.get("/projections").want(t, 200, "Not paused, quarantined or behind in any campaign.", `action="/projections/campaigns/pause"`)
 	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
 	s.get("/projections/nothing").want(t, 404)
 	s.quarantine()

@@ -119,10 +119,10 @@ func (c Campaign) verifyText() string {
 	case c.Unverified != nil:
 		found = append(found, "C"+strings.TrimPrefix(c.Unverified.Failure(), "c"))
 	case c.Unverifiable > 0:
-		found = append(found, "The last verify could not replay the journal")
+		found = append(found, "The last verify could not replay its events")
 	}
 	if c.Drifted > 0 {
-		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them")
+		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them if the projection files are right")
 	}
 	return strings.Join(found, ". ")
 }

@@ -139,6 +139,16 @@ func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
 	return paused
 }
 
+// NotLoadedAmong returns the projections that were loaded earlier and are not now.
+func NotLoadedAmong(held []HeldProjection) (left []HeldProjection) {
+	for _, h := range held {
+		if h.NotLoaded {
+			left = append(left, h)
+		}
+	}
+	return left
+}
+
 // assessDisks reports databases that cannot be written to.
 func assessDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
 	for _, d := range s.DisksFull {
@@ -190,10 +200,8 @@ func (s Summary) calmNotes() (notes []string) {
 	if n := s.Operations.Running; n > 0 {
 		notes = append(notes, fmt.Sprintf("%s running.", Count(n, "operation is", "operations are")))
 	}
-	for _, h := range s.Held {
-		if h.NotLoaded {
-			notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.", h.Projection))
-		}
+	for _, h := range NotLoadedAmong(s.Held) {
+		notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.", h.Projection))
 	}
 	return notes
 }

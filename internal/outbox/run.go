@@ -235,7 +235,7 @@ func (k RunKind) OutcomeName(outcome string) string {
 		return "no row changes"
 	}
 	if outcome == OutcomeNotCompared && k == RunRebuild {
-		return "lacks events"
+		return "not complete"
 	}
 	if outcome == OutcomeNotCompared && k != RunRehearse {
 		return "not fully compared"
@@ -423,7 +423,8 @@ func (r RunResult) Verifications(run Run) []Verification {
 			all = append(all, r.failed(run, p.Projection, p.ErrorSeq, fmt.Sprintf("event %d cannot be replayed: %s", p.ErrorSeq, p.Error)))
 		}
 		unchanged := run.Kind == RunRebuild && p.Generation == 0 && r.Outcome == OutcomeFailed
-		if p.Error != "" || p.Verdict == "" || unchanged {
+		nothing := p.LeftOut != "" && p.Seq == 0 // no event was applied to it, so none was compared
+		if p.Error != "" || p.Verdict == "" || unchanged || nothing {
 			continue
 		}
 		all = append(all, r.judged(run, p))

@@ -82,7 +82,7 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	case n == 0 && i.Blocking > 0:
 		return ""
 	case n == 0:
-		return "Live in every campaign."
+		return "Not paused, quarantined or behind in any campaign."
 	case i.CountsCapped:
 		return "Not live in at least " + count(n, "campaign", "campaigns") + "."
 	}

@@ -135,6 +135,14 @@ func (v ReadModelView) standing(verdict string) (names []outbox.ModelStanding) {
 	return names
 }
 
+// replayedHeld are the projections that are not live and can be replayed.
+func (v ReadModelView) replayedHeld() []outbox.Cursor {
+	return slices.DeleteFunc(slices.Clone(v.Held), func(c outbox.Cursor) bool {
+		_, failed := v.FailedBy(c.Projection)
+		return failed
+	})
+}
+
 // failed is the projections that could not replay an event.
 func (v ReadModelView) failed() (names []outbox.ModelStanding) {
 	for _, s := range v.Standings {

@@ -468,7 +468,7 @@ func ReadModelPart(p Page, v ReadModelView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = heldRows(p, v.CampaignID, v.Held, v.Seq).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = heldRows(p, v.CampaignID, v.replayedHeld(), v.Seq).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

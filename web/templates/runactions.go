@@ -77,7 +77,7 @@ func driftSentence(drifted []outbox.Verification) string {
 	if len(drifted) == DriftShown {
 		least = "At least "
 	}
-	return fmt.Sprintf("%s%s drifted: live rows differed from the journal at the last verification.", least, count(n, "campaign", "campaigns"))
+	return fmt.Sprintf("%s%s drifted: live rows differed at the last verification from what the loaded projections make of the journal.", least, count(n, "campaign", "campaigns"))
 }
 
 // driftCause links to where a difference is shown: the run that found it, or a new run that

@@ -70,9 +70,9 @@ func resultSentence(v RunResultView) string {
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
 		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeNotCompared:
-		return "Rebuilt. No rows changed. A paused projection lacks events."
+		return "Rebuilt. No rows differed before. A paused projection lacks events."
 	case v.Run.Kind == outbox.RunRebuild:
-		return "Rebuilt. No rows changed."
+		return "Rebuilt. No rows differed before."
 	case v.Result.Outcome == outbox.OutcomeDrift:
 		return "Drift: the live rows differ from the journal."
 	case v.Result.Outcome == outbox.OutcomeNotCompared:

@@ -77,13 +77,13 @@ func runOutcome(r outbox.Run) string {
 	case r.Kind == outbox.RunRehearse:
 		return "Rehearsed: " + total + ". No live row changed."
 	case r.Kind == outbox.RunReplay:
-		return "Caught up: " + total + "."
+		return "Replayed " + total + ", as far as events could be applied."
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
 		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
-		return "Rebuilt. No rows changed. In " + ofRun(n.NotCompared, r) + ", a paused projection lacks events."
+		return "Rebuilt. No rows differed before. In " + ofRun(n.NotCompared, r) + ", a paused projection lacks events."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0:
-		return "Rebuilt. The rows of " + total + " match the journal, as far as events are applied; none changed."
+		return "Rebuilt. The rows of " + total + " match the journal, as far as events are applied; none differed before."
 	case r.Kind == outbox.RunRebuild:
 		return fmt.Sprintf("Rebuilt. The rows of %s match the journal now, as far as events are applied; in %s some differed before.", total, num(n.Drifted))
 	case n.Drifted > 0:
@@ -93,7 +93,7 @@ func runOutcome(r outbox.Run) string {
 	case n.NotCompared > 0 && r.CampaignID != "":
 		return "No differences, but not all events were compared: a projection is paused, quarantined or behind."
 	case n.NotCompared > 0:
-		return fmt.Sprintf("The live rows of %s match the journal. %s not fully compared: a projection is paused, quarantined or behind.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
+		return fmt.Sprintf("The live rows of %s match the journal, as far as events are applied. %s not fully compared: a projection is paused, quarantined or behind.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
 		return "The live rows match the journal, as far as events are applied."
 	default:

@@ -9,11 +9,13 @@ import (
 // mark is an event's state: in one word, with the glyph and the hue that the state has everywhere.
 type mark struct{ word, glyph, hue string }
 
-// markOf returns the state of a campaign's event.
-func markOf(c outbox.Campaign, l outbox.EventLine) mark {
+// markOf returns the state of a campaign's event; held are the projections that are not live there.
+func markOf(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) mark {
 	switch {
 	case l.Skipped:
 		return mark{"skipped", skippedGlyph, "s-skipped"}
+	case l.Seq <= c.AppliedSeq && len(outbox.Lacking(held, l.Seq)) > 0:
+		return mark{"applied in part", cursorLook(outbox.CursorPaused).glyph, "s-paused"}
 	case l.Seq <= c.AppliedSeq:
 		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
 	case l.RowStatus == "":
@@ -40,8 +42,8 @@ func position(c outbox.Campaign, seq int64) string {
 }
 
 // cellText describes a cell of the timeline in full.
-func cellText(c outbox.Campaign, l outbox.EventLine) string {
-	text := fmt.Sprintf("Event %d, %s: %s", l.Seq, l.EventType, markOf(c, l).word)
+func cellText(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) string {
+	text := fmt.Sprintf("Event %d, %s: %s", l.Seq, l.EventType, markOf(c, held, l).word)
 	if p := position(c, l.Seq); p != "" {
 		text += ", " + p
 	}

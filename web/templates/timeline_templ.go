@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "github.com/outboxweb/outboxweb/internal/outbox"
 
 // timeline shows the events around the head of a campaign, one cell each.
-func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Component {
+func timeline(p Page, c outbox.Campaign, held []outbox.Cursor, lines []outbox.EventLine) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -37,7 +37,7 @@ func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Compone
 			return templ_7745c5c3_Err
 		}
 		for _, l := range lines {
-			var templ_7745c5c3_Var2 = []any{markOf(c, l).hue, templ.KV("head", l.Seq == c.HeadSeq), templ.KV("watermark", l.Seq == c.AppliedSeq), templ.KV("highwater", l.Seq == c.HighWaterSeq)}
+			var templ_7745c5c3_Var2 = []any{markOf(c, held, l).hue, templ.KV("head", l.Seq == c.HeadSeq), templ.KV("watermark", l.Seq == c.AppliedSeq), templ.KV("highwater", l.Seq == c.HighWaterSeq)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var2...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -73,9 +73,9 @@ func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Compone
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(cellText(c, l))
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(cellText(c, held, l))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 12, Col: 74}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 12, Col: 80}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -86,9 +86,9 @@ func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Compone
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var6 string
-			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(markOf(c, l).glyph)
+			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(markOf(c, held, l).glyph)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 13, Col: 64}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 13, Col: 70}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -125,9 +125,9 @@ func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Compone
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(markOf(c, l).word)
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(markOf(c, held, l).word)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 15, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 15, Col: 71}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -140,7 +140,7 @@ func timeline(p Page, c outbox.Campaign, lines []outbox.EventLine) templ.Compone
 			var templ_7745c5c3_Var10 string
 			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(position(c, l.Seq))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 15, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `timeline.templ`, Line: 15, Col: 94}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {

@@ -60,7 +60,7 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 		title:  count(n, "campaign", "campaigns") + " could not be verified: replaying the events failed",
 		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateUnverifiable})}
 	for _, name := range p.failingAmong() {
-		t.items = append(t.items, troubled{name: name, to: p.Links.FailureGroup(p.Failing[name]), sub: "as loaded fails now, and a verify fails at the same events: fix it, then verify again"})
+		t.items = append(t.items, troubled{name: name, to: p.Links.FailureGroup(p.Failing[name]), sub: "as loaded fails now: events that fail in it fail in a verify, too"})
 	}
 	return t
 }
@@ -101,7 +101,7 @@ func builtTrouble(p Page, v Overview) trouble {
 	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	fails := false
 	for _, one := range v.OtherBuilt {
-		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "several versions or an unknown one") + ", loaded " + shortHash(one.Version)
+		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "several versions, or not loaded for a while, so that events are missing") + ", loaded " + shortHash(one.Version)
 		if len(p.failingAmong(one.Name)) > 0 {
 			sub, fails = sub+", which fails now: fix it before a rebuild", true
 		}
@@ -136,6 +136,12 @@ func quarantineTrouble(p Page, v Overview) trouble {
 func overviewHealth(p Page, v Overview) outbox.Health {
 	h := v.Summary.Health(p.Now)
 	around := len(outbox.RejectingSources(v.Sources, p.Now)) + len(outbox.UnreadSources(v.Sources, p.Now)) + len(outbox.PublishersNeedingAttention(v.Publishers, p.Now))
+	if h.Level == outbox.LevelOK && len(outbox.NotLoadedAmong(v.Summary.Held)) > 0 {
+		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+" in the loaded projections."
+	}
+	if h.Level == outbox.LevelOK && len(v.OtherBuilt) > 0 {
+		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but not all rows were built by the loaded projections."
+	}
 	if h.Level == outbox.LevelOK && around > 0 {
 		h.Level = outbox.LevelWarn
 		if slices.ContainsFunc(outbox.UnreadSources(v.Sources, p.Now), func(s outbox.IntakeSource) bool { return s.Error != "" }) || outbox.PublishersHealth(v.Publishers, p.Now).Level == outbox.LevelBad {
