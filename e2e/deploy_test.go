@@ -241,9 +241,10 @@ func TestDeploy_kubernetesOnPostgres(t *testing.T) {
 	for range 2 {
 		runContainer(t, orchestrated(t, "postgres/deployment.yaml"), d).wantAccess()
 	}
-	if n := scalar[int64](t, d.journal(), "select count(*) from instances"); n != 2 {
-		t.Errorf("%d instances are in the journal database", n)
-	}
+	eventually(t, patience, "both instances are in the journal database", func() (bool, string) {
+		n := scalar[int64](t, d.journal(), "select count(*) from instances")
+		return n == 2, fmt.Sprint(n)
+	})
 }
 
 // The proxy of compose.yaml lets users in by their passwords, and tells the server who they are.

@@ -58,8 +58,9 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) templates
 	p.Failing = groups.Failing(p.Running)
 	for _, g := range groups.Groups {
 		if cause != "" && g.Fingerprint == cause {
-			outlook, verdict := g.Verdict(p.Running)
-			p.Judged = &templates.Judged{Fingerprint: cause, Verdict: verdict, Outlook: outlook}
+			judged := outbox.ErrorGroups{Groups: []outbox.ErrorGroup{g}}.Assessed(p.Running, nil)
+			_ = s.Runs.RestOnRehearsals(r.Context(), judged, s.Projections) // without them it is judged by its attempts
+			p.Judged = &templates.Judged{Fingerprint: cause, Verdict: judged[0].Verdict, Outlook: judged[0].Outlook}
 		}
 	}
 	return p

@@ -213,15 +213,16 @@ type startBody struct {
 	Rows             []outbox.RowKey `json:"rows,omitempty"`
 	Filter           map[string]any  `json:"filter,omitempty"`
 	Canary           bool            `json:"canary"`
+	Rehearsal        int64           `json:"rehearsal,omitempty"`
 	Reason           string          `json:"reason"`
 	Confirm          string          `json:"confirm,omitempty"`
 	ExpectedRows     int64           `json:"expected_rows"`
 	ExpectedReleased int64           `json:"expected_released"`
 }
 
-// startTwins are the shell equivalents. The command cannot name rows one by one.
+// startTwins are the shell equivalents. The command cannot name rows one by one, nor a rehearsal.
 func startTwins(p Page, v NewOperationView) Twins {
-	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Reason: "why", Confirm: v.Preview.Confirm,
+	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Rehearsal: v.Rehearsal, Reason: "why", Confirm: v.Preview.Confirm,
 		ExpectedRows: v.Preview.Rows, ExpectedReleased: v.Preview.Released}
 	f := v.Selection.Filter
 	if len(b.Rows) == 0 {
@@ -231,7 +232,7 @@ func startTwins(p Page, v NewOperationView) Twins {
 		}
 	}
 	t := Twins{Curl: p.curlPost(p.Links.API().Operations(outbox.OperationFilter{}), b)}
-	if len(b.Rows) > 0 {
+	if len(b.Rows) > 0 || v.Rehearsal > 0 {
 		return t
 	}
 	t.CLI = p.program() + "requeue --dead --canary" + flagTexts(namedText{"campaign", f.CampaignID}, namedText{"event-type", f.EventType},

@@ -52,6 +52,10 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 	if twins = startTwins(p, v); twins.CLI != "" {
 		t.Errorf("there is no command for named rows, and the page offers %s", twins.CLI)
 	}
+	v.Selection, v.Rehearsal = outbox.Selection{}, 9
+	if twins = startTwins(p, v); twins.CLI != "" || !strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`) {
+		t.Errorf("resting on a rehearsal: %+v", twins)
+	}
 	o := outbox.Operation{ID: 3, Status: outbox.OperationStopped}
 	if twins = operationTwins(p, o); twins.CLI != "outboxweb operations acknowledge 3 --reason 'why'" || twins.Curl != `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"stopped"}}' http://127.0.0.1:8080/api/v1/operations/3/acknowledge` {
 		t.Errorf("twins are %+v", twins)

@@ -84,6 +84,13 @@ func driftTrouble(p Page, v Overview) trouble {
 	case p.Offers(outbox.ActionRunStart):
 		t.action, t.to = "Rebuild…", p.Links.NewRun(rebuild)
 	}
+	for _, one := range v.OtherBuilt { // a rebuild would make what a wrong file says
+		if slices.ContainsFunc(drifted, func(d outbox.Verification) bool { return d.Projection == one.Name }) {
+			t.title += " Projection " + one.Name + " has changed since rows were built: if its file is wrong, go back to the one before; if it is right, rebuild."
+			t.action, t.to = "See what changed", p.Links.Projection(one.Name)
+			break
+		}
+	}
 	return t
 }
 
