@@ -116,7 +116,7 @@ func TestTraces_digestsAreTheExpectedOnes(t *testing.T) {
 					}
 					mustHaveDigests(t, d, traces)
 					out := mustCommand(t, d, nil, append([]string{"verify"}, traceModels...)...)
-					if want := fmt.Sprintf("the live rows of %d campaigns match the journal, as far as events are applied: %d events replayed", len(traces), events); !shown(out, want) {
+					if want := fmt.Sprintf("the live rows of %d campaigns match the journal, as far as events are applied (%d events in it)", len(traces), events); !shown(out, want) {
 						t.Errorf("verify printed %s, want %s", out, want)
 					}
 					checkClean(t, d, traceModels...)

@@ -117,6 +117,21 @@ func (d *heldDesk) runs(command string, end int, wanted ...string) {
 	}
 }
 
+func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	d.says("report", "none paused, quarantined, behind or no longer loaded")
+	if err := d.st.ReadModel().Leave(t.Context(), []string{"log"}); err != nil {
+		t.Fatal(err)
+	}
+	d.says("report", "projections names is not loaded any more: its rows are not updated")
+	if err := os.Remove(filepath.Join(d.flags[5], "names.sql")); err != nil {
+		t.Fatal(err)
+	}
+	d.says("verify", "the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)", "not compared: projection names, which is not loaded any more")
+}
+
 func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))

@@ -468,12 +468,19 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 	case run.Verdict == outbox.VerdictDrift:
 		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, as far as events are applied; %s not fully compared: %s replayed\n", outbox.Number(run.Counts.Matched),
+		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:
-		fmt.Fprintf(a.out, "the live rows of %s match the journal, as far as events are applied: %s replayed\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+		fmt.Fprintf(a.out, "the live rows of %s match the journal, as far as events are applied (%s in it)\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+	}
+	left, err := st.ReadModel().Left(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range left {
+		fmt.Fprintf(a.out, "not compared: projection %s, which is not loaded any more\n", name)
 	}
 	d, err := readRun(ctx, st, run)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 		wrong   bool
 		says    []string
 	}{
-		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied: 2 events replayed"}},
+		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
 			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 7"}},
 		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"run 3: interrupted after 1 of 2 campaigns: its processes died"}},
