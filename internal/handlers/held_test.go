@@ -119,6 +119,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.get("/").want(t, 200, "Paused projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied, though perhaps not to every projection")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{", "outboxweb_quarantined_projections ")
 }

@@ -76,7 +76,9 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 	if err := s.readRowOf(ctx, &v); err != nil {
 		return v, err
 	}
-	v.Held, _ = s.Runs.HeldCursors(ctx, campaign, s.Projections) // the page says so if they cannot be read
+	if held, err := s.Runs.HeldCursors(ctx, campaign, s.Projections); err == nil { // the page says so if they cannot be read
+		v.Held = held
+	}
 	s.explain(ctx, &v)
 	switch tab {
 	case templates.TabHappened:
