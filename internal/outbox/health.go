@@ -194,7 +194,6 @@ func assessJournal(s Summary, add func(level Level, format string, args ...any))
 	}
 }
 
-// operationNotes reports running operations.
 // calmNotes are worth knowing, and no trouble by themselves.
 func (s Summary) calmNotes() (notes []string) {
 	if n := s.Operations.Running; n > 0 {

@@ -233,11 +233,9 @@ func (k RunKind) OutcomeName(outcome string) string {
 		return "rows change"
 	case k == RunRehearse && outcome == OutcomeMatch:
 		return "no row changes"
-	}
-	if outcome == OutcomeNotCompared && k == RunRebuild {
+	case k == RunRebuild && outcome == OutcomeNotCompared:
 		return "not complete"
-	}
-	if outcome == OutcomeNotCompared && k != RunRehearse {
+	case k != RunRehearse && outcome == OutcomeNotCompared:
 		return "not fully compared"
 	}
 	return strings.ReplaceAll(outcome, "_", " ")

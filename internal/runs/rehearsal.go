@@ -340,12 +340,11 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 	return d, nil
 }
 
-// passedAmong is how many of the latest rehearsals PassedRehearsal looks at.
+// passedAmong is how many of the latest rehearsals are looked at for those that passed.
 const passedAmong = 5
 
-// PassedRehearsal returns a recent rehearsal of a cause that passed with the files that are loaded;
-// nil if there is none.
-func (rs *Runs) PassedRehearsal(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
+// passed returns the recent rehearsals that passed with the files that are loaded, the latest first.
+func (rs *Runs) passed(ctx context.Context, loaded []outbox.ProjectionInfo) (all []outbox.FixRehearsal, err error) {
 	recent, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: passedAmong})
 	if err != nil {
 		return nil, err
@@ -355,31 +354,46 @@ func (rs *Runs) PassedRehearsal(ctx context.Context, fingerprint string, loaded 
 		if err != nil {
 			return nil, err
 		}
-		if d.Loaded && d.Passed() && (d.Fingerprint == "" || d.Fingerprint == fingerprint) {
-			d.Fingerprint = fingerprint // it may have tried others, too
-			return &d, nil
+		if d.Loaded && d.Passed() {
+			all = append(all, d)
 		}
 	}
-	return nil, nil
+	return all, nil
+}
+
+// rehearsed returns the first of the rehearsals that tried a cause; nil if none did.
+func rehearsed(all []outbox.FixRehearsal, fingerprint string) *outbox.FixRehearsal {
+	for _, d := range all {
+		if d.Fingerprint == "" || d.Fingerprint == fingerprint {
+			d.Fingerprint = fingerprint // it may have tried others, too
+			return &d
+		}
+	}
+	return nil
+}
+
+// PassedRehearsal returns a recent rehearsal of a cause that passed with the files that are loaded;
+// nil if there is none.
+func (rs *Runs) PassedRehearsal(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
+	all, err := rs.passed(ctx, loaded)
+	return rehearsed(all, fingerprint), err
 }
 
 // RestOnRehearsals adds to errors of which nothing was retried with the loaded files the rehearsal
 // that these files passed.
 func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []outbox.AssessedGroup, loaded []outbox.ProjectionInfo) error {
+	if !slices.ContainsFunc(groups, outbox.AssessedGroup.Untried) {
+		return nil
+	}
+	all, err := rs.passed(ctx, loaded)
 	for i := range groups {
-		g := &groups[i]
-		if !g.Untried() {
-			continue
-		}
-		d, err := rs.PassedRehearsal(ctx, g.Fingerprint, loaded)
-		if err != nil {
-			return err
-		}
-		if d != nil {
-			g.RestOn(d.Run.ID)
+		if g := &groups[i]; g.Untried() {
+			if d := rehearsed(all, g.Fingerprint); d != nil {
+				g.RestOn(d.Run.ID)
+			}
 		}
 	}
-	return nil
+	return err
 }
 
 // RehearsedFiles returns the changed files of a rehearsal; none once it is old. A missing run, or one

@@ -95,13 +95,6 @@ func (v EventView) error() string {
 	return v.Row.Row.LastError
 }
 
-// appliedInPart reports whether some projection that is not live lacks the event, which the others
-// have applied.
-func (v EventView) appliedInPart() bool {
-	seq := v.Event.Seq
-	return seq <= v.Campaign.AppliedSeq && v.Event.Skipped == nil && len(outbox.Lacking(v.Held, seq)) > 0
-}
-
 // stands says in a sentence where the event is and why.
 func (v EventView) stands(p Page) string {
 	if v.Row == nil || !v.Row.Row.IsHead {

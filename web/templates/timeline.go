@@ -9,12 +9,18 @@ import (
 // mark is an event's state: in one word, with the glyph and the hue that the state has everywhere.
 type mark struct{ word, glyph, hue string }
 
+// appliedInPart reports whether some of the projections that are not live in a campaign lack an
+// event, which the others have applied.
+func appliedInPart(c outbox.Campaign, held []outbox.Cursor, seq int64) bool {
+	return seq <= c.AppliedSeq && len(outbox.Lacking(held, seq)) > 0
+}
+
 // markOf returns the state of a campaign's event; held are the projections that are not live there.
 func markOf(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) mark {
 	switch {
 	case l.Skipped:
 		return mark{"skipped", skippedGlyph, "s-skipped"}
-	case l.Seq <= c.AppliedSeq && len(outbox.Lacking(held, l.Seq)) > 0:
+	case appliedInPart(c, held, l.Seq):
 		return mark{"applied in part", cursorLook(outbox.CursorPaused).glyph, "s-paused"}
 	case l.Seq <= c.AppliedSeq:
 		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
@@ -87,7 +93,7 @@ func eventStands(v EventView) string {
 		return fmt.Sprintf("Skipped: no projection applied it; all other events up to %s are applied.", num(c.AppliedSeq))
 	case seq <= c.AppliedSeq && v.Held == nil:
 		return "Applied, though perhaps not to every projection: which are paused or quarantined cannot be read at the moment."
-	case v.appliedInPart():
+	case appliedInPart(c, v.Held, seq):
 		return "Applied, but " + outbox.Standings(outbox.Lacking(v.Held, seq)) + "."
 	case seq <= c.AppliedSeq:
 		return fmt.Sprintf("Applied. All events up to %s are applied.", num(c.AppliedSeq))
