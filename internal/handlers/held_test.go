@@ -13,7 +13,7 @@ func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
-	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing is paused or disabled", "in 0 campaigns").lacks(t, "not counting")
+	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing is paused or disabled", "in 0 campaigns").lacks(t, "live projections only")
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
 	s.get("/").want(t, 200, "Projection campaigns is paused for 1 campaign.", `data-testid="paused-campaigns"`, `href="/projections/campaigns?state=paused"`, "for 1 campaign").
 		lacks(t, "Nothing is paused or disabled", "All 2 campaigns are current.")
@@ -40,7 +40,7 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.comes("/", note)
-	s.get("/").want(t, 200, "All 2 campaigns are current in the loaded projections.", "not counting projections that are not live", `data-testid="left-campaigns"`).lacks(t, "Nothing is paused or disabled")
+	s.get("/").want(t, 200, "All 2 campaigns are current in the loaded projections.", "live projections only", `data-testid="left-campaigns"`).lacks(t, "Nothing is paused or disabled")
 	s.get("/projections").want(t, 200, `data-testid="left-campaigns"`).lacks(t, `data-testid="left-roster"`)
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
 }
@@ -70,7 +70,7 @@ func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"`+paused+`, 2 events behind"`, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`)
 	s.get("/campaigns/c-1/events/3").want(t, 200, "Applied. All events up to 5 are applied.").lacks(t, "applied in part")
 	s.get("/campaigns/c-1/events/4").want(t, 200, `data-testid="applied-in-part"`, "Applied, but projection campaigns is paused, 2 events behind.")
-	s.get("/").want(t, 200, "in 0 campaigns, not counting projections that are not live")
+	s.get("/").want(t, 200, "in 0 campaigns, live projections only")
 	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, "but projection")
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"held_projections":[]`)
 }

@@ -205,7 +205,7 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	if slices.ContainsFunc(s.Held, outbox.HeldProjection.Lacks) {
-		behind.sub += ", not counting projections that are not live"
+		behind.sub += ", live projections only"
 	}
 	oldest := heroNumber{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
