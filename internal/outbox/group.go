@@ -133,7 +133,7 @@ type RetryOutlook string
 
 // The chances of a retry.
 const (
-	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with the current versions; or it can never succeed with them
+	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with the current versions; or it can never succeed with them; or its projection is not loaded
 	OutlookSome    RetryOutlook = "some"    // it failed in several ways, or never with the current versions
 	OutlookUnknown RetryOutlook = "unknown" // too few attempts to tell
 )
@@ -152,6 +152,8 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	switch {
 	case g.Attempts == 0:
 		return OutlookUnknown, "No attempts recorded for these rows"
+	case now.lacks(g.Tried[0].Projection):
+		return OutlookNone, fmt.Sprintf("Projection %s is not loaded any more: a retry passes without it, and its rows lack the event; load it again first, unless it was removed for good", g.Tried[0].Projection)
 	case !tried:
 		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + retryToSee
 	case g.Alike < g.Attempts:
@@ -181,11 +183,15 @@ func (now Running) projects(t Tried) bool {
 	return t.Projection == "" || now.Versions[t.Projection] == t.ProjectionVersion
 }
 
+// lacks reports whether a projection that failed is not loaded any more.
+func (now Running) lacks(projection string) bool {
+	return projection != "" && now.Versions[projection] == ""
+}
+
 // changed says whether build or projection changed since t.
 func (now Running) changed(t Tried) string {
 	builds := fmt.Sprintf("(%s, now %s)", cmp.Or(t.Build, "unknown"), now.Build)
-	version := cmp.Or(shortVersion(now.Versions[t.Projection]), "not loaded")
-	versions := fmt.Sprintf("(%s, now %s)", shortVersion(t.ProjectionVersion), version)
+	versions := fmt.Sprintf("(%s, now %s)", shortVersion(t.ProjectionVersion), shortVersion(now.Versions[t.Projection]))
 	switch {
 	case t.Projection == "":
 		return "the build changed " + builds

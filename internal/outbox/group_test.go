@@ -57,7 +57,7 @@ func TestErrorGroup_verdict(t *testing.T) {
 		"another build alone":         {of(tried("v1", "now")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: retry to see whether that fixes it"},
 		"another projection alone":    {of(tried("v2", "before")), outbox.OutlookSome, "Since the last failure projection roster changed (before, now now) and the build did not: retry to see whether that fixes it"},
 		"both are others":             {of(tried("v1", "before")), outbox.OutlookSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: retry to see whether that fixes it"},
-		"the projection is gone":      {of(gone), outbox.OutlookSome, "projection gone changed (now, now not loaded)"},
+		"the projection is gone":      {of(gone), outbox.OutlookNone, "Projection gone is not loaded any more: a retry passes without it, and its rows lack the event; load it again first, unless it was removed for good"},
 		"never with this projection":  {of(never("v2", "now")), outbox.OutlookNone, "It can never succeed with this version of the projection (roster now): retrying will fail again until the projection is fixed"},
 		"never, whatever the build":   {of(never("v1", "now")), outbox.OutlookNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: retrying will fail again until the projection is fixed"},
 		"never with the one before":   {of(never("v2", "before")), outbox.OutlookSome, "retry to see whether that fixes it"},
