@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,14 +44,37 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		ids := make([]string, len(page.Items))
+		for i, found := range page.Items {
+			ids[i] = found.CampaignID
+		}
+		installed, err := installedProjections(ctx, st)
+		if err != nil {
+			return err
+		}
+		held, err := st.Runs.Held(ctx, installed, ids...)
+		if err != nil {
+			return err
+		}
 		views := make([]outbox.CampaignView, len(page.Items))
 		for i, found := range page.Items {
-			views[i] = found.View(time.Now(), summary.Surroundings())
+			views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 		}
 		return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
 			return []any{v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
 		})
 	})
+}
+
+// installedProjections are those that servers have loaded, as the database records them.
+func installedProjections(ctx context.Context, st *engine.Engine) (all []outbox.ProjectionInfo, err error) {
+	versions, err := st.ReadModel().Versions(ctx)
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		if v := versions[name]; v != "" {
+			all = append(all, outbox.ProjectionInfo{Name: name, Version: v})
+		}
+	}
+	return all, err
 }
 
 // campaignAction holds the arguments of actions on one campaign.

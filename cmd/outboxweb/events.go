@@ -44,10 +44,17 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
+		installed, err := installedProjections(ctx, st)
+		if err != nil {
+			return err
+		}
 		events, found := []outbox.EventHit{}, settledEvents{}
 		for len(events) < c.Limit {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
 			page, err := st.Search.Events(ctx, f)
+			if err == nil {
+				err = st.Runs.AddHeld(ctx, installed, page.Items)
+			}
 			if err != nil {
 				return err
 			}

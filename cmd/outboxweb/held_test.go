@@ -171,6 +171,9 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	}
 	d.append("c-1", 1)
 	d.says("digest --campaign c-1", "campaign c-1 at seq 3 log sha256:", "at seq 2, paused")
+	d.says("campaigns list", "c-1 current 3 3 Everything is applied, but projection names is paused, 1 event behind")
+	d.says("campaigns list --json", `"held_projections": [ { "projection": "names", "applied_seq": 2,`)
+	d.says("events", "c-1 3 applied in part noted", "c-1 2 applied noted")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 3 log sha256:")
 	d.says("digest --campaign c-1 --json", `"seqs": { "log": 3, "names": 2 }`)
 	d.says("runs start rebuild --campaign c-1 --wait", "is completed")

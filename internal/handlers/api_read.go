@@ -35,13 +35,32 @@ func (s *server) viewCampaigns(ctx context.Context, f outbox.CampaignFilter) (vi
 	if err != nil {
 		return view, err
 	}
-	around := s.around(ctx)
-	views := make([]campaignView, len(page.Items))
-	for i, c := range page.Items {
-		views[i] = s.viewCampaign(c, around)
-	}
-	return outbox.Page[campaignView]{Items: views, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+	return outbox.Page[campaignView]{Items: s.viewListed(ctx, page.Items), NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
 		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}, nil
+}
+
+// viewListed returns campaigns as lists and exports show them.
+func (s *server) viewListed(ctx context.Context, campaigns []outbox.Campaign) []campaignView {
+	around, held := s.around(ctx), s.heldIn(ctx, campaigns)
+	views := make([]campaignView, len(campaigns))
+	for i, c := range campaigns {
+		views[i] = s.viewCampaign(c, around).WithHeldProjections(held[c.CampaignID])
+	}
+	return views
+}
+
+// heldIn returns, by campaign, the cursors of projections that are not live; nil if they cannot be
+// read, since a list is worth reading without them.
+func (s *server) heldIn(ctx context.Context, campaigns []outbox.Campaign) map[string][]outbox.Cursor {
+	ids := make([]string, len(campaigns))
+	for i, c := range campaigns {
+		ids[i] = c.CampaignID
+	}
+	held, err := s.Runs.Held(ctx, s.Projections, ids...)
+	if err != nil {
+		return nil
+	}
+	return held
 }
 
 // instanceFacts are an instance's fields without its JSON method, which a view embedding the
@@ -124,13 +143,11 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.Runs.HeldCursors(r.Context(), id, s.Projections)
+	held, err := s.Runs.Held(r.Context(), s.Projections, id)
 	if err != nil {
 		return err
 	}
-	view := heldView{s.viewCampaign(c, s.around(r.Context())), held}
-	view.Explanation = view.WithHeldProjections(view.Held)
-	return s.writeJSON(w, http.StatusOK, view)
+	return s.writeJSON(w, http.StatusOK, s.viewCampaign(c, s.around(r.Context())).WithHeldProjections(held[id]))
 }
 
 // waitApplied waits until a campaign's projections have applied the requested seq.
@@ -147,12 +164,6 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	defer cancel()
 	_, err = s.Store.WaitApplied(ctx, id, wait.MinSeq)
 	return err
-}
-
-// heldView is a campaign with the projections that are not caught up.
-type heldView struct {
-	campaignView
-	Held []outbox.Cursor `json:"held_projections"` // only for a single campaign, not in lists: the projections that are not caught up
 }
 
 func (s *server) readEvents(r *http.Request) (page outbox.Page[outbox.Event], err error) {

@@ -135,7 +135,7 @@ func (s *server) routeCampaignsAPI() {
 		id: "getCampaign", tag: tagCampaigns,
 		summary:  "One campaign; with min_seq, once its projections have that seq",
 		query:    queryOf(waitQuery{}).only("min_seq", "timeout"),
-		answers:  gives[heldView]("the campaign"),
+		answers:  gives[campaignView]("the campaign"),
 		refusals: []refusal{refusedWaiting, refusedLate},
 	})
 	s.apiGet("/campaigns/{campaign}/projections", reply(s, campaignParam, s.readCursors), endpoint{
@@ -201,7 +201,7 @@ func (s *server) routeEventsAPI() {
 		query:   queryOf(eventsQuery{}),
 		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
 	})
-	s.apiGet("/events", reply(s, s.eventFilter, s.Search.Events), endpoint{
+	s.apiGet("/events", reply(s, s.eventFilter, s.searchEvents), endpoint{
 		id: "searchEvents", tag: tagEvents,
 		summary: "Events of all campaigns, newest first unless reversed, without their documents",
 		details: "Ids, entities, requests, tags, campaigns and types are found by an index. Actors, sessions and text are looked for in the events one by one: a page ends after some 100,000 of them or 0.4 seconds, with partial set and a next_cursor to continue from; looked says how far it came. Values are compared as they are shown: redacted ones are not found. In a range of time, events are found if the clocks of the appending processes differ by at most ten minutes. With settled the first page has the position to put into the condition of an append (see Conditional appends); on PostgreSQL that waits for appends in progress, and answers 503 while one stays open.",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -55,28 +54,41 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter.Cursor = ""
-	around := sync.OnceValue(func() outbox.Surroundings { return s.around(r.Context()) }) // read only if there is a campaign
-	return export(s, w, r, s.Store.CampaignsInPages(r.Context(), filter), table[outbox.Campaign]{
+	pages := func(yield func([]campaignView, error) bool) {
+		for page, err := range s.Store.CampaignsInPages(r.Context(), filter) {
+			var views []campaignView
+			if len(page) > 0 {
+				views = s.viewListed(r.Context(), page)
+			}
+			if !yield(views, err) {
+				return
+			}
+		}
+	}
+	return export(s, w, r, pages, table[campaignView]{
 		name: "campaigns",
 		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
 			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "skips", "lease_owner", "lease_expires_at",
 			"paused_by", "paused_at", "paused_reason", "why"},
-		cells: func(c outbox.Campaign) []any { return campaignCells(c, s.Now(), around()) },
-		view:  func(c outbox.Campaign) any { return s.viewCampaign(c, around()) },
+		cells: campaignCells,
+		view:  func(v campaignView) any { return v },
 	})
 }
 
-func campaignCells(c outbox.Campaign, now time.Time, around outbox.Surroundings) []any {
-	lease, pause := outbox.Lease{}, outbox.Pause{}
-	if c.Lease != nil {
-		lease = *c.Lease
+func campaignCells(v campaignView) []any {
+	next, lease, pause := time.Time{}, outbox.Lease{}, outbox.Pause{}
+	if v.NextAttemptAt != nil {
+		next = *v.NextAttemptAt
 	}
-	if c.Paused != nil {
-		pause = *c.Paused
+	if v.Lease != nil {
+		lease = *v.Lease
 	}
-	return []any{c.CampaignID, string(c.State()), c.HighWaterSeq, c.AppliedSeq, c.LagEvents(), c.Lag(now).Seconds(), c.HeadSeq, string(c.HeadStatus),
-		c.HeadNextAttempt, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.Counts.Dead, c.BlockedBehind(), c.Gap(), c.Skips, lease.Owner, lease.ExpiresAt,
-		pause.By, pause.At, pause.Reason, c.Why(now, around)}
+	if v.Paused != nil {
+		pause = *v.Paused
+	}
+	return []any{v.CampaignID, string(v.State), v.HighWaterSeq, v.AppliedSeq, v.LagEvents, v.LagSeconds, v.HeadSeq, string(v.HeadStatus),
+		next, v.Counts.Pending, v.Counts.Processing, v.Counts.Failed, v.Counts.Dead, v.BlockedBehind, v.Gap, v.Skips, lease.Owner, lease.ExpiresAt,
+		pause.By, pause.At, pause.Reason, v.Why}
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {

@@ -3,10 +3,13 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
 func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
@@ -75,6 +78,83 @@ func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"held_projections":[]`)
 }
 
+// Lists say of what is applied that a projection lacks it, as the pages of an event and a campaign do.
+func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	const inPart, behind = `data-testid="applied-in-part"`, `data-testid="current-in-part"`
+	applied := func(seq int) string {
+		return fmt.Sprintf(`"campaign_id":"c-1","seq":%d,"state":"applied","waits_behind":0,"held_projections":[`, seq)
+	}
+	s.get("/events").want(t, 200, "applied").lacks(t, inPart, "held-unknown")
+	s.get("/campaigns").want(t, 200, "Everything is applied").lacks(t, behind, "but projection", "held-unknown")
+	s.get("/api/v1/campaigns").want(t, 200, `"held_projections":[]`).lacks(t, `"held_projections":[{`)
+	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
+	for _, page := range []string{"/campaigns", "/campaigns/c-1"} { // nothing is behind yet
+		s.get(page).want(t, 200, "but projection campaigns is paused").lacks(t, behind)
+	}
+	s.seed("c-1", "d", "e")
+	s.work()
+	if n := strings.Count(s.get("/events").want(t, 200, `title="Applied, but projection campaigns is paused, 2 events behind" `+inPart).body, inPart); n != 2 {
+		t.Errorf("%d events are applied in part, want 2", n)
+	}
+	s.get("/api/v1/events").want(t, 200, applied(3)+"]", applied(4)+`{"projection":"campaigns","applied_seq":3,"lag_events":2,`, applied(5)+"{")
+	const text = "Everything is applied, but projection campaigns is paused, 2 events behind"
+	list := s.get("/campaigns").want(t, 200, behind, "current, 1 projection behind", text)
+	if n := strings.Count(list.body, behind); n != 1 {
+		t.Errorf("%d campaigns are marked, want 1", n)
+	}
+	s.get("/campaigns?state=current").want(t, 200, behind)
+	s.get("/campaigns/c-1").want(t, 200, behind, "current, 1 projection behind")
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, behind)
+	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"state":"current","held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`, `"why":"`+text+`"`, `"held_projections":[],`)
+	if one := decodeAs[outbox.CampaignView](t, s.get("/api/v1/campaigns/c-1").want(t, 200)); !reflect.DeepEqual(one, decodeAs[outbox.Page[outbox.CampaignView]](t, s.get("/api/v1/campaigns?sort=id").want(t, 200)).Items[0]) {
+		t.Errorf("the campaign by itself is %+v, which the list does not say", one)
+	}
+	s.get("/export/campaigns").want(t, 200, text)
+	s.submit("/campaigns/c-1/pause", "reason=look").want(t, 303)
+	s.get("/campaigns").want(t, 200, "paused").lacks(t, behind)
+}
+
+// A campaign that has not moved since a pause for all campaigns lacks nothing.
+func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.submit("/projections/campaigns/pause", "reason=a+bug").want(t, 303)
+	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error { // as a worker before the next event
+		w, err := tx.Watermark("c-2")
+		if err == nil {
+			_, err = tx.ExcludePaused("c-2", w, nil)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.seed("c-2", "b")
+	s.work()
+	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":0,`, `"held_projections":[{"projection":"campaigns","applied_seq":1,"lag_events":1,`, `"paused_for_all":true`)
+	if n := strings.Count(s.get("/campaigns").want(t, 200, "is paused for all campaigns, 1 event behind").body, "current-in-part"); n != 1 {
+		t.Errorf("%d campaigns are marked, want 1", n)
+	}
+	if n := strings.Count(s.get("/events").want(t, 200).body, "applied-in-part"); n != 1 {
+		t.Errorf("%d events are marked, want 1", n)
+	}
+	s.submit("/projections/campaigns/resume", "").want(t, 303)
+	s.get("/events").want(t, 200, "is 1 event behind; run 1 is catching it up")
+}
+
+func TestLists_tellOfAQuarantine(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.quarantine()
+	if n := strings.Count(s.get("/events").want(t, 200, "is quarantined, 2 events behind").body, "applied-in-part"); n != 2 {
+		t.Errorf("%d events are marked, want 2", n)
+	}
+	s.get("/campaigns").want(t, 200, "current, 1 projection behind")
+	s.get("/api/v1/campaigns").want(t, 200, `"failure":{"seq":2,`)
+}
+
 // A replay after a resume waits for a blocking verify.
 func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	t.Parallel()
@@ -120,6 +200,10 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	}
 	s.get("/").want(t, 200, "Paused projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied, though perhaps not to every projection")
+	s.get("/campaigns").want(t, 200, "current", `data-testid="held-unknown"`)
+	s.get("/events").want(t, 200, "applied", `data-testid="held-unknown"`)
+	s.get("/api/v1/campaigns").want(t, 200, `"state":"current"`).lacks(t, "held_projections")
+	s.get("/api/v1/events").want(t, 200, `"state":"applied"`).lacks(t, "held_projections")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":null`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_campaigns 2\n").lacks(t, "outboxweb_paused_projections{", "outboxweb_quarantined_projections ")
 }

@@ -34,7 +34,6 @@ var schemaNames = map[string]string{
 	"batchBody":       "Batch",
 	"confirmedBody":   "RequeueRowBody",
 	"failureGroups":   "ErrorGroupList",
-	"heldView":        "CampaignDetail",
 	"instanceView":    "InstanceAtWork",
 	"journalView":     "Journal",
 	"newEventBody":    "NewEvent",

@@ -25,7 +25,7 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Campaigns", "Campaigns")
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
-	view := templates.CampaignsView{Filter: filter, Page: list}
+	view := templates.CampaignsView{Filter: filter, Page: list, Held: s.heldIn(r.Context(), list.Items)}
 	if view.Offered, err = s.offered(r, "campaigns"); err != nil {
 		return err
 	}

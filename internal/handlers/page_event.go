@@ -76,8 +76,8 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 	if err := s.readRowOf(ctx, &v); err != nil {
 		return v, err
 	}
-	if held, err := s.Runs.HeldCursors(ctx, campaign, s.Projections); err == nil { // the page says so if they cannot be read
-		v.Held = held
+	if held, err := s.Runs.Held(ctx, s.Projections, campaign); err == nil { // the page says so if they cannot be read
+		v.Held = held[campaign]
 	}
 	s.explain(ctx, &v)
 	switch tab {

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -73,7 +74,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 		seeOther(w, s.linksOf(r).SearchEvents(filter))
 		return nil
 	}
-	page, err := s.Search.Events(r.Context(), filter)
+	page, err := s.searchEvents(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -84,6 +85,16 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Find events", "Events")
 	p.Twin = s.linksOf(r).API().SearchEvents(filter)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.EventsPage, view))
+}
+
+// searchEvents searches events and the projections that lack them. A page is worth reading without
+// those.
+func (s *server) searchEvents(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
+	page, err := s.Search.Events(ctx, f)
+	if err == nil {
+		_ = s.Runs.AddHeld(ctx, s.Projections, page.Items)
+	}
+	return page, err
 }
 
 func seeOther(w http.ResponseWriter, to templates.URL) {

@@ -133,9 +133,11 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 	if s.Travel == nil {
 		return v, errNoTravel
 	}
-	if v.Held, err = s.Runs.HeldCursors(r.Context(), campaign, s.Projections); err != nil {
+	held, err := s.Runs.Held(r.Context(), s.Projections, campaign)
+	if err != nil {
 		return v, err
 	}
+	v.Held = held[campaign]
 	ask := v.Query
 	ask.Limit = templates.ModelRowsEach
 	if q.Table != "" {

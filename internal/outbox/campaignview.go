@@ -28,7 +28,16 @@ type CampaignView struct {
 	// why names the event at fault
 	Unverifiable int64 `json:"unverifiable"`
 	State        State `json:"state"`
+	// Held are the projections that are not caught up. It is absent where a campaign is part of
+	// another answer, and in lists while the projections database cannot be read.
+	Held []Cursor `json:"held_projections,omitzero"`
 	Explanation
+}
+
+// WithHeldProjections is the view with the projections that are not live in the campaign.
+func (v CampaignView) WithHeldProjections(held []Cursor) CampaignView {
+	v.Held, v.Explanation = held, v.Explanation.WithHeldProjections(held)
+	return v
 }
 
 // View is the campaign as shown at the given time.

@@ -71,6 +71,9 @@ type EventStanding struct {
 	State string `json:"state" redact:"-" api:"enum=applied skipped waiting failed dead"`
 	// Behind is the failed or dead event that a waiting one is behind; 0 if there is none.
 	Behind int64 `json:"waits_behind"`
+	// Held are the projections that lack an applied event; absent while the projections database
+	// cannot be read.
+	Held []Cursor `json:"held_projections,omitzero"`
 }
 
 // The states of an event. Those of a failed or dead one are the row's.
@@ -95,10 +98,16 @@ func StandingOf(seq int64, row Status, skipped bool, c Campaign) EventStanding {
 	return EventStanding{State: EventWaiting}
 }
 
+// AppliedInPart is the state, in words, of an applied event that some projections lack.
+const AppliedInPart = "applied in part"
+
 // StateText is the state in words.
 func (s EventStanding) StateText() string {
-	if s.Behind > 0 {
+	switch {
+	case s.Behind > 0:
 		return fmt.Sprintf("%s behind event %d", s.State, s.Behind)
+	case len(s.Held) > 0:
+		return AppliedInPart
 	}
 	return s.State
 }

@@ -22,6 +22,15 @@ func HeldCursors(all []Cursor) []Cursor {
 	return held
 }
 
+// Behind returns the cursors of those that lack events of a campaign in which all are applied; none
+// for any other campaign.
+func (c Campaign) Behind(held []Cursor) []Cursor {
+	if c.State() != StateCurrent {
+		return nil
+	}
+	return Lacking(held, c.AppliedSeq)
+}
+
 // Lacking returns the cursors of those that have not applied the event.
 func Lacking(held []Cursor, seq int64) (lacking []Cursor) {
 	for _, c := range held {

@@ -130,30 +130,101 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	return cursors, err
 }
 
-const anyHeld = `
+const (
+	// The order makes planners use the index of cursors that are not live.
+	anyHeld = `
 select 1
+from projection_versions v
+where v.paused_at is not null
+  or (
+    select c.campaign_id
+    from projection_cursors c
+    where c.projection = v.projection
+      and c.state <> 'live'
+    order by c.campaign_id
+    limit 1) is not null
+limit 1`
+
+	// selectHeld also reads projections that are paused for all campaigns and were live in this one
+	// since it last moved.
+	selectHeld = `
+select ` + cursorColumns + `, campaign_id
 from projection_cursors
 where campaign_id = $1
   and state || '' <> 'live'
 union all
-select 1
-from projection_versions
-where paused_at is not null
-limit 1`
+select v.projection, coalesce(w.applied_seq, 0), coalesce(c.generation, 1), 'live', '', cast(null as bigint), '', coalesce(c.updated_at, 0),
+  case when w.applied_seq > 0 then w.updated_at end, cast($1 as text)
+from projection_versions v
+left join projection_watermarks w on w.campaign_id = $1
+left join projection_cursors c on c.campaign_id = $1 and c.projection = v.projection
+where v.paused_at is not null
+  and coalesce(c.state, 'live') = 'live'`
+)
 
-// HeldCursors returns the cursors of projections that are not live in the campaign. If all are
-// live, which is the usual case, it runs a single query.
-func (rs *Runs) HeldCursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
-	held := false
-	err := rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
-		held, err = t.One([]any{new(int64)}, anyHeld, campaign)
-		return err
-	})
-	if err != nil || !held {
-		return []outbox.Cursor{}, err
+// Held returns, by campaign, the cursors of loaded projections that are not live in it, in their
+// order. If all are live everywhere, which is the usual case, it runs a single query.
+func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campaigns ...string) (map[string][]outbox.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, heldLimit)
+	defer cancel()
+	held := make(map[string][]outbox.Cursor, len(campaigns))
+	for _, id := range campaigns {
+		held[id] = []outbox.Cursor{}
 	}
-	all, err := rs.Cursors(ctx, campaign, loaded)
-	return outbox.HeldCursors(all), err
+	var all []outbox.CampaignCursor
+	versions := make(map[string]readmodel.Version)
+	err := rs.readModel(ctx, func(t *sqldb.Tx) error {
+		if some, err := t.One([]any{new(int64)}, anyHeld); err != nil || !some {
+			return err
+		}
+		var b sqldb.Batch
+		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
+		for id := range held {
+			b.Each(func(row sqldb.Row) error {
+				c, err := scanCampaignCursor(row)
+				all = append(all, c)
+				return err
+			}, selectHeld, id)
+		}
+		if err := t.RunAll(&b); err != nil {
+			return err
+		}
+		return failuresOf(t, all)
+	})
+	if err == nil && len(all) > 0 {
+		err = rs.measureLag(ctx, loaded, versions, all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for projections that are not live in campaigns: %w", err)
+	}
+	for _, p := range loaded {
+		for _, c := range all {
+			if c.Projection == p.Name {
+				held[c.CampaignID] = append(held[c.CampaignID], c.Cursor)
+			}
+		}
+	}
+	return held, nil
+}
+
+// AddHeld sets the projections that lack applied events.
+func (rs *Runs) AddHeld(ctx context.Context, loaded []outbox.ProjectionInfo, events []outbox.EventHit) error {
+	campaigns := make([]string, len(events))
+	for i, e := range events {
+		campaigns[i] = e.CampaignID
+	}
+	held, err := rs.Held(ctx, loaded, campaigns...)
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		e := &events[i]
+		e.Held = []outbox.Cursor{}
+		if e.State == outbox.EventApplied {
+			e.Held = append(e.Held, outbox.Lacking(held[e.CampaignID], e.Seq)...)
+		}
+	}
+	return nil
 }
 
 const selectRecorded = `
@@ -227,8 +298,7 @@ limit $3`)
 // projection that is not loaded is outbox.ErrNotFound.
 func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
 	var page outbox.Page[outbox.CampaignCursor]
-	p, err := loadedAs(f.Projection, loaded)
-	if err != nil {
+	if _, err := loadedAs(f.Projection, loaded); err != nil {
 		return page, err
 	}
 	l := &sqldb.List[outbox.CampaignCursor]{
@@ -240,7 +310,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
-	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
+	err := rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil {
 			return err
 		}
@@ -248,10 +318,10 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
-		return failuresOf(t, f.Projection, page.Items)
+		return failuresOf(t, page.Items)
 	})
 	if err == nil {
-		err = rs.measureLag(ctx, p, versions, page.Items)
+		err = rs.measureLag(ctx, loaded, versions, page.Items)
 	}
 	if err != nil {
 		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
@@ -281,35 +351,45 @@ where campaign_id = $1
   and status = 'open'
 order by seq desc`
 
-// failuresOf sets the failure at the projection's position in each campaign.
-func failuresOf(t *sqldb.Tx, projection string, cursors []outbox.CampaignCursor) error {
+// failuresOf sets the failure at each cursor.
+func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
+		c := &cursors[i]
 		b.Each(func(row sqldb.Row) error {
 			found := make(map[string]*outbox.CursorFailure)
 			err := collectFailures(found)(row)
-			cursors[i].Failure = found[projection]
+			c.Failure = found[c.Projection]
 			return err
-		}, selectOpenFailuresOf, cursors[i].CampaignID, projection)
+		}, selectOpenFailuresOf, c.CampaignID, c.Projection)
 	}
 	return t.RunAll(&b)
 }
 
+// selectExtent reads how many events a campaign has, and at least how many of them each projection
+// lacks: those of a diverged one have applied events of another journal.
+const selectExtent = `
+select high_water_seq, case when diverged = '' then 0 else high_water_seq - applied_seq end
+from campaigns
+where campaign_id = $1`
+
 // measureLag completes cursors from the journal. It must be read after them, so that no cursor is
 // ahead of it.
-func (rs *Runs) measureLag(ctx context.Context, p outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
+func (rs *Runs) measureLag(ctx context.Context, loaded []outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
 	return rs.read(ctx, func(t *tx) error {
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
 			c := &cursors[i].Cursor
 			all[i] = c
+			p, _ := loadedAs(c.Projection, loaded) // without a version if it is not loaded
 			b.Each(func(row sqldb.Row) error {
-				var highWater int64
-				err := row.Scan(&highWater)
-				settleCursor(c, p, versions[p.Name], highWater)
+				var highWater, lacked int64
+				err := row.Scan(&highWater, &lacked)
+				settleCursor(c, p, versions[c.Projection], highWater)
+				c.LagEvents = max(c.LagEvents, lacked)
 				return err
-			}, selectHighWater, cursors[i].CampaignID)
+			}, selectExtent, cursors[i].CampaignID)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 // depends on.
 const heldSample = 20
 
-// heldLimit bounds how long a summary waits for the projections database; after that it covers only
-// the journal.
+// heldLimit bounds how long a summary or a list waits for the projections database; after that it
+// covers only the journal.
 const heldLimit = 2 * time.Second
 
 // heldProjections lists the projections that are paused, quarantined or behind, by name, and the

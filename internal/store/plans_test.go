@@ -93,6 +93,7 @@ var sqliteScans = []scan{
 	{"SCAN journal_identity", "journal_identity", "one row"},
 	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
+	{"SCAN v", "from projection_versions v", "one row for each projection"},
 	{"SCAN w", "insert into projection_versions", "until one was applied since, once at a start with another version"},
 	{"SCAN ids", "with recursive ids", "the campaigns of one page"},
 	{"SCAN r", "select distinct r.campaign_id", "wanted whole, by the check command only"},

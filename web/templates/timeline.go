@@ -15,13 +15,18 @@ func appliedInPart(c outbox.Campaign, held []outbox.Cursor, seq int64) bool {
 	return seq <= c.AppliedSeq && len(outbox.Lacking(held, seq)) > 0
 }
 
+// inPartTitle says which projections lack what the others have applied.
+func inPartTitle(lacking []outbox.Cursor) string {
+	return "Applied, but " + outbox.Standings(lacking)
+}
+
 // markOf returns the state of a campaign's event; held are the projections that are not live there.
 func markOf(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) mark {
 	switch {
 	case l.Skipped:
 		return mark{"skipped", skippedGlyph, "s-skipped"}
 	case appliedInPart(c, held, l.Seq):
-		return mark{"applied in part", cursorLook(outbox.CursorPaused).glyph, "s-paused"}
+		return mark{outbox.AppliedInPart, cursorLook(outbox.CursorPaused).glyph, "s-paused"}
 	case l.Seq <= c.AppliedSeq:
 		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
 	case l.RowStatus == "":
@@ -94,7 +99,7 @@ func eventStands(v EventView) string {
 	case seq <= c.AppliedSeq && v.Held == nil:
 		return "Applied, though perhaps not to every projection: which are paused or quarantined cannot be read at the moment."
 	case appliedInPart(c, v.Held, seq):
-		return "Applied, but " + outbox.Standings(outbox.Lacking(v.Held, seq)) + "."
+		return inPartTitle(outbox.Lacking(v.Held, seq)) + "."
 	case seq <= c.AppliedSeq:
 		return fmt.Sprintf("Applied. All events up to %s are applied.", num(c.AppliedSeq))
 	case v.RowStatus == "":
