@@ -90,8 +90,10 @@ func addCapped(a, b int64) int64 {
 // most campaigns fail with, then by the sum of their scores and the number of rows.
 func CompareGroups(a, b ErrorGroup) int {
 	return cmp.Or(cmp.Compare(b.Heads, a.Heads), cmp.Compare(b.Campaigns, a.Campaigns), cmp.Compare(b.Score, a.Score),
-		cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Fingerprint, b.Fingerprint))
+		cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Failed+b.Retrying, a.Failed+a.Retrying), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
+
+func (g ErrorGroup) rows() int64 { return g.Dead + g.Failed + g.Retrying }
 
 // Reach says how many campaigns the error keeps from advancing, and how many of their events wait:
 // "40 campaigns blocked, 5,700 events waiting". The counts are lower bounds if capped.
@@ -104,7 +106,7 @@ func (g ErrorGroup) Reach(capped bool) string {
 		parts = append(parts, Count(n, "campaign retrying", "campaigns retrying"))
 	}
 	if g.Campaigns == 0 {
-		parts = append(parts, Count(g.Dead+g.Failed, "row behind another failure", "rows behind other failures"))
+		parts = append(parts, Count(g.rows(), "row behind another failure", "rows behind other failures"))
 	} else {
 		parts = append(parts, Count(g.EventsWaiting, "event waiting", "events waiting"))
 	}

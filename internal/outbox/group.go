@@ -13,6 +13,7 @@ type ErrorGroup struct {
 	Example     string `json:"example"` // the error of one row
 	Dead        int64  `json:"dead"`
 	Failed      int64  `json:"failed"`
+	Retrying    int64  `json:"retrying"` // rows that failed with it and are being retried right now
 	Heads       int64  `json:"heads"`    // dead rows that are heads of their campaign: the campaigns that this error blocks
 	Released    int64  `json:"released"` // rows waiting behind those heads
 
@@ -148,7 +149,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 		}
 		tried = tried || now.Is(t)
 	}
-	rows := g.Dead + g.Failed
+	rows := g.rows()
 	switch {
 	case g.Attempts == 0:
 		return OutlookUnknown, "No attempts recorded for these rows"

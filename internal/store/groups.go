@@ -16,13 +16,14 @@ import (
 // error, then the second of every error, and so on.
 const groupAttempts = 1_000
 
-// triedRows selects columns of rows that have failed or died, at most $1.
+// triedRows selects columns of rows that have failed or died, or are being retried, at most $1.
 func triedRows(status, columns string) string {
 	return `(
   select campaign_id, seq, fingerprint` + columns + `
   from projection_apply_outbox
   where status = '` + status + `'
     and attempt_count > 0
+    and fingerprint <> ''
   order by next_attempt_at, seq, campaign_id
   limit $1
 ) as o`
@@ -75,7 +76,7 @@ func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 	return g.by[fingerprint]
 }
 
-// ErrorGroups groups the failed and dead rows by error. The result is shared by all callers: up
+// ErrorGroups groups the failed and dead rows, and those being retried, by error. The result is shared by all callers: up
 // to a second old, or older when reading takes long. Callers must not change it.
 func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	all, err := s.groups.Get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
@@ -89,7 +90,7 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
 	capped, now := false, sqldb.At(s.Now())
 	err := s.journal.Read(ctx, func(t *Tx) error {
-		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
+		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed, outbox.Processing} {
 			rows, err := t.groupRows(&g, status)
 			if err == nil {
 				err = t.groupHeads(&g, status, now)
@@ -118,10 +119,13 @@ func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 		group := g.of(fingerprint)
 		g.types[fingerprint][eventType] += rows
 		group.Example = cmp.Or(group.Example, example)
-		if status == outbox.Failed {
-			group.Failed += rows
-		} else {
+		switch status {
+		case outbox.Dead:
 			group.Dead += rows
+		case outbox.Failed:
+			group.Failed += rows
+		default:
+			group.Retrying += rows
 		}
 		return nil
 	}, selectGroups(string(status)), outbox.MaxGrouped)
@@ -141,10 +145,11 @@ func (t *Tx) groupHeads(g *groups, status outbox.Status, now time.Time) error {
 		c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
 		c.OldestAt = sqldb.AtOrNil(oldest)
 		group := g.of(fingerprint)
-		if status == outbox.Failed {
-			c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
-		} else {
+		switch status {
+		case outbox.Dead:
 			group.Released += behind
+		case outbox.Failed:
+			c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
 		}
 		group.AddCampaign(c.Scored(now))
 		return nil
@@ -177,7 +182,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 	}, selectGroupAttempts(string(status)), outbox.MaxGrouped, groupAttempts)
 }
 
-// addTried adds the attempt details of dead or failed rows to the others of their group.
+// addTried adds the attempt details of rows of one status to the others of their group.
 func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 	for i := range all {
 		known := &all[i]

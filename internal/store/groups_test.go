@@ -15,7 +15,7 @@ import (
 )
 
 // sums are the numbers of a group that follow from rows and campaigns.
-type sums struct{ dead, failed, heads, released, campaigns, waiting, score int64 }
+type sums struct{ dead, failed, retrying, heads, released, campaigns, waiting, score int64 }
 
 // recount adds up what the rows and campaigns say, one by one.
 func (f *fixture) recount() map[string]sums {
@@ -24,7 +24,7 @@ func (f *fixture) recount() map[string]sums {
 		campaign, status, fingerprint string
 		seq                           int64
 	}
-	rows, err := f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed') and attempt_count > 0`)
+	rows, err := f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed', 'processing') and attempt_count > 0 and fingerprint <> ''`)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
@@ -43,10 +43,13 @@ func (f *fixture) recount() map[string]sums {
 	by := map[string]sums{}
 	for _, r := range all {
 		s, c := by[r.fingerprint], f.MustCampaign(r.campaign)
-		if r.status == "dead" {
+		switch r.status {
+		case "dead":
 			s.dead++
-		} else {
+		case "failed":
 			s.failed++
+		default:
+			s.retrying++
 		}
 		if c.HeadSeq == r.seq {
 			s.campaigns++
@@ -80,7 +83,9 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 		for range 1 + random.IntN(6) {
 			f.AppendN(fmt.Sprintf("c-%02d", random.IntN(30)), 1+random.IntN(4))
 		}
-		for _, c := range f.MustClaim(one, 1000) {
+		claims := f.MustClaim(one, 1000)
+		f.check(seed) // while what failed before is being retried
+		for _, c := range claims {
 			result := store.Result{Claim: c, Applied: c.First - 1}
 			switch random.IntN(3) {
 			case 0:
@@ -107,7 +112,7 @@ func (f *fixture) check(seed uint64) {
 	all, want := f.groups(), f.recount()
 	got := map[string]sums{}
 	for _, g := range all.Groups {
-		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
+		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
 		if int64(len(g.Worst)) != min(g.Campaigns, outbox.CausesNamed) {
 			f.TB.Errorf("seed %d: %q names %d of %d campaigns", seed, g.Fingerprint, len(g.Worst), g.Campaigns)
 		}

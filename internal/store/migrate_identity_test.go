@@ -58,6 +58,7 @@ func (f *fixture) takeIdentityBack() {
 		f.Exec(`drop function operator_acts_refuse_loss() cascade`)
 	} else {
 		f.Exec(`drop trigger operator_acts_refuse_delete`)
+		f.Exec(`drop index outbox_retried`)
 	}
 	for _, index := range []string{"operator_acts_by_target", "operator_acts_by_time"} {
 		f.Exec(`drop index ` + index)

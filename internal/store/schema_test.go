@@ -68,7 +68,7 @@ where c.relnamespace = cast(current_schema() as regnamespace)
 // ownWays are names that may differ between the databases: each has its own migrations table,
 // and indexes that would cost too much on the other, or that need no position since every index
 // there ends with it.
-var ownWays = []string{"goose", "sqlite_", "campaigns_by_lag", "outbox_dead", "outbox_failed", "outbox_tried", "events_by_type", "events_by_entity", "events_by_request"}
+var ownWays = []string{"goose", "sqlite_", "campaigns_by_lag", "outbox_dead", "outbox_failed", "outbox_retried", "outbox_tried", "events_by_type", "events_by_entity", "events_by_request"}
 
 // schemaOf describes a database, without ownWays.
 func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {

@@ -13,14 +13,16 @@ func groupCount(g outbox.ErrorGroup, capped bool) string {
 	if capped {
 		more = "+"
 	}
-	switch {
-	case g.Failed == 0:
-		return num(g.Dead) + more + " dead"
-	case g.Dead == 0:
-		return num(g.Failed) + more + " failed"
-	default:
-		return num(g.Dead) + more + " dead, " + num(g.Failed) + more + " failed"
+	var parts []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{g.Dead, "dead"}, {g.Failed, "failed"}, {g.Retrying, "being retried"}} {
+		if part.n > 0 {
+			parts = append(parts, num(part.n)+more+" "+part.what)
+		}
 	}
+	return strings.Join(parts, ", ")
 }
 
 // groupStatus is the status by which to list a group's rows.
