@@ -383,7 +383,7 @@ func TestPostgresInstances_rollingRestart(t *testing.T) {
 	const campaigns, events, wave = 8, 40, 16
 	serve := append([]string{"--poll-interval", "1h", "--lease", "10m", "--event-timeout", "1m", "--batch-size", fmt.Sprint(wave)}, projections...)
 	mustCommand(t, d, lines(t, campaigns, events), append([]string{"append", "-"}, projections...)...)
-	checkClean(t, d, projections...) // which makes the tables
+	mustCommand(t, d, nil, append([]string{"append", "-", "--mode", "inline_apply_only"}, projections...)...) // which makes the tables
 
 	letGo := holdUp(t, d, campaigns)
 	leaving := start(t, d, serve...)

@@ -22,21 +22,31 @@ type checkCmd struct {
 
 // Run reports every violation.
 func (c *checkCmd) Run(ctx context.Context, a *app) error {
-	st, set, err := a.openBoth(ctx)
+	st, set, err := a.openUninstalled(ctx, a.storeOptions())
 	if err != nil {
 		return err
 	}
 	defer st.Close()
+	versions, err := st.ReadModel().Versions(ctx)
+	if err != nil {
+		return err
+	}
+	replay := c.Replay && len(versions) > 0 // no rows without a version
+	if replay {
+		if err := refuseOthers(set, versions); err != nil {
+			return err
+		}
+	}
 	bar := a.progress("check")
 	report, err := st.Maintenance.Check(ctx, bar.set)
 	bar.end()
 	if err != nil {
 		return err
 	}
-	if err := st.Maintenance.CheckTables(ctx, tablesOf(set), &report); err != nil {
+	if err := st.Maintenance.CheckTables(ctx, tablesOf(set, versions), &report); err != nil {
 		return err
 	}
-	if c.Replay {
+	if replay {
 		if err := a.checkReplays(ctx, st, set, &report); err != nil {
 			return err
 		}
@@ -56,10 +66,12 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// tablesOf returns the tables of all loaded projections.
-func tablesOf(set *projection.Set) (tables []string) {
+// tablesOf returns the tables of the projections that have a version in the database.
+func tablesOf(set *projection.Set, versions map[string]string) (tables []string) {
 	for _, p := range set.Projections() {
-		tables = append(tables, p.Tables...)
+		if _, installed := versions[p.Name]; installed {
+			tables = append(tables, p.Tables...)
+		}
 	}
 	return tables
 }

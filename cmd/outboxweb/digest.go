@@ -40,7 +40,14 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 	if c.Until != nil && *c.Until < 0 {
 		return usagef("--until must be 0 or more")
 	}
-	st, set, err := a.openBoth(ctx)
+	var st *engine.Engine
+	var set *projection.Set
+	var err error
+	if c.Until == nil {
+		st, set, err = a.openLoaded(ctx, c.only()...)
+	} else { // which reads no live row
+		st, set, err = a.openUninstalled(ctx, a.storeOptions())
+	}
 	if err != nil {
 		return err
 	}

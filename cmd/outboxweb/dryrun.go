@@ -17,8 +17,8 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	o := a.storeOptions()
-	o.ReadOnly = true // a dry run may load other versions of the projections, which must not be installed
-	st, set, err := a.openBothWith(ctx, o)
+	o.ReadOnly = true
+	st, set, err := a.openUninstalled(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	o := a.storeOptions()
 	o.ReadOnly = true
-	st, set, err := a.openBothWith(ctx, o)
+	st, set, err := a.openUninstalled(ctx, o)
 	if err != nil {
 		return err
 	}

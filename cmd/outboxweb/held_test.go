@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,4 +203,57 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	d.says("digest --campaign c-1 --until 0 --json", `"applied_seq": 0`, full)
 	d.runs("digest --campaign c-1 --until=-1", exitUsage, "--until must be 0 or more")
 	d.runs("verify --campaign c-1 --until 0", exitUsage, "--until must be 1 or more")
+}
+
+// A command that only compares, with files that no server has loaded, must not pass for a server that
+// applies events with them.
+func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	before, err := d.st.ReadModel().Versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := d.flags[5]
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("names.sql", strings.ReplaceAll(logging("names"), ":seq)", ":seq + 1)"))
+	const other = "this is not the version of projection names that events are applied with"
+	for _, command := range []string{"verify", "check", "digest --campaign c-1", "runs start verify --all", "runs resume 1", "rehearse " + dir} {
+		d.runs(command, exitUsage, other)
+	}
+	d.says("verify --projection log", "the live rows of 1 campaign match the journal")
+	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 2 log sha256:")
+	d.says("digest --campaign c-1 --until 1", "campaign c-1 at seq 1", "names sha256:")
+	d.says("failures projections", "no failures")
+	d.says("projections status", "names live 0 0 0 0 not the loaded version")
+	d.runs("runs start rebuild --all --dry-run", exitFailed, "1 would change")
+
+	write("names.sql", logging("names"))
+	write("new.sql", logging("new"))
+	d.runs("verify", exitUsage, "no server has loaded projection new, or none has any more")
+	d.says("check --no-replay", "no problems found")
+	d.says("verify --projection log --projection names", "the live rows of 1 campaign match the journal")
+	if after, err := d.st.ReadModel().Versions(t.Context()); err != nil || !maps.Equal(after, before) {
+		t.Errorf("the loaded versions are %v, were %v (%v)", after, before, err)
+	}
+}
+
+// Before a server has started, a check has a journal to look at, and a verify no rows.
+func TestCommands_ofAJournalThatNoServerHasApplied(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	flags := []string{"--journal-db", "sqlite:" + filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:" + filepath.Join(dir, "projections.db")}
+	if _, errs, code := here(t.Context(), append([]string{"migrate"}, flags...)...); code != exitDone {
+		t.Fatal(errs)
+	}
+	h := &heldDesk{t: t, flags: flags}
+	h.says("check", "no problems found")
+	h.runs("verify", exitUsage, "no server has loaded projection campaigns", "start it with these")
+	h.runs("digest --campaign c-1", exitUsage, "no server has loaded projection campaigns")
 }

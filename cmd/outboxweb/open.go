@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -69,9 +70,65 @@ func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
 	return set, nil
 }
 
-// openBoth opens the store, loads the projections and makes their tables.
+// openBoth opens the store, loads the projections and makes their tables: for a command that applies
+// events with them.
 func (a *app) openBoth(ctx context.Context) (*engine.Engine, *projection.Set, error) {
 	return a.openBothWith(ctx, a.storeOptions())
+}
+
+func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine.Engine, *projection.Set, error) {
+	st, set, err := a.openUninstalled(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := engine.Install(ctx, st.Store, set); err != nil {
+		st.Close()
+		return nil, nil, err
+	}
+	return st, set, nil
+}
+
+// openUninstalled opens the store and loads the projections, which may be other versions than those
+// that servers apply events with.
+func (a *app) openUninstalled(ctx context.Context, o store.Options) (*engine.Engine, *projection.Set, error) {
+	set, err := a.loadProjections(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := a.openStore(ctx, o)
+	return st, set, err
+}
+
+// openLoaded opens the store and the projections for a command that compares live rows with what the
+// projections make of the journal; only those named matter, none meaning all.
+func (a *app) openLoaded(ctx context.Context, only ...string) (*engine.Engine, *projection.Set, error) {
+	st, set, err := a.openUninstalled(ctx, a.storeOptions())
+	if err != nil {
+		return nil, nil, err
+	}
+	versions, err := st.ReadModel().Versions(ctx)
+	if err == nil {
+		err = refuseOthers(set, versions, only...)
+	}
+	if err != nil {
+		st.Close()
+		return nil, nil, err
+	}
+	return st, set, nil
+}
+
+// refuseOthers refuses projections in other versions than those that events are applied with.
+func refuseOthers(set *projection.Set, versions map[string]string, only ...string) error {
+	for _, p := range set.Projections() {
+		switch is := versions[p.Name]; {
+		case is == p.Version || len(only) > 0 && !slices.Contains(only, p.Name):
+			continue
+		case is == "":
+			return usagef("--projections: no server has loaded projection %s, or none has any more; name the files that outboxweb serve was started with, or start it with these", p.Name)
+		}
+		return usagef("--projections: this is not the version of projection %s that events are applied with; name the files that outboxweb serve was started with; what other files would change: outboxweb runs start rebuild --all --dry-run", p.Name)
+	}
+	return nil
 }
 
 // readingBoth runs do on databases that are only read, with the projections of this command, which
@@ -79,7 +136,7 @@ func (a *app) openBoth(ctx context.Context) (*engine.Engine, *projection.Set, er
 func (a *app) readingBoth(ctx context.Context, do func(*engine.Engine, *projection.Set, *timetravel.Travel) error) error {
 	o := a.storeOptions()
 	o.ReadOnly = true
-	st, set, err := a.openBothWith(ctx, o)
+	st, set, err := a.openUninstalled(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -87,24 +144,6 @@ func (a *app) readingBoth(ctx context.Context, do func(*engine.Engine, *projecti
 	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
 	defer travel.Close()
 	return do(st, set, travel)
-}
-
-func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine.Engine, *projection.Set, error) {
-	set, err := a.loadProjections(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	st, err := a.openStore(ctx, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !o.ReadOnly {
-		if err := engine.Install(ctx, st.Store, set); err != nil {
-			st.Close()
-			return nil, nil, err
-		}
-	}
-	return st, set, nil
 }
 
 // command returns a command given on the command line, by the operating system's user.

@@ -26,7 +26,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	st, set, err := a.openBoth(ctx)
+	st, set, err := a.openLoaded(ctx)
 	if err != nil {
 		return err
 	}

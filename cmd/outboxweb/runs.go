@@ -84,7 +84,13 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		}
 		return c.try(ctx, a)
 	}
-	st, set, err := a.openBoth(ctx)
+	var st *engine.Engine
+	var set *projection.Set
+	if kind.ReadsOnly() {
+		st, set, err = a.openLoaded(ctx, c.Projection...)
+	} else {
+		st, set, err = a.openBoth(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -397,7 +403,7 @@ type runsResumeCmd struct {
 
 // Run requeues one run.
 func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
-	st, set, err := a.openBoth(ctx)
+	st, set, err := a.openLoaded(ctx)
 	if err != nil {
 		return err
 	}
@@ -424,7 +430,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	c.All = len(c.Campaign) == 0
-	st, set, err := a.openBoth(ctx)
+	st, set, err := a.openLoaded(ctx, c.Projection...)
 	if err != nil {
 		return err
 	}
