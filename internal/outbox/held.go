@@ -89,6 +89,29 @@ func (h HeldProjection) Lacks() bool {
 	return h.NotLoaded || h.Paused != nil || h.PausedCampaigns+h.Behind+h.Quarantined > 0
 }
 
+// State is the worst state of the projection in any campaign, or paused if it is paused for all.
+func (i ProjectionInfo) State() string {
+	switch {
+	case i.Paused != nil:
+		return CursorPaused
+	case i.Quarantined > 0:
+		return CursorQuarantined
+	case i.Behind > 0:
+		return CursorBehind
+	case i.PausedCampaigns > 0:
+		return CursorPaused
+	}
+	return CursorLive
+}
+
+// NotLive counts the campaigns in which the projection is not live.
+func (i ProjectionInfo) NotLive() int64 {
+	if i.Paused != nil {
+		return i.PausedCampaigns
+	}
+	return i.Quarantined + i.PausedCampaigns + i.Behind
+}
+
 // PausedWhere counts the campaigns in which it is paused: "for 2 campaigns"; empty if none.
 func (h HeldProjection) PausedWhere() string {
 	switch {

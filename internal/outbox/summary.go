@@ -130,7 +130,7 @@ func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.
 type HeldProjection struct {
 	Projection      string `json:"projection" redact:"-"`
 	Paused          *Pause `json:"paused"`           // who paused it for all campaigns; nil if not paused
-	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused individually; 0 while it is paused for all
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure; 0 while it is paused for all
 	NotLoaded       bool   `json:"not_loaded"`       // it was loaded earlier and is not now: its rows are not updated
@@ -143,9 +143,10 @@ type HeldProjection struct {
 // some, once per campaign.
 func (s Summary) PausedProjections() (forAll, campaigns int64) {
 	for _, h := range s.Held {
-		campaigns += h.PausedCampaigns
 		if h.Paused != nil {
 			forAll++
+		} else {
+			campaigns += h.PausedCampaigns
 		}
 	}
 	return forAll, campaigns
@@ -192,7 +193,7 @@ type ProjectionInfo struct {
 	Source          string `json:"source"`           // file, or builtin:NAME
 	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns of which it lacks events
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure
-	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused, individually or by a pause of all that has taken effect there
+	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay
 	OpenFailures    int64  `json:"open_failures"`
 	RunID           int64  `json:"run_id"`         // the active run that catches it up; 0 if there is none

@@ -472,6 +472,9 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 				}
 			}
 			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
+			if p.Paused != nil { // counted were those that have advanced since
+				p.PausedCampaigns = summary.Campaigns.Total
+			}
 			described[i] = p
 		}
 		return nil

@@ -81,12 +81,26 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if roster.Quarantined != 3 || roster.PausedCampaigns != 2 || roster.OpenFailures != 3 || roster.Paused != nil || roster.BuiltByOtherVersion || roster.CountsCapped {
 		t.Errorf("roster is %+v", roster)
 	}
-	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 0 {
+	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 5 {
 		t.Errorf("history is %+v", history)
 	}
 	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
 	if err != nil || cursors[1].State != outbox.CursorPaused || !cursors[1].PausedForAll || cursors[1].AppliedSeq != 3 {
 		t.Errorf("cursors %+v, %v; want history paused for all at 3", cursors, err)
+	}
+	f.AppendN("c-0", 1)
+	f.Drain()
+	f.Clock.Advance(time.Minute)
+	described, err = f.Runs.DescribeProjections(f.Ctx, loaded)
+	if err != nil || described[1].PausedCampaigns != 5 || described[1].NotLive() != 5 {
+		t.Errorf("history is %+v (%v)", described[1], err)
+	}
+	sum, err := f.Store.Summary(f.Ctx)
+	if err != nil || len(sum.Held) == 0 || sum.Held[0].Projection != "history" || sum.Held[0].PausedCampaigns != 5 {
+		t.Errorf("the summary has %+v (%v)", sum.Held, err)
+	}
+	if forAll, campaigns := sum.PausedProjections(); forAll != 1 || campaigns != 2 {
+		t.Errorf("paused are %d for all, and %d", forAll, campaigns)
 	}
 	f.Sound()
 }

@@ -40,7 +40,14 @@ func New(core *store.Store) *Runs {
 func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
 	sum.Held, behind, _ = rs.heldProjections(ctx)
-	return func(t *store.Tx, sum *outbox.Summary) error { return (&tx{t}).fillRuns(sum.Held, behind) }
+	return func(t *store.Tx, sum *outbox.Summary) error {
+		for i := range sum.Held {
+			if h := &sum.Held[i]; h.Paused != nil {
+				h.PausedCampaigns = sum.Campaigns.Total
+			}
+		}
+		return (&tx{t}).fillRuns(sum.Held, behind)
+	}
 }
 
 // tx is a transaction on the journal.

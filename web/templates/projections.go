@@ -59,25 +59,9 @@ func diffLines(c outbox.DefinitionChange) []diffLine {
 	return all
 }
 
-// projectionState is the worst state of a projection in any campaign, or paused if it is paused for
-// all.
-func projectionState(i outbox.ProjectionInfo) string {
-	switch {
-	case i.Paused != nil:
-		return outbox.CursorPaused
-	case i.Quarantined > 0:
-		return outbox.CursorQuarantined
-	case i.Behind > 0:
-		return outbox.CursorBehind
-	case i.PausedCampaigns > 0:
-		return outbox.CursorPaused
-	}
-	return outbox.CursorLive
-}
-
 // notFollowed says in how many campaigns a projection is not live.
 func notFollowed(i outbox.ProjectionInfo) string {
-	n := i.Quarantined + i.PausedCampaigns + i.Behind
+	n := i.NotLive()
 	switch {
 	case n == 0 && i.Blocking > 0:
 		return ""

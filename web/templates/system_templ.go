@@ -407,9 +407,9 @@ func AboutPage(p Page, s Setup) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var20 string
-					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(num(i.Quarantined + i.PausedCampaigns + i.Behind))
+					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(num(i.NotLive()))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `system.templ`, Line: 78, Col: 94}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `system.templ`, Line: 78, Col: 61}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 					if templ_7745c5c3_Err != nil {
