@@ -186,6 +186,30 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("verify", "1 was not fully compared")
 }
 
+func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
+	t.Parallel()
+	needing := func(name, field string) string {
+		return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
+	}
+	d := newHeldDesk(t, strings.Replace(needing("log", "l"), "-- schema", "-- on-failure: quarantine\n-- schema", 1), needing("names", "n"))
+	d.appendPayloads("c-1", `{"l":1}`)
+	d.appendPayloads("c-2", `{"n":1}`)
+	d.appendPayloads("c-3", `{"l":1,"n":1}`)
+	d.apply()
+	d.says("projections status", "NAME STATE BLOCKING QUARANTINED PAUSED BEHIND FAILURES BUILT BY", "log quarantined 0 1 0 0 1", "names blocking 1 0 0 0 1")
+	d.says("projections status names", "names: blocking; blocking 1, quarantined in 0, paused in 0, behind in 0 campaigns")
+	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-3", d.set.Infos()); err != nil {
+		t.Fatal(err)
+	}
+	d.says("projections status", "names blocking, paused 1 0 1 0 1")
+	if _, err := d.st.Runs.PauseProjection(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, "log", "", d.set.Infos()); err != nil {
+		t.Fatal(err)
+	}
+	d.says("projections status", "log paused for all campaigns by ana: a bug 0 1 3 0 1")
+	d.says("projections status log", "campaigns that have not advanced since the pause are not listed", "c-2 quarantined")
+	d.says("report", "log is paused for all campaigns")
+}
+
 func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
@@ -231,7 +255,7 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 2 log sha256:")
 	d.says("digest --campaign c-1 --until 1", "campaign c-1 at seq 1", "names sha256:")
 	d.says("failures projections", "no failures")
-	d.says("projections status", "names live 0 0 0 0 not the loaded version")
+	d.says("projections status", "names live 0 0 0 0 0 not the loaded version")
 	d.runs("runs start rebuild --all --dry-run", exitFailed, "1 would change")
 
 	write("names.sql", logging("names"))

@@ -60,31 +60,42 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": described})
 	}
-	return printTable(a.out, "NAME\tSTATE\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
+	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
 		built := "the loaded version"
 		if p.BuiltByOtherVersion {
 			built = "not the loaded version"
 		}
-		return []any{p.Name, leaseText(p.Paused), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
+		return []any{p.Name, stateText(p), outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
 			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}
 	})
 }
 
-func leaseText(p *outbox.Pause) string {
-	if p == nil {
-		return "live"
+// stateText is the worst state of a projection in any campaign, after that it blocks some.
+func stateText(p outbox.ProjectionInfo) string {
+	text := p.State()
+	if by := p.Paused; by != nil {
+		text = strings.TrimSuffix(fmt.Sprintf("paused for all campaigns by %s: %s", by.By, firstLine(by.Reason, 60)), ": ")
 	}
-	return strings.TrimSuffix(fmt.Sprintf("paused by %s: %s", p.By, firstLine(p.Reason, 60)), ": ")
+	switch {
+	case p.Blocking == 0:
+		return text
+	case p.State() == outbox.CursorLive:
+		return "blocking"
+	}
+	return "blocking, " + text
 }
 
 func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors outbox.Page[outbox.CampaignCursor]) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
-	fmt.Fprintf(a.out, "%s: %s; quarantined in %s, paused in %s, behind in %s campaigns\n", p.Name, leaseText(p.Paused),
-		outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
+	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s campaigns\n", p.Name, stateText(p),
+		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
 	if len(cursors.Items) == 0 {
 		return nil
+	}
+	if p.Paused != nil {
+		fmt.Fprintln(a.out, "campaigns that have not advanced since the pause are not listed")
 	}
 	return printTable(a.out, "CAMPAIGN\tSTATE\tAPPLIED\tLAG\tFAILURE", cursors.Items, func(cursor outbox.CampaignCursor) []any {
 		failure := ""
