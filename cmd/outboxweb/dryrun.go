@@ -61,7 +61,12 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	if c.JSON {
 		err = a.printJSON(t)
 	} else {
-		fmt.Fprintf(a.out, "%s replayed: %s would not change, %s would change, %s cannot be replayed\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), outbox.Number(t.Changed), outbox.Number(t.Failed))
+		a.printNotCompared(t.left)
+		partly := ""
+		if t.NotCompared > 0 {
+			partly = fmt.Sprintf(", %s not fully compared", outbox.Number(t.NotCompared))
+		}
+		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), partly, outbox.Number(t.Changed), outbox.Number(t.Failed))
 	}
 	if err == nil && t.Changed+t.Failed > 0 {
 		return errFound
@@ -76,11 +81,14 @@ type rebuildTrial struct {
 	projections []string
 	quiet       bool
 
-	Campaigns int64              `json:"campaigns"`
-	Unchanged int64              `json:"unchanged"`
-	Changed   int64              `json:"changed"`
-	Failed    int64              `json:"failed"`
-	Results   []outbox.RunResult `json:"results"` // of campaigns that would change, at most 1,000
+	Campaigns   int64              `json:"campaigns"`
+	Unchanged   int64              `json:"unchanged"`
+	Changed     int64              `json:"changed"`
+	Failed      int64              `json:"failed"`
+	NotCompared int64              `json:"not_compared"` // campaigns that would not change in which a paused projection lacks events
+	Results     []outbox.RunResult `json:"results"`      // of campaigns that would change or are not compared in full, at most 1,000
+
+	left []outbox.NotCompared
 }
 
 // each tries the named campaigns, or all of them.
@@ -115,10 +123,13 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 		return err
 	}
 	t.Campaigns++
+	t.left = append(t.left, r.NotCompared()...)
 	switch r.Outcome {
 	case outbox.OutcomeMatch:
 		t.Unchanged++
 		return nil
+	case outbox.OutcomeNotCompared:
+		t.NotCompared++
 	case outbox.OutcomeDrift:
 		t.Changed++
 	default:
@@ -127,7 +138,7 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 	if len(t.Results) < 1000 {
 		t.Results = append(t.Results, r)
 	}
-	if t.quiet {
+	if t.quiet || r.Outcome == outbox.OutcomeNotCompared {
 		return nil
 	}
 	fmt.Fprintf(t.app.out, "campaign %s, %s\n", id, outbox.Count(r.Seq, "event", "events"))
@@ -147,6 +158,10 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 func (a *app) printDryRun(d outbox.DryRun) {
 	fmt.Fprintf(a.out, "campaign %s: %s of events %d to %d would be applied\n", d.CampaignID, outbox.Number(d.Applied), d.FromSeq, d.UntilSeq)
 	for _, p := range d.Projections {
+		if p.LeftOut != "" {
+			fmt.Fprintf(a.out, "%s: %s, so events are not applied to it\n", p.Projection, p.LeftOut)
+			continue
+		}
 		a.printComparison(p)
 	}
 	if f := d.Failed; f != nil {

@@ -163,6 +163,22 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("report", "projections names is behind in 1 campaign, and no run is catching it up")
 }
 
+func TestDryRuns_sayWhatIsPaused(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	d.append("c-2", 1)
+	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", d.set.Infos()); err != nil {
+		t.Fatal(err)
+	}
+	d.append("c-1", 3)
+	d.says("runs start rebuild --all --dry-run", "not compared: events 3 to 5 of campaign c-1 in projection names, paused",
+		"2 campaigns replayed: 1 would not change, 1 not fully compared, 0 would change, 0 cannot be replayed")
+	d.says("runs start rebuild --all --dry-run --json", `"not_compared": 1`, `"left_out": "paused"`)
+	d.appendPayloads("c-1", "{}")
+	d.says("requeue c-1 6 --dry-run", "log: 1 row added", "names: paused, so events are not applied to it")
+}
+
 func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))

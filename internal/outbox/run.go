@@ -282,8 +282,9 @@ type ProjectionResult struct {
 	// Seq is the projection's position now; a projection that failed again may be behind the
 	// campaign.
 	Seq int64 `json:"seq"`
-	// why a verify or a rebuild has not compared all of the campaign's events: the state of the
-	// cursor; paused or quarantined: compared up to seq; behind: not compared. Empty otherwise
+	// why a verify or a rebuild has not compared all of the campaign's events, or a dry run of a row
+	// does not apply them: the state of the cursor; paused or quarantined: compared up to seq;
+	// behind: not compared. Empty otherwise
 	LeftOut    string      `json:"left_out" api:"enum=paused quarantined behind,empty"`
 	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when not compared row by row
 	Error      string      `json:"error"`      // why it could not be replayed, or compared

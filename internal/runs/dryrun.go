@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -51,7 +52,8 @@ type dryRun struct {
 	replayer *Replayer
 	campaign string
 	expected *Expected
-	from     int64 // the watermark
+	from     int64                         // the watermark
+	stands   map[string]readmodel.Position // of the live rows
 	failed   *outbox.DryRunFailure
 }
 
@@ -71,7 +73,7 @@ func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 	case until-mark.AppliedSeq > maxDryRun:
 		return outbox.Conflict("event %d of campaign %q is %d events past the last applied; a dry run covers at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
 	}
-	t.from = mark.AppliedSeq
+	t.from, t.stands = mark.AppliedSeq, stands
 	for name := range stopsOf(stands) {
 		t.expected.drop(name)
 	}
@@ -126,7 +128,10 @@ func (t *dryRun) compare(ctx context.Context) (outbox.DryRun, error) {
 		return d, outbox.Conflict("campaign %q advanced during the dry run; it is at event %d now", t.campaign, mark.AppliedSeq)
 	}
 	for _, name := range t.expected.names {
-		p := outbox.ProjectionResult{Projection: name, Seq: t.expected.Seq}
+		p := outbox.ProjectionResult{Projection: name, Seq: t.expected.positionOf(name, t.stands)}
+		if s := t.stands[name]; s.State != outbox.CursorLive {
+			p.LeftOut = s.State
+		}
 		if _, err := f.compare(ctx, live, t.campaign, &p); err != nil {
 			return d, fmt.Errorf("compare what a dry run made: %w", err)
 		}

@@ -143,9 +143,12 @@ func (m *rebuilding) compareWith(ctx context.Context, f *Replayer, live *readmod
 			return nil, err
 		} else if p.Verdict == outbox.VerdictDrift {
 			drifted[i] = rows
-			if m.result.Outcome == outbox.OutcomeMatch {
+			if m.result.Outcome != outbox.OutcomeFailed {
 				m.result.Outcome = outbox.OutcomeDrift
 			}
+		}
+		if stand := m.stands[name]; stand.State == outbox.CursorPaused {
+			leaveOut(&m.result, &p, stand, m.expected.Seq)
 		}
 		m.result.Projections = append(m.result.Projections, p)
 	}
