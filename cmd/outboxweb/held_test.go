@@ -163,6 +163,15 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("report", "projections names is behind in 1 campaign, and no run is catching it up")
 }
 
+func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
+	t.Parallel()
+	needing := strings.Replace(strings.ReplaceAll(logging("log"), ":seq)", ":payload.l!)"), "-- schema", "-- on-failure: quarantine\n-- schema", 1)
+	d := newHeldDesk(t, needing, logging("names"))
+	d.appendPayloads("c-1", `{"l":1}`, `{"l":2}`, `{}`)
+	d.apply()
+	d.runs("runs start rebuild --all --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
+}
+
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))

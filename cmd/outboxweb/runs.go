@@ -285,7 +285,7 @@ func (a *app) printResults(d runDetail) error {
 		if !headed {
 			headed = true
 			fmt.Fprintln(a.out)
-			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tSEQ\tMISSING\tCHANGED\tUNEXPECTED\tFIRST DIVERGENCE\tERROR")
+			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tUP TO EVENT\tMISSING\tCHANGED\tUNEXPECTED\tFIRST DIVERGENCE\tERROR")
 		}
 		printed := false
 		for _, p := range r.Projections {
@@ -297,7 +297,11 @@ func (a *app) printResults(d runDetail) error {
 			if c := p.Comparison; c != nil {
 				changes = fmt.Sprintf("%d\t%d\t%d\t%d", c.Added, c.Changed, c.Removed, c.FirstSeq)
 			}
-			t.row(r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, firstLine(p.Error, 100))
+			failed := firstLine(p.Error, 100)
+			if p.ErrorSeq > 0 {
+				failed = fmt.Sprintf("event %d: %s", p.ErrorSeq, failed)
+			}
+			t.row(r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, failed)
 		}
 		if !printed {
 			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, r.Outcome, r.Seq, firstLine(r.Error, 100))
