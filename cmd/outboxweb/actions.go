@@ -17,6 +17,7 @@ type requeueCmd struct {
 	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
 	Canary      bool   `help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
+	Rehearsal   int64  `placeholder:"N" help:"With --canary: the rehearsal that the operation rests on; its files must be loaded."`
 	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun      bool   `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
 	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
@@ -57,6 +58,7 @@ func (c *requeueCmd) check() error {
 		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
 		{c.Next != 0 && !c.DryRun, "--next needs --dry-run"},
 		{c.Canary && !c.Dead, "--canary needs --dead"},
+		{c.Rehearsal != 0 && !c.Canary, "--rehearsal needs --canary"},
 		{c.Wait && !c.Canary, "--wait needs --canary"},
 	} {
 		if rule.broken {

@@ -28,7 +28,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		versions, err := st.ReadModel().Versions(ctx)
+		versions, loaded, err := installed(ctx, st)
 		if err != nil {
 			return err
 		}
@@ -37,10 +37,6 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
-		loaded := make([]outbox.ProjectionInfo, 0, len(versions))
-		for name, hash := range versions {
-			loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
-		}
 		if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
 			return err
 		}

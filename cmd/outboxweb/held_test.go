@@ -172,6 +172,34 @@ func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 	d.runs("runs start rebuild --all --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
 }
 
+func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	d.appendPayloads("c-1", `{}`)
+	d.apply()
+	fixed := t.TempDir()
+	if err := os.WriteFile(filepath.Join(fixed, "names.sql"), []byte(logging("names")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.says("rehearse "+fixed, "would pass")
+	const requeue = "requeue --dead --canary --rehearsal 1"
+	d.runs("requeue --dead --rehearsal 1", exitUsage, "--rehearsal needs --canary")
+	d.runs(requeue, exitFailed, "the files of rehearsal 1 are not loaded yet")
+	d.runs("requeue --dead --canary --rehearsal 9", exitFailed, "run 9")
+	if err := os.Rename(filepath.Join(fixed, "names.sql"), filepath.Join(d.flags[5], "names.sql")); err != nil {
+		t.Fatal(err)
+	}
+	set, err := projection.Load("sqlite", d.flags[5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runs.Install(t.Context(), d.st.Store, set); err != nil {
+		t.Fatal(err)
+	}
+	d.says(requeue, "started operation 1: 1 dead row")
+	d.says("operations show 1", "it rests on rehearsal 1")
+}
+
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))

@@ -131,6 +131,16 @@ func refuseOthers(set *projection.Set, versions map[string]string, only ...strin
 	return nil
 }
 
+// installed returns the versions of the projections that events are applied with, by name and as
+// projections of which nothing else is known.
+func installed(ctx context.Context, st *engine.Engine) (versions map[string]string, loaded []outbox.ProjectionInfo, err error) {
+	versions, err = st.ReadModel().Versions(ctx)
+	for name, hash := range versions {
+		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
+	}
+	return versions, loaded, err
+}
+
 // readingBoth runs do on databases that are only read, with the projections of this command, which
 // may be other versions than the installed ones and are not installed.
 func (a *app) readingBoth(ctx context.Context, do func(*engine.Engine, *projection.Set, *timetravel.Travel) error) error {

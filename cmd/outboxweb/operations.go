@@ -10,7 +10,14 @@ import (
 
 // operation starts an operation and, when asked to, follows it.
 func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
-	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true})
+	_, loaded, err := installed(ctx, st)
+	if err != nil {
+		return err
+	}
+	if err := st.Runs.RestOn(ctx, c.Rehearsal, loaded); err != nil {
+		return err
+	}
+	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true, Rehearsal: c.Rehearsal})
 	if err != nil {
 		return err
 	}
@@ -69,7 +76,11 @@ func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
 }
 
 func (a *app) describeOperation(d outbox.OperationDetail) error {
-	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n\n", d.ID, d.Status, d.StartedBy, d.Why)
+	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n", d.ID, d.Status, d.StartedBy, d.Why)
+	if d.Rehearsal > 0 {
+		fmt.Fprintf(a.out, "it rests on rehearsal %d\n", d.Rehearsal)
+	}
+	fmt.Fprintln(a.out)
 	t := table(a.out)
 	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tNOT ATTEMPTED\tNOT WATCHED")
 	n := d.Totals

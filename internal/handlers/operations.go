@@ -215,7 +215,7 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	}
 	by := s.command(r, "api", body.Reason, nil)
 	by.Confirm = body.Confirm
-	if err := s.restsOn(r.Context(), order.Rehearsal); err != nil {
+	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
 		return err
 	}
 	op, err := s.Operations.Start(r.Context(), by, order)
@@ -334,7 +334,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	if err := s.restsOn(r.Context(), order.Rehearsal); err != nil {
+	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
 		return err
 	}
 	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form.Reason, nil), order)

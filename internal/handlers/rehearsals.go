@@ -187,15 +187,3 @@ func uploadedFiles(r *http.Request) (files []outbox.RehearsalFile, err error) {
 	}
 	return files, nil
 }
-
-// restsOn refuses an operation that rests on a rehearsal whose files are not loaded; 0 is none.
-func (s *server) restsOn(ctx context.Context, id int64) error {
-	if id == 0 {
-		return nil
-	}
-	d, err := s.readRehearsal(ctx, id)
-	if err == nil && !d.Loaded {
-		err = outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
-	}
-	return err
-}

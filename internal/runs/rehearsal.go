@@ -340,6 +340,19 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 	return d, nil
 }
 
+// RestOn refuses an operation that is to rest on a rehearsal whose files are not loaded; 0 is none. A
+// missing run, or one of another kind, is outbox.ErrNotFound.
+func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) error {
+	if id == 0 {
+		return nil
+	}
+	d, err := rs.Rehearsal(ctx, id, loaded)
+	if err == nil && !d.Loaded {
+		err = outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
+	}
+	return err
+}
+
 // passedAmong is how many of the latest rehearsals are looked at for those that passed.
 const passedAmong = 5
 

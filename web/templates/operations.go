@@ -220,7 +220,7 @@ type startBody struct {
 	ExpectedReleased int64           `json:"expected_released"`
 }
 
-// startTwins are the shell equivalents. The command cannot name rows one by one, nor a rehearsal.
+// startTwins are the shell equivalents. The command cannot name rows one by one.
 func startTwins(p Page, v NewOperationView) Twins {
 	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Rehearsal: v.Rehearsal, Reason: "why", Confirm: v.Preview.Confirm,
 		ExpectedRows: v.Preview.Rows, ExpectedReleased: v.Preview.Released}
@@ -232,11 +232,11 @@ func startTwins(p Page, v NewOperationView) Twins {
 		}
 	}
 	t := Twins{Curl: p.curlPost(p.Links.API().Operations(outbox.OperationFilter{}), b)}
-	if len(b.Rows) > 0 || v.Rehearsal > 0 {
+	if len(b.Rows) > 0 {
 		return t
 	}
 	t.CLI = p.program() + "requeue --dead --canary" + flagTexts(namedText{"campaign", f.CampaignID}, namedText{"event-type", f.EventType},
-		namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))}, namedText{"confirm", v.Preview.Confirm}) + " --reason 'why'"
+		namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))}, namedText{"rehearsal", positive(v.Rehearsal)}, namedText{"confirm", v.Preview.Confirm}) + " --reason 'why'"
 	return t
 }
 

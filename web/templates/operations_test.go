@@ -53,7 +53,7 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 		t.Errorf("there is no command for named rows, and the page offers %s", twins.CLI)
 	}
 	v.Selection, v.Rehearsal = outbox.Selection{}, 9
-	if twins = startTwins(p, v); twins.CLI != "" || !strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`) {
+	if twins = startTwins(p, v); !strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --confirm=") || !strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`) {
 		t.Errorf("resting on a rehearsal: %+v", twins)
 	}
 	o := outbox.Operation{ID: 3, Status: outbox.OperationStopped}
