@@ -214,6 +214,10 @@ func TestDryRuns_sayWhatIsPaused(t *testing.T) {
 	d.says("runs start rebuild --all --dry-run --json", `"not_compared": 1`, `"left_out": "paused"`)
 	d.appendPayloads("c-1", "{}")
 	d.says("requeue c-1 6 --dry-run", "log: 1 row added", "names: paused, so events are not applied to it")
+	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "log", "", d.set.Infos()); err != nil {
+		t.Fatal(err)
+	}
+	d.says("requeue c-1 6 --dry-run", "log: paused, so events are not applied to it")
 }
 
 func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {

@@ -74,6 +74,9 @@ func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 		return outbox.Conflict("event %d of campaign %q is %d events past the last applied; a dry run covers at most %d", until, t.campaign, until-mark.AppliedSeq, maxDryRun)
 	}
 	t.from, t.stands = mark.AppliedSeq, stands
+	if err := t.pauseForAll(ctx); err != nil {
+		return err
+	}
 	for name := range stopsOf(stands) {
 		t.expected.drop(name)
 	}
@@ -81,6 +84,22 @@ func (t *dryRun) run(ctx context.Context, seq, until int64) error {
 	err = t.expected.To(ctx, until)
 	if u := asInconsistent(err); u != nil {
 		t.failed, err = &outbox.DryRunFailure{Seq: u.seq, Message: u.reason}, nil
+	}
+	return err
+}
+
+// pauseForAll adds the pauses for all campaigns, which are recorded in a campaign once it advances.
+func (t *dryRun) pauseForAll(ctx context.Context) error {
+	live, err := t.replayer.store.ReadModel().Live(ctx)
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+	paused, err := live.PausedForAll(ctx)
+	for name := range paused {
+		if s, known := t.stands[name]; !known || s.State == outbox.CursorLive {
+			t.stands[name] = readmodel.Position{AppliedSeq: t.from, State: outbox.CursorPaused}
+		}
 	}
 	return err
 }
