@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +46,11 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		for i, found := range page.Items {
 			ids[i] = found.CampaignID
 		}
-		installed, err := installedProjections(ctx, st)
+		_, loaded, err := installed(ctx, st)
 		if err != nil {
 			return err
 		}
-		held, err := st.Runs.Held(ctx, installed, ids...)
+		held, err := st.Runs.Held(ctx, loaded, ids...)
 		if err != nil {
 			return err
 		}
@@ -64,17 +62,6 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 			return []any{v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
 		})
 	})
-}
-
-// installedProjections are those that servers have loaded, as the database records them.
-func installedProjections(ctx context.Context, st *engine.Engine) (all []outbox.ProjectionInfo, err error) {
-	versions, err := st.ReadModel().Versions(ctx)
-	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		if v := versions[name]; v != "" {
-			all = append(all, outbox.ProjectionInfo{Name: name, Version: v})
-		}
-	}
-	return all, err
 }
 
 // campaignAction holds the arguments of actions on one campaign.

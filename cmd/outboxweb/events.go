@@ -44,7 +44,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		installed, err := installedProjections(ctx, st)
+		_, loaded, err := installed(ctx, st)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
 			page, err := st.Search.Events(ctx, f)
 			if err == nil {
-				err = st.Runs.AddHeld(ctx, installed, page.Items)
+				err = st.Runs.AddHeld(ctx, loaded, page.Items)
 			}
 			if err != nil {
 				return err

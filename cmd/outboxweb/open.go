@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -135,8 +136,10 @@ func refuseOthers(set *projection.Set, versions map[string]string, only ...strin
 // projections of which nothing else is known.
 func installed(ctx context.Context, st *engine.Engine) (versions map[string]string, loaded []outbox.ProjectionInfo, err error) {
 	versions, err = st.ReadModel().Versions(ctx)
-	for name, hash := range versions {
-		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		if hash := versions[name]; hash != "" {
+			loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
+		}
 	}
 	return versions, loaded, err
 }
