@@ -113,6 +113,9 @@ func (r RunResult) RehearsedText() string {
 	case OutcomeBreaks:
 		return fmt.Sprintf("Event %d, which is applied, fails with the changed files.", at.FailedSeq)
 	case OutcomeNotCompared:
+		if len(r.Projections) > 0 {
+			return "The changed files make the same rows, as far as they were compared."
+		}
 		return "Not compared."
 	}
 	return "Not rehearsed."
@@ -135,7 +138,7 @@ type RehearsalCounts struct {
 	SameRows         int64 `json:"same_rows"`
 	OtherRows        int64 `json:"other_rows"`
 	Breaks           int64 `json:"breaks"`
-	NotCompared      int64 `json:"not_compared"` // healthy campaigns that could not be compared
+	NotCompared      int64 `json:"not_compared"` // healthy campaigns that could not be compared, or not to their end
 }
 
 // Field returns the counter of an outcome, to be changed; nil for an unknown one.
@@ -238,7 +241,7 @@ func (r *FixRehearsal) effects() string {
 	n := r.Counts
 	not := ""
 	if n.NotCompared > 0 {
-		not = Count(n.NotCompared, "healthy campaign", "healthy campaigns") + " could not be compared"
+		not = Count(n.NotCompared, "healthy campaign", "healthy campaigns") + " could not be fully compared"
 	}
 	if n.Healthy() == 0 {
 		return cmp.Or(not, "No healthy campaign was compared")

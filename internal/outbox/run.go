@@ -235,7 +235,7 @@ func (k RunKind) OutcomeName(outcome string) string {
 		return "no row changes"
 	case k == RunRebuild && outcome == OutcomeNotCompared:
 		return "not complete"
-	case k != RunRehearse && outcome == OutcomeNotCompared:
+	case outcome == OutcomeNotCompared:
 		return "not fully compared"
 	}
 	return strings.ReplaceAll(outcome, "_", " ")

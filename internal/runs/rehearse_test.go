@@ -16,6 +16,19 @@ import (
 // fixed is Accounts, but a balance never sinks below 0.
 var fixed = strings.ReplaceAll(enginetest.Accounts, "balance - :payload.amount!", "case when balance < cast(:payload.amount! as bigint) then 0 else balance - cast(:payload.amount! as bigint) end")
 
+// gate blocks a campaign at each event of type noted; openedGate lets them pass.
+const gate = `-- projection: gate
+-- tables: gate
+
+-- schema
+create table gate (campaign_id text primary key, n bigint not null);
+
+-- on: noted
+insert into gate (campaign_id, n) values (:campaign_id, :payload.n!);
+`
+
+var openedGate = strings.ReplaceAll(gate, ":payload.n!", "1")
+
 func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalRequest) outbox.FixRehearsal {
 	tb.Helper()
 	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)
@@ -312,6 +325,32 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 		}
 		if r := broken.RunResult(t, d.Run, "healthy"); want.counts.Breaks == 0 && !r.Rehearsed.Live {
 			t.Errorf("%s: it was not compared with the live rows", text)
+		}
+	}
+}
+
+// A campaign in which a projection is paused or quarantined is compared as far as the projection got;
+// what it lacks does not count as the same rows.
+func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gate), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
+	b.Drain(t)
+	b.MustPause(t, "accounts", "b")
+	b.MustAppend(t, enginetest.Spent("b", 11))
+	b.Drain(t)
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(openedGate)})
+	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1, NotCompared: 2}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
+	}
+	if want := "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared"; d.Effects != want {
+		t.Errorf("effects %q, want %q", d.Effects, want)
+	}
+	for id, state := range map[string]string{"a": outbox.CursorQuarantined, "b": outbox.CursorPaused} {
+		r := b.RunResult(t, d.Run, id)
+		left := r.NotCompared()
+		if len(left) != 1 || left[0].FromSeq != 2 || left[0].State != state || !strings.Contains(r.Error, "projection accounts is "+state) {
+			t.Errorf("%s: not compared are %+v: %s", id, left, r.Error)
 		}
 	}
 }

@@ -366,9 +366,9 @@ func (m *rehearsing) compareLive(ctx context.Context, f *Replayer, expected *Exp
 	for _, name := range expected.names {
 		p := outbox.ProjectionResult{Projection: name, Seq: expected.Seq}
 		if expected.left[name] {
-			p.Seq, p.LeftOut = before.stands[name].AppliedSeq, outbox.CursorPaused
+			p.Seq, p.LeftOut = before.mark.AppliedSeq, outbox.CursorPaused
 			if s := before.stands[name]; s.State != "" && s.State != outbox.CursorLive {
-				p.LeftOut = s.State
+				p.Seq, p.LeftOut = s.AppliedSeq, s.State
 			}
 		} else if _, err := f.compare(ctx, live, expected.campaign, &p); err != nil {
 			return fmt.Errorf("compare what a rehearsal made: %w", err)
@@ -422,20 +422,32 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 		return nil
 	}
 	if sides[0].firstFailure() != nil {
-		return m.compareWithLive(ctx, is, sides[1], at, result)
+		err = m.compareWithLive(ctx, is, sides[1], at, result)
+	} else {
+		err = m.compareSides(ctx, was, is, sides[1], at, result)
 	}
-	return m.compareSides(ctx, was, is, sides[1], result)
+	if left := result.NotCompared(); err == nil && result.Outcome == outbox.OutcomeSameRows && len(left) > 0 {
+		var lacking []string
+		for _, n := range left {
+			lacking = append(lacking, fmt.Sprintf("projection %s is %s: the events that it lacks were not compared", n.Projection, n.State))
+		}
+		result.Outcome, result.Error = outbox.OutcomeNotCompared, strings.Join(lacking, "; ")
+	}
+	return err
 }
 
 // compareSides compares the rows of both replays.
-func (m *rehearsing) compareSides(ctx context.Context, was, is *Replayer, expected *Expected, result *outbox.RunResult) error {
+func (m *rehearsing) compareSides(ctx context.Context, was, is *Replayer, expected *Expected, at standsAt, result *outbox.RunResult) error {
 	result.Outcome = outbox.OutcomeSameRows
 	for _, name := range expected.names {
 		c, _, err := m.set.Compare(ctx, was.scratch, is.scratch, expected.campaign, name)
 		if err != nil {
 			return err
 		}
-		p := outbox.ProjectionResult{Projection: name, Seq: expected.Seq, Comparison: &c, Verdict: outbox.VerdictMatch}
+		p := outbox.ProjectionResult{Projection: name, Seq: expected.positionOf(name, at.stands), Comparison: &c, Verdict: outbox.VerdictMatch}
+		if p.Seq < expected.Seq {
+			p.LeftOut = at.stands[name].State
+		}
 		if c.Differs() {
 			p.Verdict, result.Outcome = outbox.VerdictDrift, outbox.OutcomeOtherRows
 		}
