@@ -37,7 +37,7 @@ type cli struct {
 	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Runs        runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
-	Rehearse    rehearseCmd    `cmd:"" help:"Try changed projection files on copies of blocked campaigns; exit 1 unless all would pass."`
+	Rehearse    rehearseCmd    `cmd:"" help:"Try changed projection files on copies of blocked campaigns; exit 1 unless all would pass. If none is blocked, compare healthy ones."`
 	Verify      verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
 	Check       checkCmd       `cmd:"" help:"Check both databases against the invariants."`
 	Projections projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`

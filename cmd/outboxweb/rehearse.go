@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -20,7 +19,8 @@ type rehearseCmd struct {
 	actionFlags
 }
 
-// Run rehearses and prints the answer. It exits with 1 unless every blocked campaign would pass.
+// Run rehearses and prints the answer. It exits with 1 unless every blocked campaign would pass
+// or, if none is blocked, the compared ones keep their rows.
 func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 	files, err := readChanged(c.Changed)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 	} else {
 		err = a.printRehearsal(d)
 	}
-	if err == nil && !d.Passed() {
+	if err == nil && !d.Passed() && !d.Unchanged() {
 		return errFound
 	}
 	return err
@@ -90,7 +90,7 @@ func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 		if g.Seq > 0 {
 			event = fmt.Sprint(g.Seq)
 		}
-		t.row(strings.ReplaceAll(g.Outcome, "_", " "), g.Count, event, g.Campaigns[0], firstLine(g.Error, 160))
+		t.row(outbox.RunRehearse.OutcomeName(g.Outcome), g.Count, event, g.Campaigns[0], firstLine(g.Error, 160))
 	}
 	err := t.Flush()
 	for _, v := range d.Versions {

@@ -21,7 +21,7 @@ type rehearsalFileBody struct {
 }
 
 // rehearsalBody is the body of rehearsing a fix. Without a fingerprint and campaigns it takes every
-// blocked campaign.
+// blocked campaign, or compares healthy ones alone if none is blocked.
 type rehearsalBody struct {
 	Files       []rehearsalFileBody `json:"files" validate:"required,dive" api:"max=MaxRehearsalFileList"` // the changed projection files; the others are those that are loaded
 	Fingerprint string              `json:"fingerprint" validate:"fingerprint"`                            // of the error that blocks the campaigns

@@ -45,7 +45,7 @@ type RehearsalFile struct {
 type RehearsalRequest struct {
 	Files []RehearsalFile
 	// Fingerprint and Campaigns restrict the blocked campaigns: to those blocked by this error, and
-	// to these. Without them they are all.
+	// to these. Without them they are all and, if there are none, a sample of healthy ones is compared.
 	Fingerprint string
 	Campaigns   []string
 	Behind      int64 // events behind each blocking one; 0 means RehearsalBehind
@@ -206,9 +206,16 @@ type FixRehearsal struct {
 	Loaded      bool               `json:"loaded"`  // the rehearsed files are the loaded ones
 }
 
-// Passed reports whether the rehearsal is done and every blocked campaign would pass.
+// Passed reports whether the rehearsal is done and every blocked campaign would pass: at least one.
 func (r FixRehearsal) Passed() bool {
 	return r.Run.Status == RunCompleted && r.Counts.Blocked() > 0 && r.Counts.Passes == r.Counts.Blocked()
+}
+
+// Unchanged reports whether the rehearsal is done, no campaign was blocked, and in all of those
+// compared the rows are the same.
+func (r FixRehearsal) Unchanged() bool {
+	n := r.Counts
+	return r.Run.Status == RunCompleted && r.Blocked == 0 && n.SameRows > 0 && n.SameRows == n.Healthy()+n.NotCompared
 }
 
 // Describe sets the sentences of the answer.
@@ -218,7 +225,10 @@ func (r *FixRehearsal) Describe() {
 
 func (r *FixRehearsal) answer() string {
 	n := r.Counts
-	if n.Blocked() == 0 {
+	switch {
+	case r.Blocked == 0:
+		return "No campaign was blocked or failing, so healthy ones alone are compared"
+	case n.Blocked() == 0:
 		return "No blocked campaign has been rehearsed yet"
 	}
 	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Passes), Count(n.Blocked(), "blocked campaign", "blocked campaigns"))}

@@ -38,8 +38,9 @@ type blockedHead struct {
 const checkTime = 10 * time.Second
 
 // Rehearse queues a run that applies blocked events with changed projection files to copies of the
-// live rows. It checks the files as loading does. It returns outbox.ErrInvalid for an invalid
-// request and for files that could not be loaded, outbox.ErrConflict if no campaign is blocked.
+// live rows, and compares healthy campaigns: those alone if none is blocked. It checks the files as
+// loading does. It returns outbox.ErrInvalid for an invalid request and for files that could not be
+// loaded, outbox.ErrConflict if there is no campaign to try them on.
 func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
 	a := &store.Change{Command: o, Action: outbox.ActionRehearse}
 	if len(order.Campaigns) == 1 {
@@ -97,12 +98,15 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 	if asked.blocked, asked.more, err = t.blockedHeads(order); err != nil {
 		return outbox.Run{}, err
 	}
-	if len(asked.blocked) == 0 {
-		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event that matches, so there is nothing to rehearse")
+	if len(asked.blocked) == 0 && (order.Fingerprint != "" || len(order.Campaigns) > 0) {
+		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event; rehearse without naming an error or campaigns to see what the files would change in healthy ones")
 	}
 	healthy, err := t.healthySample(asked)
 	if err != nil {
 		return outbox.Run{}, err
+	}
+	if len(asked.blocked)+len(healthy) == 0 {
+		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event, and none has applied events to compare, so there is nothing to rehearse")
 	}
 	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))),
 		Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID, RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}

@@ -354,3 +354,33 @@ func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 		}
 	}
 }
+
+// After a deploy that is wrong without an error, the former file is rehearsed on healthy campaigns.
+func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	files := changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))
+	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "none has applied events") {
+		t.Errorf("of an empty journal: %v", err)
+	}
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
+	b.Drain(t)
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
+	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
+		t.Errorf("counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
+	}
+	if want := "No campaign was blocked or failing, so healthy ones alone are compared"; d.Answer != want {
+		t.Errorf("answer %q, want %q", d.Answer, want)
+	}
+	if c := b.RunResult(t, d.Run, "a").Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
+		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
+	}
+	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")}); !d.Unchanged() || d.Passed() {
+		t.Errorf("with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
+	}
+	for _, named := range []outbox.RehearsalRequest{{Files: files, Fingerprint: "gone"}, {Files: files, Campaigns: []string{"a"}}} {
+		if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set); !errors.Is(err, outbox.ErrConflict) {
+			t.Errorf("of what is not blocked: %v", err)
+		}
+	}
+}

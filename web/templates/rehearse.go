@@ -81,10 +81,19 @@ func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
 		return outbox.LevelOK
 	case n.FailsSame+n.FailsDifferently+n.Breaks > 0:
 		return outbox.LevelBad
-	case !d.Passed() || n.OtherRows+n.NotCompared > 0:
+	case !d.Passed() && !d.Unchanged() || n.OtherRows+n.NotCompared > 0:
 		return outbox.LevelWarn
 	}
 	return outbox.LevelOK
+}
+
+// rebuildRehearsed is the rebuild of what the changed files of a rehearsal define.
+func rebuildRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
+	for _, v := range d.Versions {
+		o.Projections = append(o.Projections, v.Projection)
+	}
+	return o
 }
 
 // notLoaded says which of the rehearsed files are not loaded: "accounts: loaded 97b5…, rehearsed

@@ -49,7 +49,7 @@ func runDoing(kind outbox.RunKind) string {
 	case outbox.RunRebuild:
 		return "Replaying the journal and replacing the live rows"
 	case outbox.RunRehearse:
-		return "Applying blocked events with the changed files to copies of the live rows"
+		return "Applying events with the changed files to copies of the live rows"
 	default:
 		return "Enqueuing unapplied events again and catching up quarantined projections"
 	}

@@ -1,0 +1,26 @@
+package templates
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// Nothing is to be requeued after a rehearsal of healthy campaigns: a rebuild is what comes next.
+func TestRehearsalAnswer_leadsToARebuildIfNothingWasBlocked(t *testing.T) {
+	t.Parallel()
+	d := outbox.FixRehearsal{Run: outbox.Run{ID: 3, Status: outbox.RunCompleted}, Counts: outbox.RehearsalCounts{OtherRows: 2}, Versions: []outbox.RehearsalVersion{{Projection: "guests"}}}
+	d.Describe()
+	admin := Page{Me: outbox.Identity{Role: outbox.RoleAdmin}}
+	for loaded, want := range map[bool]string{false: "then the rebuild can be started here", true: `href="/runs/new?all=1&amp;kind=rebuild&amp;projection=guests" data-testid="rehearsal-rebuild"`} {
+		d.Loaded = loaded
+		var b strings.Builder
+		if err := rehearsalAnswer(admin, d).Render(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if text := b.String(); !strings.Contains(text, want) || strings.Contains(text, "canary") || !strings.Contains(text, "healthy ones alone are compared") || !strings.Contains(text, "2 of 2 healthy campaigns would get other rows") {
+			t.Errorf("loaded %v: %s", loaded, text)
+		}
+	}
+}
