@@ -295,7 +295,11 @@ func (a *app) printResults(d runDetail) error {
 			printed = true
 			changes := "\t\t\t" // a rebuild compares digests, not rows
 			if c := p.Comparison; c != nil {
-				changes = fmt.Sprintf("%d\t%d\t%d\t%d", c.Added, c.Changed, c.Removed, c.FirstSeq)
+				first := fmt.Sprint(c.FirstSeq)
+				if c.BuiltByOtherVersion {
+					first = "other version"
+				}
+				changes = fmt.Sprintf("%d\t%d\t%d\t%s", c.Added, c.Changed, c.Removed, first)
 			}
 			failed := firstLine(p.Error, 100)
 			if p.ErrorSeq > 0 {

@@ -347,8 +347,11 @@ type Comparison struct {
 	// FirstSeq is the first divergence: the first event as of which the replay has what the live
 	// rows lack; 0 if no event explains the difference, as with a row that nothing in the journal
 	// produces.
-	FirstSeq int64       `json:"first_seq"`
-	Samples  []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
+	FirstSeq int64 `json:"first_seq"`
+	// of a verify: the rows were not all built by the loaded version, so no event is given as the first
+	// divergence
+	BuiltByOtherVersion bool        `json:"built_by_other_version"`
+	Samples             []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
 }
 
 // MaxSamples is the maximum number of rows that a comparison shows.

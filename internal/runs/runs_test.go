@@ -91,6 +91,32 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	}
 }
 
+// Where the file has changed, every row may differ, and the last event that touched it is not why.
+func TestVerify_namesNoEventForRowsOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	before := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	before.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1))
+	before.Drain(t)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, "spent + 1", "spent + 2"), enginetest.Trail))
+	b.Meddle(t, `update trail set seq = 0 where campaign_id = 'a' and place = 3`)
+	run := b.MustRun(t, enginetest.Everything)
+	for _, p := range b.RunResult(t, run, "a").Projections {
+		other, first := p.Projection == "accounts", int64(3)
+		if other {
+			first = 0
+		}
+		if c := p.Comparison; c.Changed != 1 || c.BuiltByOtherVersion != other || c.FirstSeq != first {
+			t.Errorf("%s: %+v, want one changed row, by another version: %v, first divergence at event %d", p.Projection, *c, other, first)
+		}
+	}
+	b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.Meddle(t, `update accounts set spent = 3 where campaign_id = 'a'`)
+	run = b.MustRun(t, enginetest.Everything)
+	if c := b.RunResult(t, run, "a").Projections[0].Comparison; c.BuiltByOtherVersion || c.FirstSeq != 4 {
+		t.Errorf("after a rebuild: %+v, want the first divergence at event 4", *c)
+	}
+}
+
 // The search divides long journals instead of checking after every event.
 func TestVerify_findsTheFirstWrongEventOfALongJournal(t *testing.T) {
 	t.Parallel()

@@ -439,6 +439,9 @@ func differences(r outbox.RunResult, s sides) []string {
 
 // firstDivergence goes on changeCounts; empty when no event is known.
 func firstDivergence(c outbox.Comparison) string {
+	if c.BuiltByOtherVersion {
+		return "; not built by the loaded version"
+	}
 	if c.FirstSeq == 0 {
 		return ""
 	}
