@@ -73,7 +73,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	note(outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
 	s.comes("/api/v1/summary", `"unverifiable":1`)
 	s.comes("/", "1 campaign could not be verified")
-	s.get("/").want(t, 200, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").lacks(t, "campaigns are current")
+	s.get("/").want(t, 200, reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
 		lacks(t, "Never verified", "Everything is applied.")
 	s.get("/campaigns?state=unverifiable").want(t, 200, `id="campaign-c-1"`).lacks(t, `id="campaign-c-2"`)

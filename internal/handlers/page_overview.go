@@ -190,6 +190,11 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}
+	if v.Summary.Campaigns.Unverifiable > 0 {
+		if v.Unverified, err = s.Store.Unverified(ctx, templates.DriftShown); err != nil {
+			return v, err
+		}
+	}
 	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
 		return v, err
 	}

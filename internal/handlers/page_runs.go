@@ -160,6 +160,9 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if summary, err := s.Store.Summary(r.Context()); err == nil { // without it the page is worth reading, too
+		view.Held = summary.Held
+	}
 	p := s.actingPage(r, "Start a run", "Runs", "")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRunPage, view))
 }

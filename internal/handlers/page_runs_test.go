@@ -116,6 +116,18 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	}
 }
 
+// Before a resume the page names what failed in this run, be it quarantined or not.
+func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	l := s.claimRun()
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}}}})
+	s.finishRun(l, outbox.RunFailed, "1 campaign failed")
+	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`).lacks(t, `class="primary" data-testid="run-resume"`)
+}
+
 func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

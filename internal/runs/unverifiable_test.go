@@ -70,6 +70,23 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 	}
 }
 
+// Where several projections fail, the first event at which one does is named, in whatever order they
+// are loaded.
+func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
+	t.Parallel()
+	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, openedGate))
+	good.MustAppend(t, enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 3))
+	good.Drain(t)
+	b := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate))
+	run := b.MustRun(t, enginetest.Everything)
+	if result := b.RunResult(t, run, "a"); !strings.HasPrefix(result.Error, "event 2 cannot be replayed: projection gate") {
+		t.Errorf("the result says %q", result.Error)
+	}
+	if c := b.MustCampaign(t, "a"); c.Unverifiable != 2 || c.Unverified.Projection != "gate" {
+		t.Errorf("of %d projections the campaign names %+v", c.Unverifiable, c.Unverified)
+	}
+}
+
 // An event refused by one projection during a replay does not affect the others' verification.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()

@@ -161,7 +161,8 @@ func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (
 func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed ReplayFailure) {
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 	result.Outcome = outbox.OutcomeFailed
-	if result.Error == "" {
+	before := func(other outbox.ProjectionResult) bool { return other.ErrorSeq > 0 && other.ErrorSeq <= failed.Seq }
+	if !slices.ContainsFunc(result.Projections, before) { // the first event that fails is the result's error
 		result.Error = fmt.Sprintf("event %d cannot be replayed: %v", failed.Seq, failed.Err)
 	}
 }

@@ -516,6 +516,8 @@ func (f *fixture) useRuns(must func(...error)) {
 	must(err)
 	_, err = f.Drifted(f.Ctx, 0)
 	must(err)
+	_, err = f.Unverified(f.Ctx, 0)
+	must(err)
 	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
 	must(err)
 }

@@ -73,8 +73,15 @@ select ` + verificationColumns + `
 from verifications
 where campaign_id = $1
   and verdict = 'failed'
-order by projection
+order by seq, projection
 limit 1`
+
+	verificationsFailed = `
+select ` + verificationColumns + `
+from verifications
+where verdict = 'failed'
+order by campaign_id, projection
+limit $1`
 
 	verificationsDrifted = `
 select ` + verificationColumns + `
@@ -105,6 +112,17 @@ func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, 
 	var all []outbox.Verification
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		all, err = t.verifications(verificationsDrifted, sqldb.PageLimit(limit, outbox.MaxPage))
+		return err
+	})
+	return all, err
+}
+
+// Unverified lists the projections that could not be compared when last tried, by campaign, at
+// most limit: 0 means 50, and 200 is the maximum.
+func (s *Store) Unverified(ctx context.Context, limit int) ([]outbox.Verification, error) {
+	var all []outbox.Verification
+	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+		all, err = t.verifications(verificationsFailed, sqldb.PageLimit(limit, outbox.MaxPage))
 		return err
 	})
 	return all, err

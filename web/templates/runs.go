@@ -41,6 +41,7 @@ type NewRunView struct {
 	// enough.
 	Preview *outbox.RunPreview
 	Wrong   string // why there is no preview, or empty
+	Held    []outbox.HeldProjection
 	Key     string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
@@ -338,6 +339,34 @@ func (v RunView) others() (all []outbox.RunResult) {
 		}
 	}
 	return all
+}
+
+// failedEvent is an event that a projection could not replay.
+type failedEvent struct {
+	projection, campaign string
+	seq                  int64
+}
+
+// failedEvents are the first such event of each projection in the results that the page shows.
+func (v RunView) failedEvents() (all []failedEvent) {
+	for _, r := range slices.Concat(v.First, v.Results.Items) {
+		for _, one := range r.Projections {
+			if one.ErrorSeq > 0 && !slices.ContainsFunc(all, func(f failedEvent) bool { return f.projection == one.Projection }) {
+				all = append(all, failedEvent{one.Projection, r.CampaignID, one.ErrorSeq})
+			}
+		}
+	}
+	return all
+}
+
+// quarantined are the projections of the run that fail again where they are quarantined.
+func (v NewRunView) quarantined() []outbox.HeldProjection {
+	if !v.Request.Kind.CatchesUp() {
+		return nil
+	}
+	return slices.DeleteFunc(outbox.QuarantinedAmong(v.Held), func(h outbox.HeldProjection) bool {
+		return len(v.Request.Projections) > 0 && !slices.Contains(v.Request.Projections, h.Projection)
+	})
 }
 
 // firstWords is the heading of the results that are listed apart.

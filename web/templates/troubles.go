@@ -59,8 +59,23 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 	t := trouble{hue: "unverifiable", glyph: "✕", testID: "unverifiable", label: "Unverifiable", guide: GuideUnverifiable,
 		title:  count(n, "campaign", "campaigns") + " could not be verified: replaying the events failed",
 		action: "Show campaigns", to: p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateUnverifiable})}
-	for _, name := range p.failingAmong() {
-		t.items = append(t.items, troubled{name: name, to: p.Links.FailureGroup(p.Failing[name]), sub: "as loaded fails now: events that fail in it fail in a verify, too"})
+	likely := func(v outbox.Verification) string { return outbox.Fingerprint(firstLine(v.Error)) }
+	alike := map[string][]string{} // campaigns by error; a projection that reads tables of another has the error of that one
+	for _, one := range v.Unverified {
+		if ids := alike[likely(one)]; !slices.Contains(ids, one.CampaignID) {
+			alike[likely(one)] = append(ids, one.CampaignID)
+		}
+	}
+	for _, one := range v.Unverified {
+		ids := alike[likely(one)]
+		if delete(alike, likely(one)); len(ids) == 0 {
+			continue
+		}
+		sub := Visible(upTo(firstLine(one.Error), diffInline))
+		if n := int64(len(ids)) - 1; n > 0 {
+			sub += ", and likewise in " + count(n, "other", "others")
+		}
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: sub + ",", to: driftCause(p, one), at: one.At})
 	}
 	return t
 }

@@ -37,6 +37,23 @@ func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	}
 }
 
+// Only what a verify found is named: that another projection fails elsewhere is not the cause.
+func TestUnverifiableTrouble_namesWhatCouldNotBeReplayed(t *testing.T) {
+	t.Parallel()
+	p := Page{Me: outbox.Local(), Failing: map[string]string{"orders": "elsewhere"}}
+	v := Overview{Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Unverifiable: 3}}}
+	for _, campaign := range []string{"a", "b"} {
+		for _, projection := range []string{"reads", "seats"} { // reads has tables of seats in its statements
+			v.Unverified = append(v.Unverified, outbox.Verification{CampaignID: campaign, Projection: projection, RunID: 7, Seq: 4, Error: "event 4 cannot be replayed: projection seats (seats.sql:9) on taken: no seat"})
+		}
+	}
+	v.Unverified = append(v.Unverified, outbox.Verification{CampaignID: "c", Projection: "seats", Seq: 2, Error: "event 2 is missing from the journal"})
+	got := unverifiableTrouble(p, v)
+	if len(got.items) != 2 || got.items[0].name != "a" || got.items[0].to != "/runs/7/results/a" || !strings.Contains(got.items[0].sub, "projection seats (seats.sql:9) on taken: no seat, and likewise in 1 other") || got.items[1].name != "c" {
+		t.Errorf("%+v", got.items)
+	}
+}
+
 // Rows that are not updated, or that another version built, are not all right.
 func TestOverviewHealth_isNotAllRightBesideRowsOfNone(t *testing.T) {
 	t.Parallel()
