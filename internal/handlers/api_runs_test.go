@@ -41,6 +41,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	s := newSite(t)
 	s.seed("c/1", "a", "b")
 	s.seed("c-2", "a")
+	s.work()
 	a := s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true,"projections":["campaigns"],"rate":500,"reason":"looks odd"}`).
 		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`)
 	run := decodeAs[outbox.Run](t, a)

@@ -51,6 +51,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.seed("c/1", "a", "b")
+	s.work()
 	s.get("/runs").want(t, 200, "No runs yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
 	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Preview").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
 	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projection=campaigns&rate=50&reason=looks+odd").want(t, 200,
@@ -109,6 +110,7 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	s := newSite(t)
 	odd := " two  words "
 	s.seed(odd, "a")
+	s.work()
 	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 event of 1 campaign", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
 	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
 	if run := decodeAs[outbox.Run](t, s.get("/api/v1/runs/1")); run.CampaignID != odd {
@@ -146,6 +148,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.seed("c/1", "a", "b")
 	s.seed("c-2", "a")
 	s.seed("c-3", "a")
+	s.work()
 	s.startRun(`{"kind":"verify","all_campaigns":true,"reason":"looks odd"}`)
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
@@ -286,7 +289,7 @@ func TestRunPages_offerNothingOnAReadOnlyServer(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.ReadOnly = true })
 	s.seed("c-1", "a")
 	s.get("/runs").want(t, 200).lacks(t, `data-testid="run-new"`)
-	s.get("/runs/new?kind=verify&all=1").want(t, 200, "1 event of 1 campaign", "read-only").lacks(t, `data-testid="run-start"`)
+	s.get("/runs/new?kind=verify&all=1").want(t, 200, "0 events of 1 campaign", "read-only").lacks(t, `data-testid="run-start"`)
 	s.submit("/runs", "kind=verify&all=1").want(t, 403)
 	s.get("/campaigns/c-1").want(t, 200, "Never verified").lacks(t, `data-testid="start-verify"`)
 }

@@ -134,7 +134,7 @@ type Run struct {
 	UpdatedAt   time.Time         `json:"updated_at"`
 	FinishedAt  *time.Time        `json:"finished_at"`
 	Campaigns   Progress          `json:"campaigns"`
-	Events      Progress          `json:"events"`
+	Events      Progress          `json:"events"` // of a verify or a rebuild the applied ones, of a replay all in the journal
 	Counts      RunCounts         `json:"counts"`
 	// EventsPerSecond is the recent rate; 0 while it is not running.
 	EventsPerSecond float64           `json:"events_per_second"`

@@ -10,6 +10,9 @@ type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms
 
+// allApplied changes a journal as if a worker had applied all of it.
+const allApplied = `update campaigns set applied_seq = high_water_seq`
+
 const lease = storetest.Lease
 
 var (

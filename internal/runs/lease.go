@@ -160,22 +160,38 @@ func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64)
 	return t.saveRun(r, now)
 }
 
+const (
+	// reachedByRun is how far a verify or a rebuild gets in a campaign, $1 = 0, or a replay, which looks
+	// for unapplied events up to the end of the journal.
+	reachedByRun = `case when $1 = 1 or high_water_seq < applied_seq then high_water_seq else applied_seq end`
+
+	totalOfAll = `
+select count(*), coalesce(sum(` + reachedByRun + `), 0), count(*) filter (where diverged <> '')
+from campaigns`
+
+	totalOfOne = `
+select ` + reachedByRun + `, case when diverged <> '' then 1 else 0 end
+from campaigns
+where campaign_id = $2`
+)
+
 // totalRun counts the run's current scope.
 func (t *tx) totalRun(r *runRow) error {
+	toEnd := sqldb.Truth(r.Kind == outbox.RunReplay)
 	if r.All {
-		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, `select count(*), coalesce(sum(high_water_seq), 0), count(*) filter (where diverged <> '') from campaigns`)
+		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, totalOfAll, toEnd)
 		return err
 	}
 	r.Campaigns.Total, r.Events.Total, r.diverged = int64(len(r.CampaignIDs)), 0, 0
 	var b sqldb.Batch
 	for _, id := range r.CampaignIDs {
 		b.Each(func(row sqldb.Row) error {
-			var high, diverged int64
-			err := row.Scan(&high, &diverged)
-			r.Events.Total += high
+			var events, diverged int64
+			err := row.Scan(&events, &diverged)
+			r.Events.Total += events
 			r.diverged += diverged
 			return err
-		}, `select high_water_seq, case when diverged <> '' then 1 else 0 end from campaigns where campaign_id = $1`, id)
+		}, totalOfOne, toEnd, id)
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("count the events of run %d: %w", r.ID, err)

@@ -21,6 +21,7 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
+	f.Exec(allApplied)
 	f.NoRun(one)
 	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
 	f.Clock.Advance(time.Second)
@@ -41,6 +42,7 @@ func TestClaimRun_countsWhatARunOverAllIsAbout(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
+	f.Exec(allApplied)
 	f.StartRun(enginetest.VerifyAll())
 	if l := f.ClaimRun(one); l.Run.Campaigns.Total != 2 || l.Run.Events.Total != 7 {
 		t.Errorf("totals are %+v and %+v", l.Run.Campaigns, l.Run.Events)

@@ -12,6 +12,7 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 2)
+	f.Exec(allApplied)
 	for _, c := range []struct {
 		order             outbox.RunRequest
 		campaigns, events int64

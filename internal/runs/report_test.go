@@ -18,6 +18,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 4)
 	f.AppendN("b", 6)
+	f.Exec(allApplied)
 	run := f.StartRun(enginetest.VerifyAll())
 	l := f.ClaimRun(one)
 	f.Clock.Advance(20 * time.Second)

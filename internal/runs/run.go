@@ -228,6 +228,8 @@ func (r *runner) report(c Campaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
+	} else if r.lease.Run.Kind != outbox.RunReplay {
+		result.Events = min(c.AppliedSeq, result.Events)
 	}
 	r.results <- result // a completed campaign is recorded, whatever ends the run
 }

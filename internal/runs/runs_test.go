@@ -91,6 +91,25 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	}
 }
 
+// Events behind a dead one are no part of a verify or a rebuild; a replay looks at them, too.
+func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Opened("b", 10))
+	b.Drain(t)
+	for _, order := range []outbox.RunRequest{enginetest.VerifyAll(), {Kind: outbox.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: outbox.RunReplay, All: true}, {Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
+		want := outbox.Progress{Done: 2, Total: 2}
+		if order.Kind == outbox.RunReplay {
+			want = outbox.Progress{Done: 4, Total: 4}
+		} else if order.UntilSeq > 0 {
+			want = outbox.Progress{Done: 1, Total: 1}
+		}
+		if run := b.MustRun(t, order); run.Events != want || run.Status != outbox.RunCompleted {
+			t.Errorf("%s: %+v of events, want %+v; it is %s", order.Kind, run.Events, want, run.Status)
+		}
+	}
+}
+
 // Where the file has changed, every row may differ, and the last event that touched it is not why.
 func TestVerify_namesNoEventForRowsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
