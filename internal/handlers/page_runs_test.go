@@ -130,6 +130,27 @@ func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`).lacks(t, `class="primary" data-testid="run-resume"`)
 }
 
+func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.seed("c-2", "a")
+	for kind, want := range map[string]string{"rebuild": "campaigns: its rows differed before; 2 rows before, 3 after", "replay": "campaigns: caught up to event 5; 2 rows before, 3 after"} {
+		run := s.startRun(`{"kind":"` + kind + `","all_campaigns":true}`)
+		p := outbox.ProjectionResult{Projection: "campaigns", Generation: 2, Seq: 5, Rows: &outbox.RowsReplaced{Before: 2, After: 3}}
+		outcome, none := outbox.OutcomeReplayed, "nothing to catch up"
+		if kind == "rebuild" {
+			p.Verdict, outcome, none = outbox.VerdictDrift, outbox.OutcomeDrift, `<span class="muted">nothing</span>`
+		}
+		l := s.claimRun()
+		s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outcome, Projections: []outbox.ProjectionResult{p}}, {CampaignID: "c-2", Outcome: outcome}}})
+		s.finishRun(l, outbox.RunCompleted, "")
+		page := fmt.Sprintf("/runs/%d", run.ID)
+		s.get(page).want(t, 200, want, none)
+		s.get(page+"/results/c-1").want(t, 200, "2 before, 3 after")
+	}
+}
+
 func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -279,6 +279,8 @@ type ProjectionResult struct {
 	Digest     string  `json:"digest"`                   // of the replay
 	Before     string  `json:"digest_before" redact:"-"` // of the live rows
 	Generation int64   `json:"generation"`               // after a rebuild or a catch-up; 0 otherwise
+	// Rows are those that a rebuild or a catch-up replaced; nil otherwise.
+	Rows *RowsReplaced `json:"rows"`
 	// Seq is the projection's position now; a projection that failed again may be behind the
 	// campaign.
 	Seq int64 `json:"seq"`
@@ -289,6 +291,12 @@ type ProjectionResult struct {
 	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when not compared row by row
 	Error      string      `json:"error"`      // why it could not be replayed, or compared
 	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 if no event is at fault
+}
+
+// RowsReplaced counts the rows of a projection in a campaign.
+type RowsReplaced struct {
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
 }
 
 // NotCompared are events that a verify or a rebuild has not compared with a projection's live rows,

@@ -51,8 +51,7 @@ type NewWatermark struct {
 // Swapped is the result for one campaign.
 type Swapped struct {
 	CampaignID string
-	Removed    int64 // rows deleted
-	Inserted   int64 // rows inserted
+	Rows       map[string]*outbox.RowsReplaced // by projection; nil with an error
 	// Err is the reason why nothing of this campaign has changed; nil when it was swapped. It is
 	// outbox.ErrLeaseLost when the run was fenced off, and outbox.ErrConflict when the state is not
 	// as planned.
@@ -241,13 +240,20 @@ func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 
 // replace deletes the live rows, referring rows first, and copies the scratch rows.
 func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error {
-	t, tables := w.a.t, tablesOf([]Swap{*p})
+	t, tables, rows := w.a.t, tablesOf([]Swap{*p}), make(map[string]*outbox.RowsReplaced)
+	result.Rows = make(map[string]*outbox.RowsReplaced)
+	for _, projection := range p.Projections {
+		result.Rows[projection.Name] = new(outbox.RowsReplaced)
+		for _, table := range projection.Tables {
+			rows[table] = result.Rows[projection.Name]
+		}
+	}
 	for _, table := range slices.Backward(tables) {
 		n, err := t.Exec("delete from "+qualified(t.Schema(), table)+" where campaign_id = $1", p.CampaignID)
 		if err != nil {
 			return fmt.Errorf("delete the rows of table %q: %w", table, err)
 		}
-		result.Removed += n
+		rows[table].Before += n
 	}
 	for _, table := range tables {
 		var n int64
@@ -260,7 +266,7 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 		if err != nil {
 			return fmt.Errorf("copy the rows of table %q: %w", table, err)
 		}
-		result.Inserted += n
+		rows[table].After += n
 	}
 	return nil
 }

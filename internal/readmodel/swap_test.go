@@ -85,7 +85,7 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	f.ReplayTally(c, "a", 1, 4, "new")
 	f.ReplayTally(c, "b", 1, 6, "new")
 	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
-	if done[0] != (readmodel.Swapped{CampaignID: "b", Removed: 6, Inserted: 7}) || done[1] != (readmodel.Swapped{CampaignID: "a", Removed: 6, Inserted: 5}) {
+	if done[0].CampaignID != "b" || *done[0].Rows["tally"] != (outbox.RowsReplaced{Before: 6, After: 7}) || done[1].CampaignID != "a" || *done[1].Rows["tally"] != (outbox.RowsReplaced{Before: 6, After: 5}) {
 		t.Errorf("swapped %+v", done)
 	}
 	mustShow(f, "a", showing(4, "new"))
@@ -141,7 +141,7 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			if err != nil || len(done) != 2 || done[1].Err != nil || done[0].Err == nil || c.want != nil && !errors.Is(done[0].Err, c.want) {
 				t.Fatalf("swapped %+v, %v; want %v for the first alone", done, err, c.want)
 			}
-			if done[0].Inserted+done[0].Removed != 0 {
+			if done[0].Rows != nil {
 				t.Errorf("what was refused is counted: %+v", done[0])
 			}
 			mustShow(f, "a", before)

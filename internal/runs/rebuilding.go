@@ -349,6 +349,7 @@ func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 			p := &m.result.Projections[i]
 			if p.Error == "" {
 				p.Generation = nextGeneration(m.stands[p.Projection])
+				p.Rows = s.Rows[p.Projection]
 			}
 		}
 	}

@@ -192,6 +192,6 @@ func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim sto
 		p.Error = fmt.Sprintf("its rows are unchanged: %v", swapped[i].Err)
 		return nil
 	}
-	p.Generation = nextGeneration(stand)
+	p.Generation, p.Rows = nextGeneration(stand), swapped[0].Rows[name]
 	return nil
 }

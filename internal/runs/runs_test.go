@@ -91,6 +91,30 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	}
 }
 
+// How many rows were replaced is known without another comparison.
+func TestRuns_sayHowManyRowsTheyReplaced(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
+	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
+	b.Drain(t)
+	b.Meddle(t, `delete from trail where campaign_id = 'a' and place = 3`)
+	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	for id, want := range map[string]outbox.RowsReplaced{"a": {Before: 2, After: 3}, "b": {Before: 2, After: 2}} {
+		if p := b.RunResult(t, run, id).Projections[0]; p.Rows == nil || *p.Rows != want {
+			t.Errorf("rebuilt %s: %+v, want %+v", id, p.Rows, want)
+		}
+	}
+	b.MustPause(t, "trail", "a")
+	b.MustAppend(t, enginetest.Notes("a", 4)...)
+	b.Drain(t)
+	b.MustResume(t, "trail", "a")
+	b.StepRuns(t)
+	replays := runsOf(t, b, outbox.RunReplay)
+	if p := b.RunResult(t, replays[0], "a").Projections[0]; p.Rows == nil || *p.Rows != (outbox.RowsReplaced{Before: 3, After: 7}) || p.Seq != 7 {
+		t.Errorf("caught up: %+v at event %d, want 3 rows before and 7 after", p.Rows, p.Seq)
+	}
+}
+
 // Events behind a dead one are no part of a verify or a rebuild; a replay looks at them, too.
 func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
 	t.Parallel()

@@ -456,14 +456,38 @@ func differences(r outbox.RunResult, s sides) []string {
 			all = append(all, p.Projection+": not compared")
 		} else if c := p.Comparison; c != nil && c.Differs() {
 			all = append(all, p.Projection+": "+changeCounts(*c, s)+firstDivergence(*c))
-		} else if c == nil && p.Verdict == outbox.VerdictDrift {
-			all = append(all, p.Projection+": the digests differ")
+		} else if c == nil && p.Generation > 0 && p.Verdict != outbox.VerdictMatch {
+			all = append(all, p.Projection+": "+replacedWords(p))
 		}
 	}
 	for _, n := range r.NotCompared() {
 		all = append(all, fmt.Sprintf("%s: %s not compared, %s", n.Projection, n.Events(), n.Why()))
 	}
 	return all
+}
+
+// replacedWords say what a rebuild or a catch-up did to rows that were not right before: "caught up to
+// event 6; 3 rows before, 5 after".
+func replacedWords(p outbox.ProjectionResult) string {
+	text := "its rows differed before"
+	if p.Verdict == "" {
+		text = "caught up to event " + itoa(p.Seq)
+	}
+	if p.Rows != nil {
+		text += fmt.Sprintf("; %s before, %s after", count(p.Rows.Before, "row", "rows"), num(p.Rows.After))
+	}
+	return text
+}
+
+// whatWords head the column of what a run found or did in a campaign, and stand for nothing in it.
+func whatWords(kind outbox.RunKind) (what, none string) {
+	switch kind {
+	case outbox.RunReplay:
+		return "What changed", "nothing to catch up"
+	case outbox.RunRebuild:
+		return "What differed", "nothing"
+	}
+	return "What differs", "nothing"
 }
 
 // firstDivergence goes on changeCounts; empty when no event is known.
