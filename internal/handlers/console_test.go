@@ -236,6 +236,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 		Cost      outbox.CostReport
 		Ready     bool
 	}
+	s.get("/about").want(t, 200, `title="outbox_apply_only: appends enqueue events; the worker applies them" data-testid="mode">applied by workers<`, "<code>outbox_apply_only</code>: appends enqueue events")
 	before := decodeAs[about](t, s.get("/api/v1/about").want(t, 200))
 	if len(before.Databases) != 2 || before.Databases[0].Bytes == 0 || len(before.Databases[0].Settings) == 0 || !before.Ready {
 		t.Errorf("%+v", before)

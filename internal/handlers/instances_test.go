@@ -75,7 +75,7 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 		"2 instances running, 1 silent: its 2 campaigns become claimable in 17 s (07:00:30 UTC).",
 		"Versions differ, as during a rolling restart: v1 (1), v2 (1).",
 		`id="instance-dead"`, `data-testid="instance-dead"`, "!</span> silent", "✓</span> running",
-		"process 77 on host-dead", "version v1, outbox_apply_only", "Silent for 12 s; its 2 campaigns become claimable",
+		"process 77 on host-dead", "version v1, applied by workers", "Silent for 12 s; its 2 campaigns become claimable",
 		`<details open><summary>Silent`, `href="/campaigns/c-1"><code>c-1</code>`, "events 1–3, epoch 1", `href="/campaigns/c%2F2"`, "event 1, epoch 1",
 		"Running; nothing leased.", "44,200", "1,234/s", `title="Heartbeat every 2 s"`)
 	if dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`); dead > running {

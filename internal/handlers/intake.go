@@ -131,7 +131,7 @@ func (s *server) routeIntakeAPI() {
 	addAction(s, outbox.ActionIntakeRetry, readSameForm(s, rejectionParam, func(row rejectedRow, _ rejectionBody) rejectedRow { return row }, rejectionPage), onRejection(s.Intake.Retry), endpoint{
 		id: "retryRejection", tag: tagIntake,
 		summary: "Retry a rejected row, as it is in its table then",
-		details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer holds its campaign.",
+		details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer blocks its campaign.",
 		body:    mayTake[rejectionBody](),
 	})
 	addAction(s, outbox.ActionIntakeDiscard, readSameForm(s, rejectionParam, func(row rejectedRow, _ discardBody) rejectedRow { return row }, rejectionPage), onRejection(s.Intake.Discard), endpoint{

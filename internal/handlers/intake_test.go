@@ -52,7 +52,7 @@ func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	}
 	change(`update intake_sources set looked_at = $1`)
 	change(`update intake_rejections set rejected_at = cast($1 as bigint) - 60000000`)
-	s.get("/").want(t, 200, rejected, "First steps", "1 intake row is rejected and holds its campaign", "1 row, the first rejected", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
+	s.get("/").want(t, 200, rejected, "First steps", "1 intake row is rejected and blocks its campaign", "1 row, the first rejected", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
 	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); v.Sources[0].RejectedAt == nil || !v.Sources[0].RejectedAt.Equal(s.clock.Add(-time.Minute)) {
 		t.Errorf("sources: %+v", v)
 	}
@@ -71,7 +71,7 @@ func TestIntakePage_retriesAndDiscards(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.reject()
-	s.get("/intake").want(t, 200, "1 row is rejected and holds its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
+	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, "outboxweb intake retry").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
 	if len(list.Items) != 1 || list.Items[0].RowKey != "12" {

@@ -161,7 +161,7 @@ func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
 	g.do("PUT", "/rows", "", people[outbox.RoleViewer]).want(t, 405)
 	g.do("HEAD", "/rows", "").want(t, 401)
 	g.do("HEAD", "/rows", "", people[outbox.RoleViewer]).want(t, 200)
-	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "eve", "has no role here", "Try again").lacks(t, "<nav", "outbox_apply_only")
+	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "eve", "has no role here", "Try again").lacks(t, "<nav", "outbox_apply_only", "applied by workers")
 }
 
 func TestSeek_isAskedAboutByViewersAndDoneByAdmins(t *testing.T) {

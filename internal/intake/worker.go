@@ -414,11 +414,11 @@ func (j *journalling) append(rows []row) error {
 	return nil
 }
 
-// reject notes that a row cannot be journalled, which holds its campaign.
+// reject notes that a row cannot be journalled, which blocks its campaign.
 func (j *journalling) reject(r row, err error) {
 	j.held[r.event.CampaignID] = true
 	j.rejected = append(j.rejected, rejection{r, err.Error()})
-	j.log.Warn("a row cannot be journalled and holds its campaign", "row", r.key, "campaign", r.event.CampaignID, "event_id", r.event.EventID, "reason", err)
+	j.log.Warn("a row cannot be journalled and blocks its campaign", "row", r.key, "campaign", r.event.CampaignID, "event_id", r.event.EventID, "reason", err)
 }
 
 // appendAll appends rows, except those that the journal refuses and the later ones of their

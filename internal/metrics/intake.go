@@ -23,6 +23,6 @@ func (m *Metrics) WatchIntake(list func(ctx context.Context) ([]outbox.IntakeSou
 }
 
 var (
-	intakeRejectedDesc = desc("intake_rejected_rows", "Rows of a source that could not be journalled and wait for an operator; each holds its campaign.", "source")
+	intakeRejectedDesc = desc("intake_rejected_rows", "Rows of a source that could not be journalled and wait for an operator; each blocks its campaign.", "source")
 	intakeOldestDesc   = desc("intake_oldest_row_age_seconds", "Age of the first row that waits in a source's table, as of the last read; 0 when there is none.", "source")
 )

@@ -64,7 +64,7 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 		}
 	}
 	add(outbox.LevelBad, failing, "source cannot be read.", "sources cannot be read.")
-	add(outbox.LevelWarn, rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
+	add(outbox.LevelWarn, rejected, "row is rejected and blocks its campaign.", "rows are rejected, and each blocks its campaign.")
 	add(outbox.LevelWarn, stopped, "source is not read by any server.", "sources are not read by any server.")
 	if h.Sentence == "" {
 		h.Level, h.Sentence = outbox.LevelOK, "All sources are read, and no row is rejected."
@@ -80,7 +80,7 @@ func sourceSentence(s outbox.IntakeSource, now time.Time) string {
 	case outbox.IntakeStopped:
 		return "No server reads this source."
 	case outbox.IntakeRejected:
-		return count(s.Rejected, "row is rejected and holds its campaign.", "rows are rejected, and each holds its campaign.")
+		return count(s.Rejected, "row is rejected and blocks its campaign.", "rows are rejected, and each blocks its campaign.")
 	case outbox.IntakeMoving:
 		return "Rows are being moved to the journal."
 	}

@@ -59,7 +59,7 @@ func oldestLink(p Page, o outbox.Oldest) URL {
 func offs(p Page, v Overview) []namedText {
 	var all []namedText
 	if v.Summary.Mode != outbox.ModeOutbox {
-		all = append(all, namedText{string(v.Summary.Mode), modeMeaning(v.Summary.Mode)})
+		all = append(all, namedText{modeName(v.Summary.Mode), modeMeaning(v.Summary.Mode)})
 	}
 	if p.ReadOnly {
 		all = append(all, namedText{"read-only", "this server refuses every change over HTTP"})

@@ -18,6 +18,18 @@ func shortHash(s string) string {
 	return s
 }
 
+// modeName is a mode in words; its setting is in titles and on the page of the system.
+func modeName(m outbox.Mode) string {
+	switch m {
+	case outbox.ModeInline:
+		return "applied on append"
+	case outbox.ModeShadow:
+		return "shadow: nothing is applied"
+	default:
+		return "applied by workers"
+	}
+}
+
 func modeMeaning(m outbox.Mode) string {
 	switch m {
 	case outbox.ModeInline:

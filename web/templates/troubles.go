@@ -195,7 +195,7 @@ func rejectedTrouble(p Page, v Overview) trouble {
 		rows += one.Rejected
 		t.items = append(t.items, troubled{name: one.Name, sub: count(one.Rejected, "row", "rows") + ", the first rejected ", to: p.Links.Source(one.Name, "", 0), at: *one.RejectedAt})
 	}
-	t.title = count(rows, "intake row is rejected and holds its campaign", "intake rows are rejected, and each holds its campaign")
+	t.title = count(rows, "intake row is rejected and blocks its campaign", "intake rows are rejected, and each blocks its campaign")
 	if len(list) == 1 {
 		t.to = t.items[0].to
 	}
