@@ -187,6 +187,15 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Verified, err = s.Runs.LastVerified(ctx, s.Projections); err != nil {
 		return v, err
 	}
+	if v.Verified != nil && v.Verified.Counts.Drifted > 0 {
+		rebuilds, err := s.Runs.List(ctx, outbox.RunFilter{Kind: outbox.RunRebuild, Status: outbox.RunCompleted, Limit: 1})
+		if err != nil {
+			return v, err
+		}
+		if len(rebuilds.Items) > 0 && rebuilds.Items[0].ID > v.Verified.ID {
+			v.Rebuilt = rebuilds.Items[0].ID
+		}
+	}
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}

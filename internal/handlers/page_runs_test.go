@@ -243,20 +243,23 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 	s := newSite(t)
 	s.seed("c/1", "a")
 	s.seed("c-2", "a")
-	verify := func(scope string, results ...outbox.RunResult) {
-		s.startRun(`{"kind":"verify",` + scope + `}`)
+	run := func(kind, scope string, results ...outbox.RunResult) {
+		s.startRun(`{"kind":"` + kind + `",` + scope + `}`)
 		l := s.claimRun()
 		s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
 		s.finishRun(l, outbox.RunCompleted, "")
 	}
 	const all = `"all_campaigns":true`
 	s.get("/").want(t, 200, "No verify has compared everything lately.")
-	verify(`"campaign_id":"c-2"`, matched("c-2"))
+	run("verify", `"campaign_id":"c-2"`, matched("c-2"))
 	s.comes("/", "No verify has compared everything lately.")
-	verify(all, drifted("c/1"), matched("c-2"))
+	run("verify", all, drifted("c/1"), matched("c-2"))
 	s.comes("/", `by <a href="/runs/2">run 2</a>: drift in 1 of 2 campaigns.`)
-	verify(all, matched("c/1"), matched("c-2"))
-	s.comes("/", `by <a href="/runs/3">run 3</a>: no differences, as far as events were applied then.`)
+	run("rebuild", all, drifted("c/1"), matched("c-2"))
+	s.comes("/", `Rows were rebuilt since, by <a href="/runs/3">run 3</a>.`)
+	run("verify", all, matched("c/1"), matched("c-2"))
+	s.comes("/", `by <a href="/runs/4">run 4</a>: no differences, as far as events were applied then.`)
+	s.get("/").lacks(t, "rebuilt since")
 }
 
 func TestRunPages_showHowRowsDiffer(t *testing.T) {
