@@ -353,7 +353,7 @@ type Comparison struct {
 	Changed int64 `json:"changed"` // rows with different fields
 	Removed int64 `json:"removed"` // rows unexpected in live data
 	// FirstSeq is the first divergence: the first event as of which the replay has what the live
-	// rows lack; 0 if no event explains the difference, as with a row that nothing in the journal
+	// rows lack. An earlier one may be the cause if later ones changed the same row. It is 0 if no event explains the difference, as with a row that nothing in the journal
 	// produces.
 	FirstSeq int64 `json:"first_seq"`
 	// of a verify: the rows were not all built by the loaded version, so no event is given as the first

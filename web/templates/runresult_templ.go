@@ -613,7 +613,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "</a>.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "</a>, as far as the rows of today tell: the cause may be an earlier event if later ones changed the same row.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
