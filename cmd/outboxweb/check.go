@@ -158,8 +158,9 @@ func driftOf(p outbox.ProjectionResult) string {
 	from := "no event explains the difference"
 	if c.FirstSeq > 0 {
 		from = fmt.Sprintf("they diverge at event %d", c.FirstSeq)
-	} else if c.BuiltByOtherVersion {
-		from = "they were not built by the loaded version"
+	}
+	if c.BuiltByOtherVersion {
+		from += ", and the rows were not built by the loaded version"
 	}
 	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
 }

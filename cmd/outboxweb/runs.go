@@ -297,7 +297,7 @@ func (a *app) printResults(d runDetail) error {
 			if c := p.Comparison; c != nil {
 				first := fmt.Sprint(c.FirstSeq)
 				if c.BuiltByOtherVersion {
-					first = "other version"
+					first += ", built by another version"
 				}
 				changes = fmt.Sprintf("%d\t%d\t%d\t%s", c.Added, c.Changed, c.Removed, first)
 			}

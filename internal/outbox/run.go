@@ -356,8 +356,8 @@ type Comparison struct {
 	// rows lack. An earlier one may be the cause if later ones changed the same row. It is 0 if no event explains the difference, as with a row that nothing in the journal
 	// produces.
 	FirstSeq int64 `json:"first_seq"`
-	// of a verify: the rows were not all built by the loaded version, so no event is given as the first
-	// divergence
+	// of a verify: the rows were not all built by the loaded version, so that every row may differ
+	// since the file changed
 	BuiltByOtherVersion bool        `json:"built_by_other_version"`
 	Samples             []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
 }

@@ -163,7 +163,7 @@ func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64)
 const (
 	// reachedByRun is how far a verify or a rebuild gets in a campaign, $1 = 0, or a replay, which looks
 	// for unapplied events up to the end of the journal.
-	reachedByRun = `case when $1 = 1 or high_water_seq < applied_seq then high_water_seq else applied_seq end`
+	reachedByRun = `case when cast($1 as bigint) = 1 or high_water_seq < applied_seq then high_water_seq else applied_seq end`
 
 	totalOfAll = `
 select count(*), coalesce(sum(` + reachedByRun + `), 0), count(*) filter (where diverged <> '')

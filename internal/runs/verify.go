@@ -62,16 +62,15 @@ func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64,
 	if err := f.skipsStill(ctx, expected); err != nil {
 		return result, err
 	}
-	if err := f.explainedByVersion(ctx, &result, drifted); err != nil {
+	if err := f.noteVersions(ctx, &result, drifted); err != nil {
 		return result, err
 	}
 	return result, f.findDivergences(ctx, expected, &result, drifted)
 }
 
-// explainedByVersion marks the projections whose rows were not all built by the loaded version, and
-// takes them out of drifted: if the file has changed, every row may differ, and the last event that
-// touched one is not why.
-func (f *Replayer) explainedByVersion(ctx context.Context, result *outbox.RunResult, drifted map[int][]projection.Difference) error {
+// noteVersions marks the projections whose rows were not all built by the loaded version: if the file
+// has changed, every row may differ.
+func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, drifted map[int][]projection.Difference) error {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return err
@@ -80,10 +79,7 @@ func (f *Replayer) explainedByVersion(ctx context.Context, result *outbox.RunRes
 	versions, err := live.Versions(ctx)
 	for i := range drifted {
 		p := result.Projections[i]
-		if _, other := versions[p.Projection].Standing(f.set.Named(p.Projection).Version); other {
-			p.Comparison.BuiltByOtherVersion = true
-			delete(drifted, i)
-		}
+		_, p.Comparison.BuiltByOtherVersion = versions[p.Projection].Standing(f.set.Named(p.Projection).Version)
 	}
 	return err
 }

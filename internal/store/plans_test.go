@@ -59,7 +59,7 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN runs USING INDEX runs_active", "finished_at is null", "runs that have not ended"},
-	{"SCAN campaigns", "select count(*), coalesce(sum(high_water_seq), 0), count(*)", "what a run over all is about, once when it begins"},
+	{"SCAN campaigns", "or high_water_seq < applied_seq then high_water_seq else applied_seq end), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"SCAN runs", "count(*) from runs", "how many there are, once a scrape"},
 	{"SCAN verifications USING", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"SCAN verifications USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
