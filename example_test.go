@@ -187,6 +187,29 @@ func ExampleEngine_Publish() {
 	// <nil>
 }
 
+// A publisher that knows which event of a batch is at fault says so: those before it are delivered, and
+// the console names the event.
+func ExampleEventError() {
+	send := func(to string) error {
+		if to == "wallet-3" {
+			return errors.New("550 no such mailbox")
+		}
+		return nil
+	}
+	publish := func(_ context.Context, events []outboxweb.Event) error {
+		for i, ev := range events {
+			if err := send(ev.CampaignID); err != nil {
+				return &outboxweb.EventError{Delivered: i, Err: err}
+			}
+		}
+		return nil
+	}
+	err := publish(context.Background(), []outboxweb.Event{{CampaignID: "wallet-1"}, {CampaignID: "wallet-2"}, {CampaignID: "wallet-3"}, {CampaignID: "wallet-4"}})
+	var at *outboxweb.EventError
+	fmt.Println(errors.As(err, &at), at.Delivered, err)
+	// Output: true 2 550 no such mailbox
+}
+
 // A name is taken once, also by two users at the same moment.
 func ExampleEngine_AppendIf() {
 	e, done := openExample()

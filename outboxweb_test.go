@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,6 +299,56 @@ func TestProject_saysWhatIsWrong(t *testing.T) {
 		if err := e.Project(p); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want ErrSetup with %q", err, want)
 		}
+	}
+}
+
+// Of a batch of four the third event fails: the two before it are delivered and do not come again.
+// The page names it, however the publisher tells.
+func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
+	t.Parallel()
+	mailbox := errors.New("550 no such mailbox")
+	for kind, errAt := range map[string]func(i int) error{
+		"event":   func(i int) error { return fmt.Errorf("send: %w", &outboxweb.EventError{Delivered: i, Err: mailbox}) },
+		"unknown": func(int) error { return mailbox },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := open(t)
+			var calls atomic.Int64
+			err := e.Publish(outboxweb.Topic{Name: "orders", EventTypes: []string{"*"}}, "mail", outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
+				calls.Add(1)
+				for i, ev := range events {
+					if ev.CampaignID == "o-3" {
+						return errAt(i)
+					}
+				}
+				return nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, campaign := range []string{"o-1", "o-2", "o-3", "o-4"} {
+				if _, err := e.Append(t.Context(), placed(campaign, "tea")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(t, e)
+			h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
+				return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleOperator}, nil
+			})
+			var body string
+			storetest.Eventually(t, "an error", func() bool {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox/api/v1/publishers/orders/mail", nil))
+				body = w.Body.String()
+				return strings.Contains(body, "550 no such mailbox")
+			})
+			for _, want := range []string{`"error_kind":"` + kind + `"`, `"delivered":2`, `"campaign_id":"o-3"`} {
+				if !strings.Contains(body, want) {
+					t.Errorf("after %d calls there is no %s in %s", calls.Load(), want, body)
+				}
+			}
+		})
 	}
 }
 

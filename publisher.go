@@ -2,6 +2,7 @@ package outboxweb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,10 +34,24 @@ type Topic struct {
 // also has a method Healthy(context.Context) error is asked before the first delivery and while
 // errors last; the console shows what it says.
 type Publisher interface {
-	// Publish delivers all events or, with an error, none. After an error the same events come again
-	// later. ctx ends after Topic.Timeout.
+	// Publish delivers all events. An *EventError says how many it delivered and that the next one is
+	// at fault; those before it do not come again. After any other error, and after a panic, all of
+	// them come again one by one, to find the one that fails, and nobody knows whether that event or
+	// its destination is at fault. Whatever failed is tried again later. ctx ends after Topic.Timeout.
 	Publish(ctx context.Context, events []Event) error
 }
+
+// EventError is the error of a Publisher that knows which event of a batch is at fault: the one after
+// the first Delivered events, which are delivered. The error that Publish returns may wrap it.
+type EventError struct {
+	Delivered int
+	Err       error
+}
+
+func (e *EventError) Error() string { return e.Err.Error() }
+
+// Unwrap returns e.Err.
+func (e *EventError) Unwrap() error { return e.Err }
 
 // PublisherFunc is a function that is a Publisher.
 type PublisherFunc func(ctx context.Context, events []Event) error
@@ -62,15 +77,23 @@ func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 	if p == nil {
 		return outbox.Setup("publisher %s is nil", full)
 	}
-	f := destination.Functions{DeliverAll: func(ctx context.Context, stored []*destination.Event) error {
+	f := destination.Functions{Deliver: func(ctx context.Context, stored []*destination.Event) (int, error) {
 		events := make([]Event, len(stored))
 		for i, s := range stored {
 			var err error
 			if events[i], err = eventOf(&s.Event); err != nil {
-				return fmt.Errorf("read the tags of event %d of campaign %q: %w", s.Seq, s.CampaignID, err)
+				return 0, fmt.Errorf("read the tags of event %d of campaign %q: %w", s.Seq, s.CampaignID, err)
 			}
 		}
-		return p.Publish(ctx, events)
+		err := p.Publish(ctx, events)
+		var at *EventError
+		switch {
+		case err == nil:
+			return len(events), nil
+		case errors.As(err, &at):
+			return at.Delivered, &destination.Error{Kind: outbox.EventError, Err: err}
+		}
+		return 0, err
 	}}
 	if h, ok := p.(interface{ Healthy(context.Context) error }); ok {
 		f.Healthy = h.Healthy

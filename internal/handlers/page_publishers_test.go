@@ -95,6 +95,33 @@ func TestPublisherPages_act(t *testing.T) {
 	}
 }
 
+// A Go function may not say what is at fault, and the page does not claim to know.
+func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "scene.a", "scene.b", "scene.c")
+	s.withPublisher(1)
+	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set destination = 'go:'`); err != nil {
+		t.Fatal(err)
+	}
+	for kind, c := range map[string]struct {
+		says  string
+		lacks []string
+	}{
+		"unknown":     {"The function did not say whether this event or its destination is at fault.", []string{"no event is at fault", "came from the destination"}},
+		"event":       {"The function fails at this event.", []string{"no event is at fault", "skip anyway"}},
+		"destination": {"The function says that it is not healthy.", []string{"no event is at fault"}},
+	} {
+		s.publisherFails(2, kind)
+		page := s.get(archivePage).want(t, 200, c.says, `data-testid="publisher-skip"`).lacks(t, c.lacks...)
+		if kind == "unknown" {
+			page.want(t, 200, "does not say that this event is at fault", "type <strong>skip anyway</strong>")
+		}
+	}
+	s.publisherFails(2, "unknown")
+	s.submit(archivePage+"/skip", url.Values{"position": {"2"}, "reason": {"x"}}.Encode()).want(t, 422, "does not say that the event is at fault")
+}
+
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	t.Parallel()
 	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}

@@ -78,7 +78,7 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		WaveSeconds:        collect.histogram("wave_seconds", "Duration of a wave from claim to release.", shortBounds[1:]),
 		Stalled:            collect.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails to apply anything."}),
 		PublisherDelivered: collect.counters("publisher_delivered_total", "Events acknowledged by destinations to this process, including repeats.", "topic", "publisher"),
-		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination or event.", "topic", "publisher", "kind"),
+		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination, event, or unknown if a Go function did not say.", "topic", "publisher", "kind"),
 		PublisherReads:     collect.counter("publisher_reads_total", "Reads of the journal by position in this process, for all its publishers together."),
 		PublisherSeconds:   collect.histograms("publisher_seconds", "Duration of the delivery of a batch.", shortBounds, "topic", "publisher"),
 		PublishedEvents:    collect.counters("published_events_total", "Events delivered to statistics: by this process, by type, including repeats; the types beyond max_distinct count as other.", "topic", "publisher", "event_type"),

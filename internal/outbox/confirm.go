@@ -162,16 +162,20 @@ func AtLeast(n int64, capped bool) string {
 	return fmt.Sprint(n)
 }
 
-// byBlame confirms a publisher's skip of an event if its last error blames the destination, in
-// which case other events would fail too.
+// byBlame confirms a publisher's skip of an event unless its last error blames the event: if the
+// destination is at fault, other events would fail too.
 var byBlame = &confirmation{
 	phrase: func(r Reach) string {
-		if r.Blames != DestinationError {
-			return ""
+		switch r.Blames {
+		case DestinationError, UnknownError:
+			return "skip anyway"
 		}
-		return "skip anyway"
+		return ""
 	},
 	does: func(r Reach) string {
+		if r.Blames == UnknownError {
+			return fmt.Sprintf("the last error of publisher %s does not say that the event is at fault: if its destination is, the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
+		}
 		return fmt.Sprintf("the last error of publisher %s came from its destination, not from the event: the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
 	},
 }

@@ -33,6 +33,7 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		{ActionSkip, skipped, "skip c-1 4", "", false},
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: EventError}, "", "", true},
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "", false},
+		{ActionPublisherSkip, Reach{Pair: pair, Blames: UnknownError}, "skip anyway", "", false},
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "skip anyway", true},
 		{ActionPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
 	} {

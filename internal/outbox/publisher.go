@@ -103,6 +103,9 @@ const (
 	DestinationError DeliveryErrorKind = "destination"
 	// EventError means that the destination responds but refuses this event.
 	EventError DeliveryErrorKind = "event"
+	// UnknownError means that a Go function failed and did not say whether the event or its
+	// destination is at fault.
+	UnknownError DeliveryErrorKind = "unknown"
 )
 
 // EventRef identifies an event of the journal.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,9 @@ const (
 
 // publisherStates lists every state, the most urgent first.
 var publisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
+
+// FunctionDestination begins the Destination of subscriptions that a Go function delivers.
+const FunctionDestination = "go:"
 
 // takenWithin is how long a subscription may be without a holder, after an action that takes it
 // from its holder or after its first registration, before that is reported.
@@ -47,6 +51,9 @@ func (p Publisher) State(now time.Time) PublisherState {
 
 // Leased reports whether a process holds the subscription, so that it can make progress.
 func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
+
+// ByFunction reports whether a Go function delivers for the subscription.
+func (p Publisher) ByFunction() bool { return strings.HasPrefix(p.Destination, FunctionDestination) }
 
 // Hindered reports whether the subscription is blocked by an event that it could not deliver.
 func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }

@@ -35,7 +35,7 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 	var got []int64
 	var broken atomic.Bool
 	broken.Store(true)
-	sub := customSubscription(t, destination.Functions{DeliverAll: func(_ context.Context, events []*destination.Event) error {
+	sub := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
 		if broken.Load() {
 			panic("no such region")
 		}
@@ -44,7 +44,7 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 		for _, e := range events {
 			got = append(got, e.Position)
 		}
-		return nil
+		return len(events), nil
 	}})
 	c := receivers{}.config(f, "one", sub)
 	c.Open = nil
@@ -70,7 +70,10 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	var healthy atomic.Bool
 	var calls atomic.Int64
 	sub := customSubscription(t, destination.Functions{
-		DeliverAll: func(context.Context, []*destination.Event) error { calls.Add(1); return nil },
+		Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
+			calls.Add(1)
+			return len(events), nil
+		},
 		Healthy: func(context.Context) error {
 			if healthy.Load() {
 				return nil

@@ -122,6 +122,12 @@ func causeText(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
 		return "The destination is gone; no event is at fault."
+	case p.ErrorKind == outbox.UnknownError:
+		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
+	case p.ErrorKind == outbox.EventError && p.ByFunction():
+		return "The function fails at this event. Later events wait for it."
+	case p.ByFunction():
+		return "The function says that it is not healthy. Nothing is delivered until it is."
 	case p.ErrorKind == outbox.EventError:
 		return "The destination rejects this event. Later events wait for it."
 	}

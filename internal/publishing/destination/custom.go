@@ -17,21 +17,16 @@ import (
 // after the subscription's timeout, and never two at a time within a process. They must not change
 // the events, nor keep them.
 //
-// Exactly one of Deliver and DeliverAll must be set. Their errors are the destination's, unless they
-// are an *Error.
+// An error that is no *Error is an outbox.UnknownError.
 type Functions struct {
 	// Deliver delivers events and returns how many of them, from the first on, are delivered. It may
-	// stop early without an error. An error is the reason why the next event was not delivered.
+	// stop early without an error. An *Error is the reason why the next event was not delivered. After
+	// any other error, or a panic, of a call that delivered nothing the events are delivered again one
+	// by one, to find the one that fails.
 	Deliver func(ctx context.Context, events []*Event) (delivered int, err error)
-	// DeliverAll delivers all events or, with an error, none. If the error is an event's, they are
-	// delivered again one by one, to find the one at fault.
-	DeliverAll func(ctx context.Context, events []*Event) error
 	// Healthy returns why nothing can be delivered now; nil if something can. It is optional.
 	Healthy func(ctx context.Context) error
 }
-
-// customDestination is the Destination of subscriptions that name none.
-const customDestination = "go:"
 
 // Custom returns a subscription that functions of this program deliver, by the same rules as those
 // of the configuration file. Zero settings are those of defaults, and of DefaultSettings. An error
@@ -44,13 +39,13 @@ func Custom(s Subscription, f Functions, defaults Settings) (Subscription, error
 	}
 	s.Settings = s.Settings.or(defaults)
 	if s.Destination == "" {
-		s.Destination = customDestination
+		s.Destination = outbox.FunctionDestination
 	}
 	switch {
 	case s.Match.Empty():
 		return s, outbox.Setup(`the match of publisher %s is empty; say which events to select, or select every event with the event type "*"`, s.SubscriptionName)
-	case (f.Deliver == nil) == (f.DeliverAll == nil):
-		return s, outbox.Setup("publisher %s needs exactly one function that delivers", s.SubscriptionName)
+	case f.Deliver == nil:
+		return s, outbox.Setup("publisher %s needs a function that delivers", s.SubscriptionName)
 	}
 	if err := s.Settings.check(); err != nil {
 		return s, outbox.Setup("publisher %s: %v", s.SubscriptionName, err)
@@ -75,6 +70,7 @@ type guarded struct {
 // running is a call of a function.
 type running struct {
 	began     time.Time
+	events    int  // to deliver
 	abandoned bool // nobody waits for it any more
 }
 
@@ -85,21 +81,25 @@ const returnGrace = time.Second
 type outcome struct {
 	delivered int
 	err       error
-	panicked  bool
+	unclear   bool // which event the error is about
 }
 
-// call calls f, unless an earlier call has not returned.
-func (g *guarded) call(ctx context.Context, log *slog.Logger, f func(context.Context) (int, error)) outcome {
+func unknown(format string, args ...any) *Error {
+	return &Error{Kind: outbox.UnknownError, Err: fmt.Errorf(format, args...)}
+}
+
+// call calls f, which is to deliver so many events, unless an earlier call has not returned.
+func (g *guarded) call(ctx context.Context, log *slog.Logger, events int, f func(context.Context) (int, error)) outcome {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	this, err := g.enter(ctx)
+	this, err := g.enter(ctx, events)
 	if err != nil {
 		return outcome{err: err}
 	}
 	done := make(chan outcome, 1)
 	go func() {
 		// Goexit ends a goroutine too, and leaves nothing to recover.
-		o := outcome{err: outbound.EventError("the function ended its goroutine"), panicked: true}
+		o := outcome{err: outbound.EventError("the function ended its goroutine"), unclear: true}
 		defer func() {
 			if r := recover(); r != nil {
 				log.Error("a function of a publisher panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
@@ -132,17 +132,21 @@ func (g *guarded) call(ctx context.Context, log *slog.Logger, f func(context.Con
 // inTime explains the error of a function that its context has stopped.
 func (g *guarded) inTime(ctx context.Context, o outcome) outcome {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(o.err, context.DeadlineExceeded) {
-		o.err = outbound.DestinationError("the function did not finish within %v: %w", g.timeout, o.err)
+		o.err = fmt.Errorf("the function did not finish within %v: %w", g.timeout, o.err)
 	}
 	return o
 }
 
 func (g *guarded) notReturned(call *running) error {
-	return outbound.DestinationError("the call of %s has not returned for %s, though its time limit is %v; no other call starts before it returns", g.name, outbox.Age(time.Since(call.began)), g.timeout)
+	with := ""
+	if call.events > 1 {
+		with = fmt.Sprintf(" with %d events, any of which may be at fault,", call.events)
+	}
+	return unknown("the call of %s%s has not returned for %s, though its time limit is %v; no other call starts before it returns", g.name, with, outbox.Age(time.Since(call.began)), g.timeout)
 }
 
 // enter waits until no function runs. It does not wait for an abandoned one.
-func (g *guarded) enter(ctx context.Context) (*running, error) {
+func (g *guarded) enter(ctx context.Context, events int) (*running, error) {
 	g.mu.Lock()
 	if before := g.running; before != nil && before.abandoned {
 		defer g.mu.Unlock()
@@ -152,11 +156,11 @@ func (g *guarded) enter(ctx context.Context) (*running, error) {
 	select {
 	case g.free <- struct{}{}:
 	case <-ctx.Done():
-		return nil, outbound.DestinationError("another call of %s is in progress: %w", g.name, ctx.Err())
+		return nil, unknown("another call of %s is in progress: %w", g.name, ctx.Err())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.running = &running{began: time.Now()}
+	g.running = &running{began: time.Now(), events: events}
 	return g.running, nil
 }
 
@@ -185,19 +189,22 @@ func openCustom(p Subscription, o Options) Publisher {
 }
 
 func (r reporting) Healthy(ctx context.Context) error {
-	return r.call(ctx, r.log, func(ctx context.Context) (int, error) { return 0, r.Functions.Healthy(ctx) }).err
+	return r.call(ctx, r.log, 0, func(ctx context.Context) (int, error) { return 0, r.Functions.Healthy(ctx) }).err
 }
 
 func (c *custom) Close() error { return nil }
 
 func (c *custom) Publish(ctx context.Context, events []*Event) (int, error) {
 	o := c.deliver(ctx, events)
-	if culprit := o.panicked || c.DeliverAll != nil; !culprit || len(events) == 1 || o.err == nil || Cause(o.err).Kind != outbox.EventError {
+	if !o.unclear || len(events) == 1 {
 		return o.delivered, o.err
 	}
 	began := time.Now()
 	for i := range events {
-		if i > 0 && time.Since(began) > patience {
+		switch {
+		case ctx.Err() != nil && i == 0:
+			return 0, o.err
+		case ctx.Err() != nil, i > 0 && time.Since(began) > patience:
 			return i, nil
 		}
 		if one := c.deliver(ctx, events[i:i+1]); one.err != nil {
@@ -209,23 +216,18 @@ func (c *custom) Publish(ctx context.Context, events []*Event) (int, error) {
 
 // deliver calls the function that delivers once.
 func (c *custom) deliver(ctx context.Context, events []*Event) outcome {
-	o := c.call(ctx, c.log, func(ctx context.Context) (int, error) {
-		if c.DeliverAll == nil {
-			return c.Deliver(ctx, events)
-		}
-		if err := c.DeliverAll(ctx, events); err != nil {
-			return 0, err
-		}
-		return len(events), nil
-	})
+	o := c.call(ctx, c.log, len(events), func(ctx context.Context) (int, error) { return c.Deliver(ctx, events) })
 	switch n := len(events); {
 	case o.delivered < 0 || o.delivered > n:
-		return outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events", o.delivered, n)}
+		o = outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events", o.delivered, n)}
 	case o.delivered == 0 && o.err == nil:
 		o.err = errors.New("the function delivered nothing and returned no error")
 	case o.delivered == n && o.err != nil:
-		c.log.Warn("a publisher's function returned an error though it delivered everything", "error", o.err)
-		o.err = nil
+		o = outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events, and an error: %v", n, n, o.err)}
+	}
+	var is *Error
+	if o.err != nil && !errors.As(o.err, &is) {
+		o.err, o.unclear = unknown("%w", o.err), o.delivered == 0
 	}
 	return o
 }

@@ -31,6 +31,8 @@ func customOf(tb testing.TB, f destination.Functions, log *bytes.Buffer) destina
 	return to
 }
 
+func deliverAll(_ context.Context, events []*destination.Event) (int, error) { return len(events), nil }
+
 func eventsAt(positions ...int64) (all []*destination.Event) {
 	for _, p := range positions {
 		all = append(all, destination.NewEvent(outbox.Event{Position: p, CampaignID: "c-1", Seq: p, EventType: "noted"}, "urn:x"))
@@ -40,7 +42,7 @@ func eventsAt(positions ...int64) (all []*destination.Event) {
 
 func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 	t.Parallel()
-	all := destination.Functions{DeliverAll: func(context.Context, []*destination.Event) error { return nil }}
+	all := destination.Functions{Deliver: deliverAll}
 	s, err := destination.Custom(custom, all, destination.Settings{BatchSize: 7, Idle: outbox.IdleBackoff{Off: true}})
 	want := destination.DefaultSettings()
 	want.BatchSize, want.Idle.Off = 7, true
@@ -50,7 +52,7 @@ func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 	for says, change := range map[string]func(*destination.Subscription, *destination.Functions){
 		"must begin with a lower-case letter":          func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
 		"the match of publisher scenes/audit is empty": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
-		"needs exactly one function":                   func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
+		"needs a function that delivers":               func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
 		"the batch size must be from 1 to 10000":       func(s *destination.Subscription, _ *destination.Functions) { s.BatchSize = 10_001 },
 		"the factor of idle waits must be from 1":      func(s *destination.Subscription, _ *destination.Functions) { s.Idle.Factor = 0.5 },
 		"the first wait after an error":                func(s *destination.Subscription, _ *destination.Functions) { s.Pause.Base = time.Hour },
@@ -68,7 +70,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no such region") }, "ended its goroutine": runtime.Goexit} {
 		var log bytes.Buffer
 		var got []int64
-		to := customOf(t, destination.Functions{DeliverAll: func(_ context.Context, events []*destination.Event) error {
+		to := customOf(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
 			for _, e := range events {
 				if e.Position == 3 {
 					end()
@@ -77,7 +79,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 			for _, e := range events {
 				got = append(got, e.Position)
 			}
-			return nil
+			return len(events), nil
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
 		if n != 2 || err == nil || !strings.Contains(err.Error(), name) || destination.Cause(err).Kind != outbox.EventError || !slices.Equal(got, []int64{1, 2}) {
@@ -118,7 +120,7 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		began := time.Now()
 		to := open()
 		_, err = to.Publish(t.Context(), eventsAt(1))
-		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.DestinationError {
+		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.UnknownError {
 			t.Errorf("after %s: %v", took, err)
 		}
 		if err := to.Close(); err != nil {
@@ -141,6 +143,70 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		synctest.Wait()
 		if n, err := to.Publish(t.Context(), eventsAt(1)); n != 1 || err != nil || calls != 2 {
 			t.Errorf("%d, %v after %d calls", n, err, calls)
+		}
+	})
+}
+
+// The batch fails as a whole for its third event: one by one, the two before it are delivered. What
+// the function names itself is not tried again.
+func TestCustom_findsTheEventThatFails(t *testing.T) {
+	t.Parallel()
+	mailbox := errors.New("550 no such mailbox")
+	for name, c := range map[string]struct {
+		err       error
+		delivered int // says the function
+		kind      outbox.DeliveryErrorKind
+		calls     []int // events
+	}{
+		"it does not say which": {mailbox, 0, outbox.UnknownError, []int{4, 1, 1, 1}},
+		"it says which":         {&destination.Error{Kind: outbox.EventError, Err: mailbox}, 2, outbox.EventError, []int{4}},
+		"it says how many":      {mailbox, 2, outbox.UnknownError, []int{4}},
+	} {
+		var log bytes.Buffer
+		var calls []int
+		to := customOf(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
+			calls = append(calls, len(events))
+			if slices.ContainsFunc(events, func(e *destination.Event) bool { return e.Position == 3 }) {
+				return c.delivered, c.err
+			}
+			return len(events), nil
+		}}, &log)
+		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
+		if n != 2 || !errors.Is(err, mailbox) || err.Error() != mailbox.Error() || destination.Cause(err).Kind != c.kind || !slices.Equal(calls, c.calls) {
+			t.Errorf("%s: %d delivered by calls %v, %v (%s)", name, n, calls, err, destination.Cause(err).Kind)
+		}
+	}
+}
+
+// Nothing is sent for a lease that has ended.
+func TestCustom_doesNotGoOnOneByOneAfterItsContext(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	for range 20 { // an ended context is noticed at random where something else is ready too
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) {
+			calls++
+			cancel()
+			return 0, errors.New("interrupted")
+		}}, &log)
+		if n, err := to.Publish(ctx, eventsAt(1, 2)); n != 0 || err == nil || calls != 1 {
+			t.Errorf("%d delivered by %d calls, %v", n, calls, err)
+		}
+	}
+}
+
+// A call that has several events and does not return blames none of them.
+func TestCustom_aHangingBatchMayHaveAnyEventAtFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		hang := make(chan struct{})
+		defer close(hang)
+		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { <-hang; return 0, nil }}, &log)
+		_, err := to.Publish(t.Context(), eventsAt(1, 2, 3))
+		if err == nil || !strings.Contains(err.Error(), "the call of scenes/audit with 3 events, any of which may be at fault, has not returned for 4 s") {
+			t.Error(err)
 		}
 	})
 }
@@ -170,8 +236,8 @@ func TestCustom_refusesCountsThatCannotBe(t *testing.T) {
 		n       int
 		says    string
 	}{
-		{-1, nil, 0, "delivered -1 of 2"}, {3, nil, 0, "delivered 3 of 2"}, {0, nil, 0, "delivered nothing and returned no error"},
-		{1, nil, 1, ""}, {2, errors.New("late"), 2, ""}, {1, errors.New("full"), 1, "full"},
+		{-1, nil, 0, "delivered -1 of 1 events"}, {3, nil, 0, "delivered 3 of 1 events"}, {0, nil, 0, "delivered nothing and returned no error"},
+		{1, nil, 1, ""}, {2, errors.New("late"), 0, "delivered 2 of 1 events"}, {1, errors.New("full"), 1, "full"},
 	} {
 		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return c.returns, c.err }}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2))
@@ -184,12 +250,11 @@ func TestCustom_refusesCountsThatCannotBe(t *testing.T) {
 func TestCustom_isHealthyAsItSays(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	nothing := func(context.Context, []*destination.Event) error { return nil }
-	if knows, err := destination.CheckHealth(t.Context(), customOf(t, destination.Functions{DeliverAll: nothing}, &log)); knows || err != nil {
+	if knows, err := destination.CheckHealth(t.Context(), customOf(t, destination.Functions{Deliver: deliverAll}, &log)); knows || err != nil {
 		t.Errorf("without a function: %v, %v", knows, err)
 	}
 	down := errors.New("no quota")
-	to := customOf(t, destination.Functions{DeliverAll: nothing, Healthy: func(context.Context) error { return down }}, &log)
+	to := customOf(t, destination.Functions{Deliver: deliverAll, Healthy: func(context.Context) error { return down }}, &log)
 	if knows, err := destination.CheckHealth(t.Context(), to); !knows || !errors.Is(err, down) || destination.NotHealthy(err).Error() != "the publisher is not healthy: no quota" {
 		t.Errorf("%v, %v", knows, err)
 	}
