@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -120,6 +121,24 @@ func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
 	}
 	s.publisherFails(2, "unknown")
 	s.submit(archivePage+"/skip", url.Values{"position": {"2"}, "reason": {"x"}}.Encode()).want(t, 422, "does not say that the event is at fault")
+}
+
+// The next event wakes a publisher; after an error nothing but the next attempt does.
+func TestPublisherPages_sayWhenItPolls(t *testing.T) {
+	t.Parallel()
+	for set, c := range map[string]struct{ page, list, lacks []string }{
+		`next_poll_at = $1`: {[]string{"<dt>Next poll</dt>", "with the next event", "at the latest", "in 4 min"}, []string{"polls with the next event, at the latest", "in 4 min"}, nil},
+		`error_count = 1, error_kind = 'destination', last_error = 'down', error_position = 2, retry_at = $1`: {[]string{"<dt>Next attempt</dt>", "in 4 min"}, []string{"next attempt", "in 4 min"}, []string{"with the next event"}},
+	} {
+		s := newSite(t)
+		s.seed("c-1", "scene.a", "scene.b")
+		s.withPublisher(1)
+		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, `+set, s.clock.Add(4*time.Minute).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		s.get(archivePage).want(t, 200, c.page...).lacks(t, c.lacks...)
+		s.get("/publishers").want(t, 200, c.list...).lacks(t, c.lacks...)
+	}
 }
 
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {

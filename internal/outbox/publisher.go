@@ -156,9 +156,11 @@ type Publisher struct {
 
 	LastPublishedAt *time.Time `json:"last_published_at"`
 	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle
-	NextPollAt      *time.Time `json:"next_poll_at"`      // as last reported by its holder; nil when no process holds it
-	Paused          *Pause     `json:"paused"`
-	Lease           *Lease     `json:"lease"` // nil when no process holds it
+	// when its holder polls at the latest: an append wakes it, unless errors last; then it is the next
+	// attempt. Null while it polls, and when no process holds it
+	NextPollAt *time.Time `json:"next_poll_at"`
+	Paused     *Pause     `json:"paused"`
+	Lease      *Lease     `json:"lease"` // nil when no process holds it
 
 	Settings  PublisherSettings `json:"settings"` // effective ones, of the server that started last
 	CreatedAt time.Time         `json:"created_at"`

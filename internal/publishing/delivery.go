@@ -139,6 +139,8 @@ func (d *delivery) waitForRetry(ctx context.Context) error {
 // waitForPoll waits for the next poll, and saves a position that advanced over events of other
 // topics.
 func (d *delivery) waitForPoll(ctx context.Context, wait time.Duration) error {
+	d.sayNextPoll(d.Clock.Now().Add(wait))
+	defer d.sayNextPoll(time.Time{})
 	if d.scanned > d.lease.Position {
 		first := min(wait, max(0, scanSave-d.Clock.Now().Sub(d.saved)))
 		if cut, err := d.wait(ctx, first, d.wake); err != nil || cut || first == wait {
@@ -169,8 +171,6 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 	}
 	timer, stop := d.Clock.After(wait)
 	defer stop()
-	d.sayNextPoll(d.Clock.Now().Add(wait))
-	defer d.sayNextPoll(time.Time{})
 	select {
 	case <-timer:
 		return false, nil

@@ -269,7 +269,7 @@ func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 // Beat is a periodic report of a subscription's holder.
 type Beat struct {
 	Lease           Lease
-	NextPoll        time.Time // zero while it delivers
+	NextPoll        time.Time // at the latest; zero while it delivers, and while errors last
 	EventsPerSecond float64
 }
 
@@ -434,7 +434,7 @@ func (p *publisherRow) fail(f Failure, now int64) {
 	if !f.Gone {
 		p.retryAt = sql.NullInt64{Int64: now + max(wait, f.RetryAfter).Microseconds(), Valid: true}
 	}
-	p.perSecond = 0
+	p.perSecond, p.nextPoll = 0, sql.NullInt64{}
 }
 
 // Release releases a subscription for other processes to claim at once. It does nothing if the

@@ -288,6 +288,40 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
+// The next poll is the latest one that the holder announced, or the next attempt while errors last.
+// While that is being made, it is not known.
+func TestNextPoll_isNeverPast(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(subA)
+	l := f.claimSubscription("one", subA)
+	at := func(want time.Duration) {
+		t.Helper()
+		p := f.publisher(subA)
+		if p.NextPollAt == nil && want == 0 || p.NextPollAt != nil && p.NextPollAt.Equal(f.Clock.Now().Add(want)) {
+			return
+		}
+		t.Errorf("next poll at %v, want in %s from %v", p.NextPollAt, want, f.Clock.Now())
+	}
+	at(0)
+	if _, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	at(40 * time.Second)
+	f.Clock.Advance(30 * time.Second)
+	at(10 * time.Second)
+	if _, err := f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	at(5 * time.Second)
+	f.Clock.Advance(5 * time.Second)
+	at(0)
+	if _, err := f.progress.Resume(f.Ctx, ana("repaired"), subA); err != nil {
+		t.Fatal(err)
+	}
+	at(0)
+}
+
 // A paused subscription need not be held.
 func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,38 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 	}
 }
 
+// The next attempt of a failed publisher is the next poll while errors last; once it is resumed it
+// polls at once.
+func TestRelay_nextPollIsNextAttemptAfterAnError(t *testing.T) {
+	t.Parallel()
+	f := open(t, live)
+	f.appendAll(noted("c-1"))
+	hold := make(chan struct{})
+	var held atomic.Bool
+	sub := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
+		if held.Load() {
+			<-hold
+			return len(events), nil
+		}
+		return 0, errors.New("no quota")
+	}})
+	defer close(hold)
+	sub.FailedRetry = time.Hour
+	c := receivers{}.config(f, "one", sub)
+	c.Open, c.Lease = nil, 2*time.Second
+	deliver(t, f, c)
+	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	expires := f.publisher(sub.SubscriptionName).Lease.ExpiresAt
+	storetest.Eventually(t, "the lease is renewed", func() bool { return f.publisher(sub.SubscriptionName).Lease.ExpiresAt.After(expires) })
+	if p := f.publisher(sub.SubscriptionName); p.NextPollAt == nil || !p.NextPollAt.Equal(*p.RetryAt) {
+		t.Errorf("next poll %v, next attempt %v", p.NextPollAt, p.RetryAt)
+	}
+	held.Store(true)
+	if p, err := f.progress.Resume(t.Context(), ana("quota bought"), sub.SubscriptionName); err != nil || p.NextPollAt != nil {
+		t.Errorf("resumed, it polls at %v, %v", p.NextPollAt, err)
+	}
+}
+
 // An unhealthy publisher gets no events, and says why; what it last said ends with its lease.
 func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	t.Parallel()

@@ -196,7 +196,14 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: sqldb.At(p.expires)}
 	}
 	if p.leased(now) {
-		v.EventsPerSecond, v.NextPollAt = p.perSecond, sqldb.AtOrNil(p.nextPoll)
+		v.EventsPerSecond = p.perSecond
+		next := p.nextPoll
+		if p.retryAt.Valid {
+			next = p.retryAt
+		}
+		if next.Int64 > now {
+			v.NextPollAt = sqldb.AtOrNil(next)
+		}
 		if p.healthy.Valid {
 			healthy := p.healthy.Int64 != 0
 			v.Healthy, v.HealthMessage = &healthy, p.healthMessage

@@ -134,6 +134,14 @@ func causeText(p outbox.Publisher) string {
 	return "The destination is unreachable, overloaded or misconfigured; no event is at fault."
 }
 
+// nextPollName names what a publisher does next.
+func nextPollName(p outbox.Publisher) string {
+	if p.RetryAt != nil {
+		return "Next attempt"
+	}
+	return "Next poll"
+}
+
 // matchCondition is one condition of a match, in words.
 type matchCondition struct {
 	name  string
