@@ -130,7 +130,10 @@ func publisherLines(p outbox.Publisher) [][2]string {
 		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
 	}
 	if p.Healthy != nil {
-		lines = append(lines, [2]string{"healthy", strings.TrimSuffix(fmt.Sprintf("%t: %s", *p.Healthy, firstLine(p.HealthMessage, 120)), ": ")})
+		lines = append(lines, [2]string{"healthy", strings.TrimSuffix(fmt.Sprintf("%t at %s: %s", *p.Healthy, stampOr(p.HealthAt, "an unknown time"), firstLine(p.HealthMessage, 120)), ": ")})
+	}
+	if p.HangingSince != nil {
+		lines = append(lines, [2]string{"call", "has not returned since " + stamp(*p.HangingSince)})
 	}
 	if s := p.Settings; s.BatchSize > 0 {
 		lines = append(lines, [2]string{"settings", s.String()})

@@ -141,6 +141,22 @@ func TestPublisherPages_sayWhenItPolls(t *testing.T) {
 	}
 }
 
+// What a publisher said of its health is as old as it is, and a call that does not return is another
+// matter.
+func TestPublisherPages_sayWhenItSaidThatItIsHealthy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.withPublisher(0)
+	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, healthy = 1, health_at = $1, hanging_since = $2`,
+		s.clock.Add(-3*time.Minute).UnixMicro(), s.clock.Add(-19*time.Second).UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	s.get(archivePage).want(t, 200, "<dt>Healthy</dt>", "it said so", "3 min ago", "<dt>Call</dt>", "has not returned", "19 s ago")
+	s.get(archivePath).want(t, 200, `"health_at":"`, `"hanging_since":"`)
+	s.publisherFails(1, "unknown")
+	s.get(archivePage).want(t, 200, "The function does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
+}
+
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	t.Parallel()
 	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}

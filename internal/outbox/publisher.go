@@ -153,6 +153,11 @@ type Publisher struct {
 	// publisher says nothing
 	Healthy       *bool  `json:"healthy"`
 	HealthMessage string `json:"health_message"` // why it is not healthy; empty otherwise
+	// when it said so: it is asked before the first delivery of a lease, and while errors last
+	HealthAt *time.Time `json:"health_at"`
+	// since when a call of a Go function has not returned, long after its time limit; null without one.
+	// No other call starts before it returns
+	HangingSince *time.Time `json:"hanging_since"`
 
 	LastPublishedAt *time.Time `json:"last_published_at"`
 	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle

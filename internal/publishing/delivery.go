@@ -38,6 +38,7 @@ type delivery struct {
 	retryAt time.Time // not retried before this; zero without errors
 	asked   bool      // whether the destination is healthy
 	health  *bool     // the last answer, as saved; nil before the first
+	hanging time.Time // as reported at the last renewal; only the manager uses it
 
 	mu       sync.Mutex              // guards what the manager reads
 	lease    Lease                   // changed only by the delivery itself
@@ -344,10 +345,10 @@ func (d *delivery) checkHealth(ctx, calls context.Context) error {
 	if err != nil {
 		return err
 	}
-	knows, reason := destination.CheckHealth(calls, to)
+	said, reason := destination.CheckHealth(calls, to)
 	unhealthy, healthy := destination.NotHealthy(reason), reason == nil
 	d.asked = true
-	if !knows || ctx.Err() != nil || healthy && d.health != nil && *d.health {
+	if !said || ctx.Err() != nil {
 		return unhealthy
 	}
 	if err := d.Progress.SaveHealth(ctx, d.lease, reason); err != nil {
@@ -488,7 +489,7 @@ func (d *delivery) giveBack() {
 func (d *delivery) beat() Beat {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now())}
+	return Beat{Lease: d.lease, NextPoll: d.nextPoll, EventsPerSecond: d.rate.add(0, time.Now()), HangingSince: d.sub.HangingSince()}
 }
 
 // rate measures the recent rate in events per second.

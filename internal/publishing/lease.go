@@ -271,11 +271,12 @@ type Beat struct {
 	Lease           Lease
 	NextPoll        time.Time // at the latest; zero while it delivers, and while errors last
 	EventsPerSecond float64
+	HangingSince    time.Time // when the call began that does not return; zero without one
 }
 
 const renewPublisher = `
 update publisher_progress
-set lease_expires_at = $5, next_poll_at = $6, events_per_second = $7
+set lease_expires_at = $5, next_poll_at = $6, events_per_second = $7, hanging_since = $8
 where topic = $1
   and publisher = $2
   and lease_owner = $3
@@ -294,7 +295,7 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 					lost = append(lost, l.SubscriptionName)
 				}
 				return nil
-			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sql.NullInt64{Int64: sqldb.Micros(beat.NextPoll), Valid: !beat.NextPoll.IsZero()}, beat.EventsPerSecond)
+			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, microsOrNull(beat.NextPoll), beat.EventsPerSecond, microsOrNull(beat.HangingSince))
 		}
 		return t.RunAll(&b)
 	})
@@ -302,6 +303,10 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 		return nil, fmt.Errorf("renew the leases of publishers: %w", err)
 	}
 	return lost, nil
+}
+
+func microsOrNull(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: sqldb.Micros(t), Valid: !t.IsZero()}
 }
 
 // Advance is a holder's progress since its last advance.
@@ -363,13 +368,13 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions i
 
 const saveHealth = `
 update publisher_progress
-set healthy = $5, health_message = $6
+set healthy = $5, health_message = $6, health_at = $7
 where topic = $1
   and publisher = $2
   and lease_owner = $3
   and lease_epoch = $4`
 
-// SaveHealth records what a publisher said of itself to the holder of its lease: nil if it is
+// SaveHealth records what a publisher says of itself now to the holder of its lease: nil if it is
 // healthy. It does nothing if the lease is lost, which ends what it had said.
 func (pr *Progress) SaveHealth(ctx context.Context, l Lease, unhealthy error) error {
 	message := ""
@@ -377,7 +382,7 @@ func (pr *Progress) SaveHealth(ctx context.Context, l Lease, unhealthy error) er
 		message = sqldb.Storable(sqldb.Clip(unhealthy.Error(), maxDeliveryError))
 	}
 	err := pr.write(ctx, func(t *tx) error {
-		_, err := t.Exec(saveHealth, l.Topic, l.Publisher, l.Owner, l.Epoch, sqldb.Truth(unhealthy == nil), message)
+		_, err := t.Exec(saveHealth, l.Topic, l.Publisher, l.Owner, l.Epoch, sqldb.Truth(unhealthy == nil), message, pr.core.Now())
 		return err
 	})
 	if err != nil {

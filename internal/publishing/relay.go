@@ -322,7 +322,8 @@ func (d *delivery) update(state State) bool {
 	return true
 }
 
-// renew extends the leases of all held subscriptions when due.
+// renew extends the leases of all held subscriptions when due, or when a call hangs or does not hang
+// any more.
 func (r *Relay) renew(ctx context.Context) error {
 	r.mu.Lock()
 	began := time.Now()
@@ -331,7 +332,9 @@ func (r *Relay) renew(ctx context.Context) error {
 	var beats []Beat
 	for name, d := range r.held {
 		deliveries[name] = d
-		beats = append(beats, d.beat())
+		beat := d.beat()
+		beats = append(beats, beat)
+		due = due || !beat.HangingSince.Equal(d.hanging)
 	}
 	r.mu.Unlock()
 	if !due {
@@ -346,8 +349,11 @@ func (r *Relay) renew(ctx context.Context) error {
 		deliveries[name].lost(outbox.ErrLeaseLost)
 		delete(deliveries, name)
 	}
-	for _, d := range deliveries {
-		d.extend(began)
+	for _, beat := range beats {
+		if d := deliveries[beat.Lease.SubscriptionName]; d != nil {
+			d.hanging = beat.HangingSince
+			d.extend(began)
+		}
 	}
 	return nil
 }

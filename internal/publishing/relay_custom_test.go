@@ -94,6 +94,31 @@ func TestRelay_nextPollIsNextAttemptAfterAnError(t *testing.T) {
 	}
 }
 
+// A call that does not return is no word of Healthy, whose last one keeps its time; it is shown until
+// it returns.
+func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
+	t.Parallel()
+	f := open(t, live)
+	f.appendAll(noted("c-1"))
+	hang := make(chan struct{})
+	sub := customSubscription(t, destination.Functions{
+		Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil },
+		Healthy: func(context.Context) error { return nil },
+	})
+	c := receivers{}.config(f, "one", sub)
+	c.Open = nil
+	deliver(t, f, c)
+	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
+	p := f.publisher(sub.SubscriptionName)
+	if p.Healthy == nil || !*p.Healthy || p.HealthAt == nil || p.HealthAt.After(*p.HangingSince) || p.ErrorKind != outbox.UnknownError {
+		t.Errorf("%+v", p)
+	}
+	close(hang)
+	storetest.Eventually(t, "it does not hang any more", func() bool { return f.publisher(sub.SubscriptionName).HangingSince == nil })
+	f.mustStandAt(t, sub.SubscriptionName, 1)
+}
+
 // An unhealthy publisher gets no events, and says why; what it last said ends with its lease.
 func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	t.Parallel()

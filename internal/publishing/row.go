@@ -33,6 +33,8 @@ type publisherRow struct {
 	nextPoll         sql.NullInt64
 	healthy          sql.NullInt64 // 0 or 1, if the publisher says so
 	healthMessage    string
+	healthAt         sql.NullInt64
+	hangingSince     sql.NullInt64 // when the call began that does not return
 	pausedAt         sql.NullInt64
 	pausedBy         string
 	pausedReason     string
@@ -48,7 +50,7 @@ type publisherRow struct {
 const publisherColumns = `topic, publisher, destination, selects, max_errors,
   status, position, delivered_position, delivered, error_count, error_kind, last_error, last_error_at, error_position, retry_at, stopped,
   last_published_at, events_per_second, next_poll_at, paused_at, paused_by, paused_reason, acts,
-  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at, settings, healthy, health_message`
+  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at, settings, healthy, health_message, health_at, hanging_since`
 
 func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var p publisherRow
@@ -57,7 +59,7 @@ func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
 		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
 		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.actions,
-		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage)
+		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage, &p.healthAt, &p.hangingSince)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ set destination = $3, selects = $4, max_errors = $5,
   error_position = $14, retry_at = $15, stopped = $16, last_published_at = $17, events_per_second = $18, next_poll_at = $19,
   paused_at = $20, paused_by = $21, paused_reason = $22, acts = $23,
   lease_owner = $24, lease_epoch = $25, lease_expires_at = $26, wanted_by = $27, wanted_at = $28, updated_at = $29,
-  settings = $30, healthy = $31, health_message = $32
+  settings = $30, healthy = $31, health_message = $32, health_at = $33, hanging_since = $34
 where topic = $1
   and publisher = $2`
 )
@@ -140,7 +142,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
-		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage)
+		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage, p.healthAt, p.hangingSince)
 	if err != nil {
 		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
 	}
@@ -173,7 +175,7 @@ func (p *publisherRow) clearErrors() {
 // revoke ends the holder's lease, so that a batch in flight cannot move the position.
 func (p *publisherRow) revoke() {
 	p.owner, p.expires, p.nextPoll, p.perSecond = "", 0, sql.NullInt64{}, 0
-	p.healthy, p.healthMessage = sql.NullInt64{}, ""
+	p.healthy, p.healthMessage, p.healthAt, p.hangingSince = sql.NullInt64{}, "", sql.NullInt64{}, sql.NullInt64{}
 	p.epoch++
 }
 
@@ -206,8 +208,9 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		}
 		if p.healthy.Valid {
 			healthy := p.healthy.Int64 != 0
-			v.Healthy, v.HealthMessage = &healthy, p.healthMessage
+			v.Healthy, v.HealthMessage, v.HealthAt = &healthy, p.healthMessage, sqldb.AtOrNil(p.healthAt)
 		}
+		v.HangingSince = sqldb.AtOrNil(p.hangingSince)
 	}
 	return v
 }

@@ -122,6 +122,8 @@ func causeText(p outbox.Publisher) string {
 	switch {
 	case p.Stopped:
 		return "The destination is gone; no event is at fault."
+	case p.ErrorKind == outbox.UnknownError && p.HangingSince != nil:
+		return "The function does not return. Any event of its batch may be at fault, or its destination."
 	case p.ErrorKind == outbox.UnknownError:
 		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
 	case p.ErrorKind == outbox.EventError && p.ByFunction():

@@ -137,12 +137,30 @@ func (g *guarded) inTime(ctx context.Context, o outcome) outcome {
 	return o
 }
 
+// errNotReturned is in the errors of calls that were not made, or have not returned.
+var errNotReturned = errors.New("no other call starts before it returns")
+
 func (g *guarded) notReturned(call *running) error {
 	with := ""
 	if call.events > 1 {
 		with = fmt.Sprintf(" with %d events, any of which may be at fault,", call.events)
 	}
-	return unknown("the call of %s%s has not returned for %s, though its time limit is %v; no other call starts before it returns", g.name, with, outbox.Age(time.Since(call.began)), g.timeout)
+	return unknown("the call of %s%s has not returned for %s, though its time limit is %v; %w", g.name, with, outbox.Age(time.Since(call.began)), g.timeout, errNotReturned)
+}
+
+// HangingSince is when the call of a Go function began that has not returned though its time limit is
+// over; zero without one.
+func (p Subscription) HangingSince() time.Time {
+	g := p.settings.functions
+	if g == nil {
+		return time.Time{}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running == nil || !g.running.abandoned {
+		return time.Time{}
+	}
+	return g.running.began
 }
 
 // enter waits until no function runs. It does not wait for an abandoned one.
@@ -156,7 +174,7 @@ func (g *guarded) enter(ctx context.Context, events int) (*running, error) {
 	select {
 	case g.free <- struct{}{}:
 	case <-ctx.Done():
-		return nil, unknown("another call of %s is in progress: %w", g.name, ctx.Err())
+		return nil, unknown("another call of %s is in progress; %w: %w", g.name, errNotReturned, ctx.Err())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

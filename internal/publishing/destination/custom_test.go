@@ -117,7 +117,8 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 			}
 			return to
 		}
-		began := time.Now()
+		first := time.Now()
+		began := first
 		to := open()
 		_, err = to.Publish(t.Context(), eventsAt(1))
 		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.UnknownError {
@@ -130,11 +131,17 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		to = open() // as after a lost lease
 		began = time.Now()
 		_, err = to.Publish(t.Context(), eventsAt(1))
-		_, unhealthy := destination.CheckHealth(t.Context(), to)
+		said, unhealthy := destination.CheckHealth(t.Context(), to)
 		for _, err := range []error{err, unhealthy} {
 			if err == nil || !strings.Contains(err.Error(), "has not returned for 1 min") || time.Since(began) != 0 {
 				t.Errorf("%v after %s", err, time.Since(began))
 			}
+		}
+		if said || destination.NotHealthy(unhealthy) != unhealthy {
+			t.Errorf("what it has not said is %v", destination.NotHealthy(unhealthy))
+		}
+		if since := s.HangingSince(); !since.Equal(first) {
+			t.Errorf("it hangs since %s, want %s", since, first)
 		}
 		if calls != 1 {
 			t.Errorf("called %d times", calls)
@@ -143,6 +150,9 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		synctest.Wait()
 		if n, err := to.Publish(t.Context(), eventsAt(1)); n != 1 || err != nil || calls != 2 {
 			t.Errorf("%d, %v after %d calls", n, err, calls)
+		}
+		if since := s.HangingSince(); !since.IsZero() {
+			t.Errorf("after it has returned it hangs since %s", since)
 		}
 	})
 }

@@ -17,6 +17,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
@@ -42,20 +43,22 @@ type Healthy interface {
 	Healthy(ctx context.Context) error
 }
 
-// CheckHealth asks a publisher whether it is healthy, if it knows, and returns why it is not.
-func CheckHealth(ctx context.Context, p Publisher) (knows bool, reason error) {
+// CheckHealth asks a publisher whether it is healthy, if it knows, and returns why nothing can be
+// delivered. It has not said so itself if a call of it does not return.
+func CheckHealth(ctx context.Context, p Publisher) (said bool, reason error) {
 	h, knows := p.(Healthy)
 	if !knows {
 		return false, nil
 	}
-	return true, h.Healthy(ctx)
+	reason = h.Healthy(ctx)
+	return !errors.Is(reason, errNotReturned), reason
 }
 
 // NotHealthy is the error of a delivery that was not attempted for a reason of CheckHealth; nil
 // without one.
 func NotHealthy(reason error) error {
-	if reason == nil {
-		return nil
+	if reason == nil || errors.Is(reason, errNotReturned) {
+		return reason
 	}
 	return outbound.DestinationError("the publisher is not healthy: %w", reason)
 }
