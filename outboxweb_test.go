@@ -352,6 +352,37 @@ func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
 	}
 }
 
+type mailer struct{}
+
+func (*mailer) Publish(context.Context, []outboxweb.Event) error { return nil }
+
+// The console names the type that delivers; that of a function says nothing.
+func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	topic := outboxweb.Topic{Name: "orders", EventTypes: []string{"*"}}
+	err := errors.Join(e.Publish(topic, "mail", &mailer{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&mailer{}).Publish)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, e)
+	h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
+		return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleViewer}, nil
+	})
+	for name, want := range map[string]string{"mail": `"destination":"go:*outboxweb_test.mailer"`, "plain": `"destination":"go:"`} {
+		var body string
+		storetest.Eventually(t, name+" is "+want, func() bool {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox/api/v1/publishers/orders/"+name, nil))
+			body = w.Body.String()
+			return strings.Contains(body, `"destination"`)
+		})
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %s in %s", want, body)
+		}
+	}
+}
+
 func TestEngine_publishesInOrder(t *testing.T) {
 	t.Parallel()
 	e := open(t)

@@ -98,7 +98,11 @@ func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 	if h, ok := p.(interface{ Healthy(context.Context) error }); ok {
 		f.Healthy = h.Healthy
 	}
-	sub, err := destination.Custom(destination.Subscription{SubscriptionName: full, StartAtHead: topic.StartAtHead,
+	to := outbox.FunctionDestination
+	if _, is := p.(PublisherFunc); !is {
+		to += fmt.Sprintf("%T", p)
+	}
+	sub, err := destination.Custom(destination.Subscription{SubscriptionName: full, Destination: to, StartAtHead: topic.StartAtHead,
 		Match:    outbox.Match{EventTypes: topic.EventTypes, Campaigns: topic.Campaigns, RequiredTags: topic.RequiredTags, AnyOfTags: topic.AnyOfTags, ExactTags: topic.ExactTags},
 		Settings: destination.Settings{BatchSize: topic.BatchSize, PollInterval: topic.PollInterval, Timeout: topic.Timeout, MaxErrors: topic.MaxErrors}}, f, destination.Settings{})
 	if err != nil {

@@ -120,11 +120,11 @@ func publisherLines(p outbox.Publisher) [][2]string {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
 	}
 	if p.ErrorCount > 0 {
-		cause := "caused by the " + string(p.ErrorKind)
+		cause := "the " + string(p.ErrorKind)
 		if p.ErrorKind == outbox.UnknownError {
-			cause = "at the event below, by it or by its destination"
+			cause = "the event below or its destination"
 		}
-		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last %s", p.ErrorCount, cause)})
+		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last caused by %s", p.ErrorCount, cause)})
 	}
 	if e := p.ErrorEvent; e != nil {
 		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})

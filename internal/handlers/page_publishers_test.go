@@ -157,6 +157,19 @@ func TestPublisherPages_sayWhenItSaidThatItIsHealthy(t *testing.T) {
 	s.get(archivePage).want(t, 200, "The function does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
 }
 
+func TestPublisherPages_sayThatAFunctionDelivers(t *testing.T) {
+	t.Parallel()
+	for to, says := range map[string]string{"go:": "a function of this service", "go:*mail.Publisher": "*mail.Publisher"} {
+		s := newSite(t)
+		s.withPublisher(0)
+		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set destination = $1`, to); err != nil {
+			t.Fatal(err)
+		}
+		s.get(archivePage).want(t, 200, says).lacks(t, "go:")
+		s.get("/publishers").want(t, 200, "to <bdi>"+says+"</bdi>")
+	}
+}
+
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	t.Parallel()
 	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}

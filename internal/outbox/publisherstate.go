@@ -24,7 +24,8 @@ const (
 // publisherStates lists every state, the most urgent first.
 var publisherStates = []PublisherState{PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying, PublisherIsNotHeld, PublisherIsPaused, PublisherIsActive}
 
-// FunctionDestination begins the Destination of subscriptions that a Go function delivers.
+// FunctionDestination begins the Destination of subscriptions that a Go function delivers. The type
+// of the publisher follows, unless it is just a function.
 const FunctionDestination = "go:"
 
 // takenWithin is how long a subscription may be without a holder, after an action that takes it
@@ -54,6 +55,17 @@ func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease
 
 // ByFunction reports whether a Go function delivers for the subscription.
 func (p Publisher) ByFunction() bool { return strings.HasPrefix(p.Destination, FunctionDestination) }
+
+// DestinationText says where the subscription's events go.
+func (p Publisher) DestinationText() string {
+	switch {
+	case p.Destination == FunctionDestination:
+		return "a function of this service"
+	case p.ByFunction():
+		return strings.TrimPrefix(p.Destination, FunctionDestination)
+	}
+	return p.Destination
+}
 
 // Hindered reports whether the subscription is blocked by an event that it could not deliver.
 func (p Publisher) Hindered() bool { return p.ErrorCount > 0 && p.ErrorPosition > p.Position }

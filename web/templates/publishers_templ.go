@@ -236,9 +236,9 @@ func publisherRow(p Page, v outbox.Publisher) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var10 string
-		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(strings.TrimSuffix(v.Destination, ":")))
+		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(Visible(strings.TrimSuffix(v.DestinationText(), ":")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 61, Col: 78}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 61, Col: 84}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 		if templ_7745c5c3_Err != nil {
