@@ -40,9 +40,12 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 
 // running describes the version that this process would retry with.
 func (s *server) running() outbox.Running {
-	now := outbox.Running{Build: s.Version, Versions: map[string]string{}}
+	now := outbox.Running{Build: s.Version, Versions: map[string]string{}, InGo: map[string]bool{}}
 	for _, p := range s.Projections {
 		now.Versions[p.Name] = p.Version
+		if p.Source == outbox.SourceGo {
+			now.InGo[p.Name] = true
+		}
 	}
 	return now
 }

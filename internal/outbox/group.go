@@ -49,6 +49,7 @@ type Tried struct {
 type Running struct {
 	Build    string
 	Versions map[string]string `redact:"-"` // of the loaded projections, by name
+	InGo     map[string]bool   `redact:"-"` // those of them that a host service has in Go
 }
 
 // Tally counts something by its name.

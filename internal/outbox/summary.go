@@ -190,7 +190,7 @@ type ProjectionInfo struct {
 	// failed attempts after which an event that fails in it is not retried; 0 means the value of
 	// --max-attempts
 	MaxAttempts     int    `json:"max_attempts"`
-	Source          string `json:"source"`           // file, or builtin:NAME
+	Source          string `json:"source"`           // file, builtin:NAME, or Go
 	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns of which it lacks events
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
@@ -206,3 +206,6 @@ type ProjectionInfo struct {
 	BuiltVersion        string `json:"built_version"`
 	BuiltByOtherVersion bool   `json:"built_by_other_version"`
 }
+
+// SourceGo is the source of a projection that is written in Go.
+const SourceGo = "Go"

@@ -34,7 +34,7 @@ func (f file) source() string {
 		return filepath.Dir(f.name)
 	}
 	if f.code != nil {
-		return "Go"
+		return outbox.SourceGo
 	}
 	return f.name
 }

@@ -19,7 +19,7 @@ type Projection struct {
 	Tables           []string    // in the order of the file
 	OnFailure        string      // Block or Quarantine
 	MaxAttempts      int         // failures at an event after which it is not retried; 0 means the process's setting
-	Source           string      // the file's path, or builtin:NAME
+	Source           string      // the file's path, builtin:NAME, or outbox.SourceGo
 	EventTypes       []string    // as written, including wildcards, each once
 	SchemaStatements []Statement // in order; running them again changes nothing
 	Graph            *Graph      // nil if its tables are none

@@ -861,7 +861,7 @@ func muteForms(p Page, v outbox.AlertsView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = twins(alertTwins(p)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, alertTwins(p)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -791,7 +791,7 @@ func campaignActions(p Page, c outbox.Campaign) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if slices.ContainsFunc(c.Offered(), p.offers) {
-			templ_7745c5c3_Err = twins(campaignTwins(p, c)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, campaignTwins(p, c)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -35,6 +35,9 @@ func inProjection(f outbox.DryRunFailure) string {
 
 // dryRunTwins are the shell commands for the same dry run.
 func dryRunTwins(p Page, v DryRunView) Twins {
-	return Twins{Curl: p.curlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next)),
-		CLI: p.onRow("requeue --dry-run --next "+itoa(v.Next), v.CampaignID, v.Seq)}
+	t := Twins{Curl: p.curlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next))}
+	if p.commandLoads() {
+		t.CLI = p.onRow("requeue --dry-run --next "+itoa(v.Next), v.CampaignID, v.Seq)
+	}
+	return t
 }

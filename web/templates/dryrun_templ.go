@@ -418,7 +418,7 @@ func DryRunPage(p Page, v DryRunView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = twins(dryRunTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, dryRunTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

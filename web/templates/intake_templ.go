@@ -1187,7 +1187,7 @@ func rejection(p Page, r outbox.IntakeRejection) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(retryRejectionTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, retryRejectionTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1357,7 +1357,7 @@ func rejection(p Page, r outbox.IntakeRejection) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(discardTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, discardTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

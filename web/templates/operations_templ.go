@@ -769,7 +769,7 @@ func OperationLive(p Page, v OperationView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(operationTwins(p, v.Operation.Operation)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, operationTwins(p, v.Operation.Operation)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -2324,7 +2324,7 @@ func NewOperationPage(p Page, v NewOperationView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Offers(outbox.ActionOperationStart) {
-					templ_7745c5c3_Err = twins(startTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = twins(p, startTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -138,7 +138,11 @@ func pauseSentence(a outbox.AuditEntry) string {
 
 // pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.
 func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
-	return Twins{Curl: p.curlAction(i.Action(), nil, i.Name), CLI: p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)}
+	t := Twins{Curl: p.curlAction(i.Action(), nil, i.Name)}
+	if p.commandLoads(i.Name) {
+		t.CLI = p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)
+	}
+	return t
 }
 
 func cursorsPager(p Page, v ProjectionView) pagerView {

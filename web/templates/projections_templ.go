@@ -1179,7 +1179,7 @@ func ProjectionLive(p Page, v ProjectionView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Offers(v.ProjectionInfo.Action()) {
-			templ_7745c5c3_Err = twins(pauseTwins(p, v.ProjectionInfo)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, pauseTwins(p, v.ProjectionInfo)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -193,7 +193,7 @@ func PublisherLive(p Page, v PublisherView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Offers(v.PauseOrResume()) {
-			templ_7745c5c3_Err = twins(publisherTwins(p, v.Publisher)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, publisherTwins(p, v.Publisher)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -172,6 +172,10 @@ func modelText(value json.RawMessage) string {
 
 // modelTwins are the shell equivalents of a read model's page.
 func modelTwins(p Page, v ReadModelView) Twins {
+	t := Twins{Curl: p.curlGet(p.Links.API().ReadModel(v.Query))}
+	if !p.commandLoads() {
+		return t
+	}
 	cli := p.program() + "campaigns rows"
 	if v.Query.Seq > 0 {
 		cli += " --seq=" + itoa(v.Query.Seq)
@@ -179,7 +183,8 @@ func modelTwins(p Page, v ReadModelView) Twins {
 	if v.Query.Table != "" {
 		cli += " --table=" + shellQuote(v.Query.Table)
 	}
-	return Twins{Curl: p.curlGet(p.Links.API().ReadModel(v.Query)), CLI: cli + " -- " + shellQuote(v.Query.CampaignID)}
+	t.CLI = cli + " -- " + shellQuote(v.Query.CampaignID)
+	return t
 }
 
 // rowLinks leads to the rows that differ as they were at the first divergence or else at the end. Of a

@@ -511,7 +511,7 @@ func NewRehearsalPage(p Page, v NewRehearsalView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(rehearseTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, rehearseTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

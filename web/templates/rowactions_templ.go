@@ -49,7 +49,7 @@ func rowActions(p Page, d outbox.RowDetail) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(requeueTwins(p, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, requeueTwins(p, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -120,7 +120,7 @@ func rowActions(p Page, d outbox.RowDetail) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(headTwins(p, outbox.ActionRetry, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, headTwins(p, outbox.ActionRetry, d.Row)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -272,7 +272,7 @@ func deadLetterForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(headTwins(p, outbox.ActionDeadLetter, r)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, headTwins(p, outbox.ActionDeadLetter, r)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -190,7 +190,7 @@ func NewRunPage(p Page, v NewRunView) templ.Component {
 					}
 				}
 				if p.Offers(outbox.ActionRunStart) {
-					templ_7745c5c3_Err = twins(newRunTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = twins(p, newRunTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

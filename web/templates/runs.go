@@ -274,7 +274,10 @@ type runBody struct {
 // newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p Page, v NewRunView) Twins {
 	o := v.Request
-	body := runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"}
+	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"})}
+	if !p.commandLoads(o.Projections...) {
+		return t
+	}
 	command := p.program() + "runs start " + string(o.Kind)
 	if o.All {
 		command += " --all"
@@ -285,8 +288,8 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	for _, name := range o.Projections {
 		command += " --projection=" + shellQuote(name)
 	}
-	command += flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}) + " --reason 'why'"
-	return Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), body), CLI: command}
+	t.CLI = command + flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}) + " --reason 'why'"
+	return t
 }
 
 // runTwins are the shell equivalents of cancelling or resuming the run, whichever is possible, or
@@ -296,7 +299,11 @@ func runTwins(p Page, r outbox.Run) Twins {
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}
-	return Twins{Curl: p.curlAction(act, nil, id), CLI: p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"}
+	t := Twins{Curl: p.curlAction(act, nil, id)}
+	if act == outbox.ActionRunCancel || p.commandLoads(r.Projections...) {
+		t.CLI = p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"
+	}
+	return t
 }
 
 // runActionSentence describes an action on a run from its audit record.

@@ -1122,7 +1122,7 @@ func RunLive(p Page, v RunView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(runTwins(p, v.Run)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, runTwins(p, v.Run)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

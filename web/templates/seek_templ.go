@@ -402,7 +402,7 @@ func seekPreview(p Page, v SeekView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = twins(seekTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, seekTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

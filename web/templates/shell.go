@@ -2,6 +2,7 @@ package templates
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -11,7 +12,7 @@ import (
 // own command. Both can be pasted into a POSIX shell.
 type Twins struct {
 	Curl string
-	CLI  string // empty if there is no such command
+	CLI  string // empty if there is no such command, or it needs code of a host service
 }
 
 // shellQuote quotes s as one word of a POSIX shell.
@@ -29,13 +30,25 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// program is the start of a command line that uses this server's databases from any directory.
+// program is the start of a command line that uses this server's databases from any directory. The
+// command finds those of an embedded console in its environment; see commandNeeds.
 func (p Page) program() string {
 	words := "outboxweb "
 	for _, flag := range p.Flags {
 		words += shellQuote(flag) + " "
 	}
 	return words
+}
+
+// commandLoads reports whether the program's commands can load the projections, none meaning all:
+// those that a host service has in Go are not theirs.
+func (p Page) commandLoads(projections ...string) bool {
+	for name := range p.Running.InGo {
+		if len(projections) == 0 || slices.Contains(projections, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // onRow returns a command of the program on a row or an event.
@@ -116,18 +129,18 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 // eventTwins are the shell equivalents of reading an event and downloading its payload.
 func eventTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: p.curlGet(p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
-		"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
+		p.curl() + "-OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
 }
 
 // rowTwins are the shell equivalents of reading a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
 	cli := "report --json --campaign=" + shellQuote(r.CampaignID)
-	if r.LastError != "" {
+	if r.LastError != "" && p.commandLoads() {
 		cli = "failures explain -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq)
 	}
 	return Twins{
 		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
-			"curl -s -OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
+			p.curl() + "-OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
 		CLI: p.program() + cli,
 	}
 }
@@ -137,6 +150,6 @@ func expectedOf(r outbox.Row) *outbox.Expected {
 }
 
 func curlAppend(p Page) string {
-	return "curl -s -H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
+	return p.curl() + "-H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
 		shellQuote(p.Origin+string(p.Links.API().Events("c-1")))
 }

@@ -361,7 +361,7 @@ func skipForm(p Page, r outbox.Row) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(skipTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, skipTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -767,7 +767,7 @@ func unskipForm(p Page, c outbox.Campaign, k outbox.Skip) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(unskipTwins(p, c, k)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, unskipTwins(p, c, k)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

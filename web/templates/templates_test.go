@@ -104,3 +104,49 @@ func TestLinks_ofActionsNameWhatTheyAreAbout(t *testing.T) {
 		}
 	}
 }
+
+// The outboxweb command has no projections of a host service: it is shown where it needs none of them.
+func TestTwins_ofAnEmbeddedConsole(t *testing.T) {
+	t.Parallel()
+	p := Page{Origin: "http://127.0.0.1:8080", Embedded: true, Me: outbox.Identity{Role: outbox.RoleAdmin},
+		Running: outbox.Running{Versions: map[string]string{"orders": "1", "rooms": "2"}, InGo: map[string]bool{"rooms": true}}}
+	run := func(projections ...string) NewRunView {
+		return NewRunView{Request: outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: projections}}
+	}
+	failed := outbox.Row{CampaignID: "c", Seq: 1, Status: outbox.Dead, LastError: "boom"}
+	for what, tt := range map[string]struct {
+		twins Twins
+		shown bool
+	}{
+		"a run of all":              {newRunTwins(p, run()), false},
+		"a run of both":             {newRunTwins(p, run("orders", "rooms")), false},
+		"a run of a file":           {newRunTwins(p, run("orders")), true},
+		"resuming a run of all":     {runTwins(p, outbox.Run{ID: 3, Kind: outbox.RunVerify, Status: outbox.RunFailed}), false},
+		"showing a run":             {runTwins(p, outbox.Run{ID: 3, Kind: outbox.RunVerify, Status: outbox.RunCompleted}), true},
+		"cancelling a run of all":   {runTwins(p, outbox.Run{ID: 3, Kind: outbox.RunVerify, Status: outbox.RunQueued}), true},
+		"a pause of one in Go":      {pauseTwins(p, outbox.ProjectionInfo{Name: "rooms"}), false},
+		"a pause of a file":         {pauseTwins(p, outbox.ProjectionInfo{Name: "orders"}), true},
+		"a dry run":                 {dryRunTwins(p, DryRunView{}), false},
+		"the rows of a campaign":    {modelTwins(p, ReadModelView{}), false},
+		"a requeue":                 {requeueTwins(p, failed), true},
+		"a failed row, in a report": {rowTwins(p, failed), true},
+		"a pause of a publisher":    {publisherTwins(p, outbox.Publisher{}), true},
+		"a retry of a rejected row": {retryRejectionTwins(p, outbox.IntakeRejection{}), true},
+	} {
+		if tt.twins.Curl == "" || (tt.twins.CLI != "") != tt.shown {
+			t.Errorf("%s: %+v", what, tt.twins)
+		}
+	}
+	if cli := rowTwins(p, failed).CLI; strings.Contains(cli, "explain") {
+		t.Errorf("a failed row: %s", cli)
+	}
+	var b strings.Builder
+	if err := twins(p, requeueTwins(p, failed)).Render(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"OUTBOXWEB_JOURNAL_DB", "OUTBOXWEB_PROJECTIONS_DB", "OUTBOXWEB_PROJECTIONS<"} {
+		if !strings.Contains(b.String(), name) {
+			t.Errorf("no %s above the command: %s", name, b.String())
+		}
+	}
+}
