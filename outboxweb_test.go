@@ -131,7 +131,7 @@ type browser struct {
 func serve(t *testing.T, e *outboxweb.Engine) browser {
 	mux := http.NewServeMux()
 	mux.Handle("/admin/outbox/", e.Handler(func(r *http.Request) (outboxweb.Operator, error) {
-		role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
+		role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "ada": outboxweb.RoleAdmin, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
 		if !known {
 			return outboxweb.Operator{}, errors.New("no session")
 		}
@@ -217,6 +217,80 @@ func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	_, page, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
 	if strings.Contains(page, `href="/campaigns`) || !strings.Contains(page, `href="/admin/outbox/campaigns`) {
 		t.Error("links of the page are not below the base path")
+	}
+}
+
+// A fix is rehearsed with changed files: a projection in Go has none.
+func TestHandler_rehearsesFilesOnly(t *testing.T) {
+	t.Parallel()
+	failing := func(t *testing.T, dirs ...string) browser {
+		e := open(t, func(c *outboxweb.Config) { c.Projections = dirs })
+		if err := e.Project(orders()); err != nil {
+			t.Fatal(err)
+		}
+		b := serve(t, e)
+		run(t, e)
+		_, err := e.Append(t.Context(), placed("o-1", ""), outboxweb.Event{CampaignID: "o-2", EventType: "note.added", Payload: json.RawMessage(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		storetest.Eventually(t, "the events are dead", func() bool {
+			_, text, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
+			return strings.Contains(text, "projection orders (") && (dirs == nil || strings.Contains(text, "projection notes ("))
+		})
+		return b
+	}
+	dir := t.TempDir()
+	notes := `-- projection: notes
+-- tables: notes
+-- schema
+create table notes (campaign_id text primary key, text text not null);
+-- on: note.added
+insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
+`
+	if err := os.WriteFile(dir+"/notes.sql", []byte(notes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	groups := func(b browser) (inGo, inFile string) {
+		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/failures/groups", "vera", nil, "")
+		var v struct {
+			Groups []struct{ Fingerprint string } `json:"items"`
+		}
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range v.Groups {
+			if strings.Contains(g.Fingerprint, "projection orders (") {
+				inGo = url.QueryEscape(g.Fingerprint)
+			} else {
+				inFile = url.QueryEscape(g.Fingerprint)
+			}
+		}
+		return inGo, inFile
+	}
+	code, both := failing(t), failing(t, dir)
+	inGo, _ := groups(code)
+	_, inFile := groups(both)
+	const offer = ">Rehearse a fix…</a>"
+	for _, tt := range []struct {
+		in   browser
+		path string
+		want bool
+	}{
+		{code, "", false}, {code, "failures", false}, {code, "campaigns/o-1", false}, {code, "campaigns/o-1/events/1", false},
+		{code, "operations/new?fingerprint=" + inGo, false}, {code, "runs", false}, {code, "runs/new?kind=verify&all_campaigns=true", false},
+		{both, "failures?fingerprint=" + inGo, false}, {both, "failures?fingerprint=" + inFile, true}, {both, "runs", true}, {both, "", true},
+	} {
+		status, page, _ := tt.in.ask("GET", "/admin/outbox/"+tt.path, "ada", nil, "")
+		if status != 200 || strings.Contains(page, offer) != tt.want {
+			t.Errorf("/%s: %d, a rehearsal is offered: %t, want %t", tt.path, status, !tt.want, tt.want)
+		}
+		if _, page, _ = tt.in.ask("GET", "/admin/outbox/"+tt.path, "otto", nil, ""); !tt.want && strings.Contains(page, "Rehearse a fix") {
+			t.Errorf("/%s says who may rehearse", tt.path)
+		}
+	}
+	if _, page, _ := both.ask("GET", "/admin/outbox/rehearsals/new?fingerprint="+inGo, "ada", nil, ""); !strings.Contains(page, "-- projection: notes") {
+		t.Errorf("the page of a new rehearsal offers no file: %s", page)
 	}
 }
 

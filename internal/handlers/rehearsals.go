@@ -85,9 +85,10 @@ func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error 
 	if s.ProjectionFile == nil {
 		return outbox.NotFound("this server cannot rehearse fixes")
 	}
-	view := templates.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: s.Projections, Key: uuid.NewString()}
+	files := slices.DeleteFunc(slices.Clone(s.Projections), func(p outbox.ProjectionInfo) bool { return p.Source == outbox.SourceGo })
+	view := templates.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: files, Key: uuid.NewString()}
 	if view.Projection == "" {
-		view.Projection = atFault(q.Fingerprint, s.Projections)
+		view.Projection = atFault(q.Fingerprint, files)
 	}
 	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
 		if err := s.startFrom(r.Context(), q, &view); err != nil {

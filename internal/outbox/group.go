@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -51,6 +52,26 @@ type Running struct {
 	Versions map[string]string `redact:"-"` // of the loaded projections, by name
 	InGo     map[string]bool   `redact:"-"` // those of them that a host service has in Go
 }
+
+// InFile reports whether the rows with an error's fingerprint failed in a projection that is loaded
+// from a file, so that a changed file can fix them. An error that names no projection, and an empty
+// fingerprint, may be of any that is.
+func (now Running) InFile(fingerprint string) bool {
+	files := 0
+	for name := range now.Versions {
+		if now.InGo[name] {
+			continue
+		}
+		if strings.Contains(fingerprint, Fingerprint("projection "+name+" (")) {
+			return true
+		}
+		files++
+	}
+	return files > 0 && !namesProjection.MatchString(fingerprint)
+}
+
+// namesProjection finds the place of a failure in a fingerprint.
+var namesProjection = regexp.MustCompile(`projection \S+ \(`)
 
 // Tally counts something by its name.
 type Tally struct {

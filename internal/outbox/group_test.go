@@ -68,3 +68,24 @@ func TestErrorGroup_verdict(t *testing.T) {
 		}
 	}
 }
+
+func TestRunning_knowsWhichErrorsAreOfAFile(t *testing.T) {
+	t.Parallel()
+	now := outbox.Running{Versions: map[string]string{"orders-2": "1", "rooms": "2"}, InGo: map[string]bool{"rooms": true}}
+	for message, want := range map[string]bool{
+		"": true,
+		"projection orders-2 (orders.sql:3) on order.paid: boom":                                                      true,
+		"projection rooms (rooms.go:3) on room.sold: boom":                                                            false,
+		"projection gone (gone.sql:3) on order.paid: boom":                                                            false,
+		outbox.CutOff + "10s and was cut off: projection rooms (rooms.go:3) on room.sold: context deadline exceeded":  false,
+		outbox.CutOff + "10s and was cut off: projection orders-2 (o.sql:3) on order.paid: context deadline exceeded": true,
+		"panic while applying event 3: boom":                                                                          true,
+	} {
+		if got := now.InFile(outbox.Fingerprint(message)); got != want {
+			t.Errorf("%q: %t", message, got)
+		}
+	}
+	if code := (outbox.Running{Versions: map[string]string{"rooms": "2"}, InGo: map[string]bool{"rooms": true}}); code.InFile("") {
+		t.Error("no projection is a file")
+	}
+}

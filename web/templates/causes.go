@@ -68,7 +68,7 @@ func (p Page) hopeless() bool { return p.Judged != nil && p.Judged.Outlook == ou
 // judging adds the rehearsal of a fix to actions where judged offers it.
 func judging(p Page, actions ...outbox.Action) []outbox.Action {
 	if p.hopeless() {
-		return rehearsing(p, actions...)
+		return rehearsing(p, p.Judged.Fingerprint, actions...)
 	}
 	return actions
 }

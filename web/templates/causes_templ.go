@@ -1057,7 +1057,7 @@ func failingNow(p Page, projections ...string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = withheld(p, rehearsing(p)...).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = withheld(p, rehearsing(p, p.Failing[name])...).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

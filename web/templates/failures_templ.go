@@ -256,7 +256,7 @@ func FailuresLive(p Page, v FailuresView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = withheld(p, rehearsing(p, groupActions(v.groups())...)...).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = withheld(p, groupActions(p, v.groups())...).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -62,10 +62,10 @@ func cursorActions(list []outbox.Cursor) []outbox.Action {
 }
 
 // groupActions are the actions on the rows of error groups.
-func groupActions(groups []outbox.AssessedGroup) []outbox.Action {
+func groupActions(p Page, groups []outbox.AssessedGroup) []outbox.Action {
 	var all []outbox.Action
 	for _, g := range groups {
-		all = append(all, g.Actions()...)
+		all = append(all, rehearsing(p, g.Fingerprint, g.Actions()...)...)
 	}
 	return all
 }

@@ -52,9 +52,16 @@ func (l Links) canaryOf(d outbox.FixRehearsal) URL {
 	return l.at(query, "operations", "new")
 }
 
-// rehearsing adds the rehearsal of a fix to actions on a page, where it is offered.
-func rehearsing(p Page, actions ...outbox.Action) []outbox.Action {
-	if p.Rehearse {
+// rehearses reports whether changed projection files can be rehearsed as a fix of an error; an empty
+// fingerprint means any error.
+func (p Page) rehearses(fingerprint string) bool {
+	return p.Rehearse && p.Running.InFile(fingerprint)
+}
+
+// rehearsing adds the rehearsal of a fix to actions on a page, where it is offered for the error; an
+// empty fingerprint means any error.
+func rehearsing(p Page, fingerprint string, actions ...outbox.Action) []outbox.Action {
+	if p.rehearses(fingerprint) {
 		return append(slices.Clone(actions), outbox.ActionRehearse)
 	}
 	return actions

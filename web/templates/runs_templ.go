@@ -128,7 +128,7 @@ func RunsPage(p Page, v RunsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = withheld(p, rehearsing(p, outbox.ActionRunStart)...).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = withheld(p, rehearsing(p, "", outbox.ActionRunStart)...).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
