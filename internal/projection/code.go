@@ -10,9 +10,11 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,12 +179,49 @@ func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox
 	return t.close(ctx.Err())
 }
 
+// codePanic is a panic of a Go handler. Its text is one line and then the stack.
+type codePanic struct {
+	value any
+	place string // the file and line of the host's code that panicked, such as orders.go:31; empty if unknown
+	stack []byte
+}
+
+// panicked begins the text of a codePanic.
+const panicked = "panic: "
+
+func (e *codePanic) Error() string {
+	text := panicked + strings.Join(strings.Fields(fmt.Sprint(e.value)), " ")
+	if e.place != "" {
+		text += " at " + e.place
+	}
+	return text + "\n" + string(e.stack)
+}
+
+// panicPlace returns the file and line of the host's code that panicked: the innermost frame that is
+// neither of the runtime nor of this module. A deferred function must call it.
+func panicPlace() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !ours.MatchString(f.Function) {
+			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// ours finds the functions between a host's handler and the engine.
+var ours = regexp.MustCompile(`^github\.com/outboxweb/outboxweb(/internal/projection)?\.`)
+
 // call calls the handler. A panic becomes an error with its stack.
 func (h *handlerStatement) call(ctx context.Context, t *CodeTx, e *outbox.Event) (err error) {
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			err = &codePanic{value: r, place: panicPlace(), stack: debug.Stack()}
 		} else if !returned {
 			err = errors.New("the handler ended its goroutine")
 		}

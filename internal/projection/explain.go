@@ -30,7 +30,8 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		f.Unexplained = "The error names no statement of a projection."
 		return f
 	}
-	f.Projection, f.Reason = at.projection, reasonOf(at.cause)
+	cause, _, _ := strings.Cut(at.cause, "\n") // the stack of a panic follows
+	f.Projection, f.Reason = at.projection, reasonOf(cause)
 	p := s.Named(at.projection)
 	if p == nil {
 		f.Unexplained = "Projection " + at.projection + " is not loaded."
@@ -43,8 +44,11 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		return f
 	}
 	if h.code != nil {
-		if f.Reason == refused { // nothing says that it was the database
-			f.Reason = "The function returned an error or panicked."
+		switch {
+		case strings.HasPrefix(cause, panicked):
+			f.Reason = "The function panicked."
+		case f.Reason == refused: // nothing says that it was the database
+			f.Reason = "The function returned an error."
 		}
 		f.Unexplained = "The projection is written in Go: its handler of " + e.EventType + " begins at " + h.String() + "."
 		return f

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -165,7 +166,11 @@ type ApplyError struct {
 }
 
 func (e *ApplyError) Error() string {
-	return fmt.Sprintf("projection %s (%s:%d) on %s: %s", e.Projection, filepath.Base(e.File), e.Line, e.EventType, plain(e.Err))
+	text := plain(e.Err)
+	if p, ok := errors.AsType[*codePanic](e.Err); ok {
+		text = p.Error()
+	}
+	return fmt.Sprintf("projection %s (%s:%d) on %s: %s", e.Projection, filepath.Base(e.File), e.Line, e.EventType, text)
 }
 
 func (e *ApplyError) Unwrap() error { return e.Err }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -133,6 +136,39 @@ func TestGoProjection_bugIsFoundByVerifyWithItsFirstEvent(t *testing.T) {
 	r := fixed.RunResult(t, run, "a").Projections[0]
 	if r.Comparison.FirstSeq != 4 {
 		t.Errorf("first divergence at event %d, want 4", r.Comparison.FirstSeq)
+	}
+}
+
+// A panic is recorded as its message, the line of the host's code, and then the stack.
+func TestGoProjection_panicNamesItsLine(t *testing.T) {
+	t.Parallel()
+	var rooms map[string]int // nobody made it
+	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
+		c.On["nil"] = func(context.Context, *projection.CodeTx, *outbox.Event) error {
+			rooms["a"]++ // the line that panics
+			return nil
+		}
+		c.On["error"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such room") }
+	}), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
+	b.Drain(t)
+	source, err := os.ReadFile("code_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(source), "// the line that panics")
+	said, stack, _ := strings.Cut(b.MustRow(t, "a", 1).Row.LastError, "\n")
+	if want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1); !strings.HasSuffix(said, want) {
+		t.Errorf("recorded %q, want it to end with %q", said, want)
+	}
+	if !strings.HasPrefix(stack, "goroutine ") {
+		t.Errorf("no stack follows: %q", stack)
+	}
+	for campaign, want := range map[string]string{"a": "The function panicked.", "b": "The function returned an error."} {
+		x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, 1)
+		if err != nil || len(x.Failures) != 1 || x.Failures[0].Reason != want {
+			t.Errorf("campaign %s: %+v, %v, want %q", campaign, x, err, want)
+		}
 	}
 }
 
