@@ -116,11 +116,17 @@ func (g AssessedGroup) Untried() bool {
 // RestOn says that a rehearsal of the loaded files passed.
 func (g *AssessedGroup) RestOn(rehearsal int64) {
 	g.Rehearsal = rehearsal
-	g.Verdict = strings.TrimSuffix(g.Verdict, retryToSee) + fmt.Sprintf(", and with the loaded files every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
+	g.Verdict = strings.TrimSuffix(g.Verdict, g.toSee()) + fmt.Sprintf(", and with the loaded files every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
 }
 
-// retryToSee ends the verdict of rows that were not retried with what runs and is loaded now.
-const retryToSee = ": retry to see whether that fixes it"
+// toSee ends the verdict of rows that were not retried with what runs and is loaded now: dead rows are
+// requeued, and workers retry failed ones.
+func (g ErrorGroup) toSee() string {
+	if g.Dead > 0 {
+		return ": requeue to see whether that fixes it"
+	}
+	return ": retry to see whether that fixes it"
+}
 
 // Assessed adds the verdicts to all groups, and the operations that requeue them, of which the
 // first of each error counts.
@@ -178,7 +184,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	case now.lacks(g.Tried[0].Projection):
 		return OutlookNone, fmt.Sprintf("Projection %s is not loaded any more: a retry passes without it, and its rows lack the event; load it again first, unless it was removed for good", g.Tried[0].Projection)
 	case !tried:
-		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + retryToSee
+		return OutlookSome, "Since the last failure " + now.changed(g.Tried[0]) + g.toSee()
 	case g.Alike < g.Attempts:
 		return OutlookSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:
