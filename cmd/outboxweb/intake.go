@@ -129,7 +129,7 @@ func (c *intakeRetryCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return c.print(a, r, "row %s of source %s is retried by the server that holds the source", r.RowKey, r.Source)
+		return c.print(a, r, "rejected row %d of source %s is retried by the server that holds the source", r.ID, r.Source)
 	})
 }
 
@@ -147,7 +147,7 @@ func (c *intakeDiscardCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return err
 			}
-			return c.print(a, r, "row %s of source %s is discarded by the server that holds the source; its campaign %s continues", r.RowKey, r.Source, r.CampaignID)
+			return c.print(a, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
 		})
 	})
 }

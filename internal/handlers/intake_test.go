@@ -72,18 +72,18 @@ func TestIntakePage_retriesAndDiscards(t *testing.T) {
 	s := newSite(t)
 	s.reject()
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
-	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, "outboxweb intake retry").lacks(t, leak, htmlScript)
+	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
 	if len(list.Items) != 1 || list.Items[0].RowKey != "12" {
 		t.Fatalf("rejections: %+v", list)
 	}
 	s.post(apiPrefix+"/intake/shop/rejections/1/discard", `{"reason":"r","confirm":"discard"}`).want(t, 422, "discard shop 1")
-	s.submitted("/intake/shop/rejections/1/retry", url.Values{"reason": {"fixed"}}).want(t, 200, "Row 12 of source shop is retried at the next read.").lacks(t, `data-testid="retry-1-button"`)
+	s.submitted("/intake/shop/rejections/1/retry", url.Values{"reason": {"fixed"}}).want(t, 200, "Rejected row 1 of source shop is retried at the next read.").lacks(t, `data-testid="retry-1-button"`)
 	s.post(apiPrefix+"/intake/shop/rejections/1/retry", `{}`).want(t, 409, "rejected row 1 is retrying, not open")
 	if _, err := dbtest.Open(s.t, s.sub.Journal).Exec(`update intake_rejections set status = 'open'`); err != nil {
 		t.Fatal(err)
 	}
 	s.submit("/intake/shop/rejections/1/discard", "confirm=discard+shop+1").want(t, 422, "requires a reason")
-	s.submitted("/intake/shop/rejections/1/discard", url.Values{"reason": {"a test order"}, "confirm": {"discard shop 1"}}).want(t, 200, "Row 12 of source shop is deleted at the next read.", "discarding", "a test order")
+	s.submitted("/intake/shop/rejections/1/discard", url.Values{"reason": {"a test order"}, "confirm": {"discard shop 1"}}).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
 	s.get("/audit").want(t, 200, "intake_discard", `href="/intake/shop"`)
 }

@@ -135,13 +135,13 @@ func discardTwins(p Page, r outbox.IntakeRejection) Twins {
 func intakeActionSentence(a outbox.AuditEntry) string {
 	var d struct {
 		Source string `json:"source"`
-		RowKey string `json:"row_key"`
+		ID     int64  `json:"rejection"`
 	}
 	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
 	if a.Action == outbox.ActionIntakeRetry {
-		return "Row " + d.RowKey + " of source " + d.Source + " is retried at the next read."
+		return "Rejected row " + itoa(d.ID) + " of source " + d.Source + " is retried at the next read."
 	}
-	return "Row " + d.RowKey + " of source " + d.Source + " is deleted at the next read."
+	return "Rejected row " + itoa(d.ID) + " of source " + d.Source + " is deleted at the next read."
 }
 
 const exampleSources = `sources:
