@@ -50,6 +50,7 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 		if err := a.checkReplays(ctx, st, set, &report); err != nil {
 			return err
 		}
+		report.NotLoaded = notLoaded(set, versions)
 	}
 	report.OK = len(report.Violations) == 0
 	if report.Violations == nil {
@@ -85,9 +86,10 @@ func printCheck(a *app, r outbox.CheckReport) error {
 		t.row(cmp.Or(checkedWords[what], what), outbox.Number(r.Checked[what]))
 	}
 	t.Flush()
-	if len(r.NotCompared) > 0 {
+	if len(r.NotCompared)+len(r.NotLoaded) > 0 {
 		fmt.Fprintln(a.out)
 		a.printNotCompared(r.NotCompared)
+		a.printNotLoaded(r.NotLoaded)
 	}
 	if r.OK {
 		fmt.Fprintln(a.out, "\nno problems found")

@@ -99,6 +99,15 @@ func (d *heldDesk) says(command string, wanted ...string) {
 	d.runs(command, exitDone, wanted...)
 }
 
+// lacks runs a command, which must succeed, and wants a text not to be in its output.
+func (d *heldDesk) lacks(command, unwanted string) {
+	d.t.Helper()
+	out, errs, code := here(d.t.Context(), append(strings.Fields(command), d.flags...)...)
+	if code != exitDone || strings.Contains(out+errs, unwanted) {
+		d.t.Errorf("%s ends with %d: %s", command, code, out+errs)
+	}
+}
+
 // runs runs a command and wants its exit code and texts in its output.
 func (d *heldDesk) runs(command string, end int, wanted ...string) {
 	d.t.Helper()
@@ -131,6 +140,25 @@ func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says("verify", "the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)", "not compared: projection names, which is not loaded any more")
+}
+
+// A command compares the projections that it has; a service may have others, such as those in Go.
+func TestCommands_nameProjectionsThatTheyHaveNotLoaded(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	const left = "not compared: projection names, which this command has not loaded"
+	d.lacks("verify", left)
+	d.lacks("check", left)
+	if err := os.Remove(filepath.Join(d.flags[5], "names.sql")); err != nil {
+		t.Fatal(err)
+	}
+	d.says("verify", "the live rows of 1 campaign match the journal", left)
+	d.says("check", "no problems found", left)
+	d.says("verify --json", `"not_loaded": [ "names" ]`)
+	d.says("check --json", `"not_loaded": [ "names" ]`)
+	d.lacks("verify --projection log", left)
+	d.lacks("check --no-replay", left)
 }
 
 func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {

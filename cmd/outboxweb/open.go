@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/user"
@@ -130,6 +131,24 @@ func refuseOthers(set *projection.Set, versions map[string]string, only ...strin
 		return usagef("--projections: this is not the version of projection %s that events are applied with; name the files that outboxweb serve was started with; what other files would change: outboxweb runs start rebuild --all --dry-run", p.Name)
 	}
 	return nil
+}
+
+// notLoaded returns the projections that events are applied with and the command does not have, such
+// as those that a service has in Go.
+func notLoaded(set *projection.Set, versions map[string]string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		if versions[name] != "" && set.Named(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (a *app) printNotLoaded(names []string) {
+	for _, name := range names {
+		fmt.Fprintf(a.out, "not compared: projection %s, which this command has not loaded\n", name)
+	}
 }
 
 // installed returns the versions of the projections that events are applied with, by name and as

@@ -193,6 +193,8 @@ type runDetail struct {
 	outbox.Run
 	Results []outbox.RunResult `json:"results"` // results that drifted, failed or were not fully compared
 	Log     []outbox.RunLine   `json:"log"`     // its end, oldest line first
+	// NotLoaded are projections that events are applied with, and that verify did not have to compare.
+	NotLoaded []string `json:"not_loaded,omitempty"`
 }
 
 func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail, error) {
@@ -450,18 +452,36 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
 	}
-	if c.JSON {
-		err = a.printRun(ctx, st, run, c.jsonFlag)
-	} else {
-		err = a.printVerdict(ctx, st, run)
+	if err := c.printOutcome(ctx, a, st, set, run); err != nil {
+		return err
 	}
-	if err == nil {
-		err = runError(run)
-	}
-	if err != nil || !c.All {
+	if err := runError(run); err != nil || !c.All {
 		return err
 	}
 	return vouchedFor(ctx, st)
+}
+
+// printOutcome prints the outcome, and the projections that it says nothing of.
+func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine, set *projection.Set, run outbox.Run) error {
+	var missing []string
+	if len(c.Projection) == 0 {
+		versions, err := st.ReadModel().Versions(ctx)
+		if err != nil {
+			return err
+		}
+		missing = notLoaded(set, versions)
+	}
+	if c.JSON {
+		d, err := readRun(ctx, st, run)
+		if err != nil {
+			return err
+		}
+		d.NotLoaded = missing
+		return a.printJSON(d)
+	}
+	err := a.printVerdict(ctx, st, run)
+	a.printNotLoaded(missing)
+	return err
 }
 
 // vouchedFor returns an error when the journal lacks events that the projections have applied:

@@ -8,6 +8,7 @@ type CheckReport struct {
 	// NotCompared are events that were not applied to projections which are paused, quarantined or
 	// behind, and that were compared with no replay.
 	NotCompared []NotCompared `json:"not_compared"`
+	NotLoaded   []string      `json:"not_loaded,omitempty"` // projections that events are applied with, and that the replay did not have
 }
 
 // Invariant names a checked property; see Invariants.
