@@ -1922,7 +1922,7 @@ func failedBefore(p Page, v RunView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Rehearse && p.Offers(outbox.ActionRehearse) {
+			if p.rehearses(p.Failing[f.projection]) && p.Offers(outbox.ActionRehearse) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 131, "<a class=\"button\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
