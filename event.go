@@ -10,7 +10,7 @@ import (
 // Event is one fact of the journal. To append one, only CampaignID, EventType and Payload are needed.
 type Event struct {
 	CampaignID string `json:"campaign_id"` // the scope within which events are in order
-	EventID    string `json:"event_id"`    // the writer's id of the event; appending it again changes nothing. Empty: a random one
+	EventID    string `json:"event_id"`    // the writer's id, unique in the campaign: appended again, the event changes nothing. Empty: a random one
 	EventType  string `json:"event_type"`  // such as order.placed
 	// Payload is a JSON object.
 	Payload json.RawMessage `json:"payload"`

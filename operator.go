@@ -16,5 +16,5 @@ type Role string
 const (
 	RoleViewer   Role = Role(outbox.RoleViewer)   // may read
 	RoleOperator Role = Role(outbox.RoleOperator) // may also append, requeue, pause and repair
-	RoleAdmin    Role = Role(outbox.RoleAdmin)    // may also skip events, reveal hidden values and manage API tokens
+	RoleAdmin    Role = Role(outbox.RoleAdmin)    // may also skip events, move publishers, reveal hidden values and revoke API tokens
 )

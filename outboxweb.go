@@ -76,7 +76,7 @@ type Config struct {
 var (
 	ErrInvalid  = outbox.ErrInvalid  // the arguments are wrong
 	ErrTooLarge = outbox.ErrTooLarge // an event is larger than Config.MaxPayload
-	ErrConflict = outbox.ErrConflict // the state does not allow it, such as an event_id that names another event
+	ErrConflict = outbox.ErrConflict // the state does not allow it, such as an event_id that names another event of the campaign
 	ErrNotFound = outbox.ErrNotFound // there is no such campaign
 	ErrNotYet   = outbox.ErrNotYet   // the wait ended before it was applied
 	ErrSetup    = outbox.ErrSetup    // the configuration, a projection or a database must be fixed first
@@ -250,8 +250,9 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Append writes events to the journal in one transaction, all or none, and returns where they are.
-// An event whose EventID is in the journal already is answered with the stored one if its content is
-// the same, and is ErrConflict otherwise. Once Append returns, the events survive a power failure.
+// An event whose EventID its campaign has already is answered with the stored one if its content is the
+// same, and is ErrConflict otherwise; the same EventID in another campaign is another event. Once Append
+// returns, the events survive a power failure.
 func (e *Engine) Append(ctx context.Context, events ...Event) ([]Appended, error) {
 	return e.append(ctx, store.Append{}, events)
 }
@@ -275,8 +276,13 @@ func (e *Engine) append(ctx context.Context, a store.Append, events []Event) ([]
 	return appended, nil
 }
 
-// WaitApplied waits until the read models have the campaign's events up to seq. When ctx ends first
-// it is ErrNotYet with what is missing; an unknown campaign is ErrNotFound.
+// WaitApplied waits until the campaign's events up to seq are applied, or skipped: until the rows of
+// each projection that is live for the campaign have them. It does not wait for a projection that is
+// paused, that is quarantined for the campaign, or that has not caught up since; it returns nil although
+// the rows of that one lack the events, and the console then says "applied in part". Nor does it wait
+// for a rebuild: a projection that was added or changed after an event has it only once it is rebuilt.
+//
+// When ctx ends first it is ErrNotYet with what is missing; an unknown campaign is ErrNotFound.
 func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) error {
 	_, err := e.engine.WaitApplied(ctx, campaignID, seq)
 	return err
@@ -284,7 +290,8 @@ func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) 
 
 // Handler returns the console, its JSON API and its metrics below Config.BasePath, behind the host's
 // own login: who names the operator of a request and the role, or returns an error for a request
-// without one, which is answered with 401. API tokens made on the console are accepted as well.
+// without one, which is answered with 401. An API token is accepted as well;
+// the command makes them (outboxweb token create), and the console can only list and revoke them.
 //
 // Mount it with its base path, such as mux.Handle("/admin/outbox/", e.Handler(who)). It has its own
 // content security policy, refuses changes that another site's page sends, and checks roles.

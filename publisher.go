@@ -13,9 +13,9 @@ import (
 // Topic selects events for publishers. Each field narrows it; at least one is required. An event type
 // of "*" selects every event.
 type Topic struct {
-	Name         string            // lower-case letters, digits, _ and -
+	Name         string            // begins with a lower-case letter or a digit; then also dots, dashes and underscores
 	EventTypes   []string          // types, in which * stands for any characters
-	Campaigns    []string          // campaign ids, in which * stands for any characters
+	Campaigns    []string          // campaign ids as they are: * is no wildcard here
 	RequiredTags []string          // tags that an event must have, all of them
 	AnyOfTags    []string          // tags of which an event must have one
 	ExactTags    map[string]string // tags with these values
@@ -26,7 +26,7 @@ type Topic struct {
 	BatchSize    int           // events per call; 0 means 100
 	PollInterval time.Duration // 0 means 1 s; appends of this process wake publishers at once
 	Timeout      time.Duration // of one call; 0 means 10 s
-	MaxErrors    int           // errors in a row after which the publisher has failed, and is retried rarely; 0 means 10
+	MaxErrors    int           // errors in a row after which the publisher has failed, and is retried every 5 min; 0 means 10
 }
 
 // Publisher delivers events to another system: in order of position, each at least once. A repeated
@@ -60,8 +60,9 @@ type PublisherFunc func(ctx context.Context, events []Event) error
 func (f PublisherFunc) Publish(ctx context.Context, events []Event) error { return f(ctx, events) }
 
 // Publish delivers the events that a topic selects to p, under a name that is unique in the topic.
-// The position is kept in the journal, and one process at a time delivers. It must come before Run
-// and Handler. Errors are ErrSetup.
+// Both names begin with a lower-case letter or a digit and continue with lower-case letters, digits,
+// dots, dashes and underscores, at most 100 characters. The position is kept in the journal, by both
+// names, and one process at a time delivers. It must come before Run and Handler. Errors are ErrSetup.
 func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,7 +28,7 @@ type authFlags struct {
 	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with the proxy's secret, at least 16 bytes."`
 	Viewer           []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
 	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
-	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and manage API tokens. Repeatable."`
+	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and revoke API tokens. Repeatable."`
 	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as seen by the socket, or unix for any client of the Unix socket. Repeatable."`
 	TokensFile       string   `placeholder:"FILE" help:"API tokens in addition to those in the database: lines with name, role and hash, as token hash prints them. Read at start."`
 	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`

@@ -4,8 +4,9 @@
 //
 // No position is kept. Each read begins at the first row, in one snapshot, so that a transaction that
 // commits late is not skipped. Rows are journalled first and deleted then: the journal recognizes an
-// event by its id, so a row that is read again after a crash is in the journal once. A row that cannot
-// be journalled is rejected: it stays, with the later rows of its campaign, until an operator decides.
+// event by its campaign and id, so a row that is read again after a crash is in the journal once. A row
+// that cannot be journalled is rejected: it stays, with the later rows of its campaign, until an operator
+// decides.
 //
 // The lease on a source saves duplicate work, and its epoch is checked in the transaction that
 // appends: a process that lost it appends nothing more. Deleting needs no fence: it deletes only rows
