@@ -97,6 +97,7 @@ type Engine struct {
 	set     *projection.Set
 	subs    []destination.Subscription
 	process *engine.Process // nil until the first Run or Handler
+	running bool
 	closed  bool
 }
 
@@ -194,12 +195,17 @@ func (e *Engine) Close() error {
 	return e.engine.Close()
 }
 
+var errClosed = outbox.Setup("the engine is closed; open another one")
+
 // errStarted refuses what must come before Run and Handler.
 func (e *Engine) errStarted(call string) error {
-	if e.process == nil {
-		return nil
+	switch {
+	case e.closed:
+		return errClosed
+	case e.process != nil:
+		return outbox.Setup("call %s before Run and Handler", call)
 	}
-	return outbox.Setup("call %s before Run and Handler", call)
+	return nil
 }
 
 // Project adds a projection written in Go, and creates its tables if they are missing. It must come
@@ -241,23 +247,50 @@ func (e *Engine) started() *engine.Process {
 const verifyEvery = 5 * time.Minute
 
 // Run applies and publishes events until ctx ends. It then finishes what is in progress, releases its
-// leases and returns nil. It must run once at a time.
+// leases and returns nil. While it runs, and after Close, another call is ErrSetup.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.config.ReadOnly {
 		return outbox.Setup("Run applies events, and Config.ReadOnly forbids every change")
 	}
+	if err := e.begin(); err != nil {
+		return err
+	}
+	defer e.end()
 	return e.started().Run(ctx)
+}
+
+func (e *Engine) begin() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		return errClosed
+	case e.running:
+		return outbox.Setup("the engine is already running; call Run once, and again only after it has returned")
+	}
+	e.running = true
+	return nil
+}
+
+func (e *Engine) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = false
 }
 
 // Append writes events to the journal in one transaction, all or none, and returns where they are.
 // An event whose EventID its campaign has already is answered with the stored one if its content is the
 // same, and is ErrConflict otherwise; the same EventID in another campaign is another event. Once Append
-// returns, the events survive a power failure.
+// returns, the events survive a power failure. If ctx has ended already it is ctx.Err(), and nothing is
+// appended; an append that has begun is finished, even if ctx ends.
 func (e *Engine) Append(ctx context.Context, events ...Event) ([]Appended, error) {
 	return e.append(ctx, store.Append{}, events)
 }
 
 func (e *Engine) append(ctx context.Context, a store.Append, events []Event) ([]Appended, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for i := range events {
 		stored, err := events[i].stored()
 		if err != nil {

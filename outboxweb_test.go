@@ -116,6 +116,76 @@ func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	}
 }
 
+// A second Run would apply with the identity of the first one, and Run after Close without databases.
+func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	if err := e.Project(orders()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	if _, err := e.Append(t.Context(), placed("o-1", "tea")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
+		t.Fatal(err)
+	}
+	second, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
+		t.Errorf("a second Run: %v, want ErrSetup", err)
+	}
+	stop()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+
+	again, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { ran <- e.Run(again) }()
+	if _, err := e.Append(t.Context(), placed("o-2", "tea")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-2", 1); err != nil {
+		t.Errorf("Run after Run: %v", err)
+	}
+	stop()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := e.Run(ended); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Run after Close: %v, want ErrSetup", err)
+	}
+	if err := e.Project(outboxweb.Projection{}); !errors.Is(err, outboxweb.ErrSetup) {
+		t.Errorf("Project after Close: %v, want ErrSetup", err)
+	}
+}
+
+// Nothing is written for a caller that has gone.
+func TestAppend_refusesACancelledContext(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Append(gone, placed("o-1", "tea")); !errors.Is(err, context.Canceled) {
+		t.Errorf("append: %v, want context.Canceled", err)
+	}
+	if _, err := e.AppendIf(gone, 0, nil, placed("o-1", "tea")); !errors.Is(err, context.Canceled) {
+		t.Errorf("append on a condition: %v, want context.Canceled", err)
+	}
+	if err := e.WaitApplied(wait(t), "o-1", 1); !errors.Is(err, outboxweb.ErrNotFound) {
+		t.Errorf("the campaign: %v, want ErrNotFound", err)
+	}
+}
+
 func wait(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
