@@ -101,7 +101,7 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 	equal(t, "rows left", s.rows(), "bad behind big nameless z-1 missed")
 	equal(t, "rejections", s.rejections(), "bad open, big open, nameless open, z-1 open, missed open")
 	for id, want := range map[string]string{"bad": "payload is not JSON", "big": "payload is 2008 bytes; the limit is 1000", "nameless": "campaign_id is required",
-		"z-1": "already exists at seq 1 with different content", "missed": `expected_seq 5 was missed: seq 6 was given, but the next seq of campaign "c-4" is 1`} {
+		"z-1": "already exists at seq 1 with different content", "missed": `expected_seq 5 was missed: the next seq of campaign "c-4" is 1, not 6`} {
 		if r := s.rejected(id); !strings.Contains(r.Reason, want) || r.Attempts != 1 {
 			t.Errorf("%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
 		}

@@ -66,8 +66,8 @@ func (r *row) normalize(maxPayload int) error {
 
 // explain is the refusal in the words of the row: a condition on the seq was written as expected_seq.
 func (r *row) explain(refusal *outbox.Refusal) error {
-	if r.expected.Valid && strings.HasPrefix(refusal.Detail, "seq ") {
-		return outbox.Conflict("expected_seq %s was missed: %s", r.expected.String, refusal.Detail)
+	if _, next, given := strings.Cut(refusal.Detail, " was given, but "); given && r.expected.Valid {
+		return outbox.Conflict("expected_seq %s was missed: %s, not %d", r.expected.String, next, r.event.Seq)
 	}
 	return refusal
 }
