@@ -403,9 +403,14 @@ func TestHandler_tellsOfTrouble(t *testing.T) {
 func TestOpen_saysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*outboxweb.Config){
-		"JournalDB and ProjectionsDB are required": func(c *outboxweb.Config) { c.JournalDB = "" },
-		"BasePath":  func(c *outboxweb.Config) { c.BasePath = "admin" },
-		"PublicURL": func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
+		"JournalDB and ProjectionsDB are required":                func(c *outboxweb.Config) { c.JournalDB = "" },
+		`Config.JournalDB: "d/j.db" is not a database URL`:        func(c *outboxweb.Config) { c.JournalDB = "d/j.db" },
+		"Config.ProjectionsDB: the path of":                       func(c *outboxweb.Config) { c.ProjectionsDB = "sqlite:" },
+		"Config.JournalDB and Config.ProjectionsDB name the same": func(c *outboxweb.Config) { c.ProjectionsDB = c.JournalDB },
+		"Config.JournalDB, or create it":                          func(c *outboxweb.Config) { c.JournalDB, c.NoMigrate = "sqlite:/nowhere/journal.db", true },
+		"Config.JournalDB: \"postgres":                            func(c *outboxweb.Config) { c.JournalDB = "postgres://h:x/d" },
+		"BasePath":                                                func(c *outboxweb.Config) { c.BasePath = "admin" },
+		"PublicURL":                                               func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
 		"does not exist": func(c *outboxweb.Config) {
 			c.Projections = []string{"/nowhere/at/all"}
 		},
@@ -415,7 +420,7 @@ func TestOpen_saysWhatIsWrong(t *testing.T) {
 		p := dbtest.New(t)
 		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}
 		change(&c)
-		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
+		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
 			t.Errorf("error %v, want ErrSetup with %q", err, want)
 		}
 	}

@@ -38,7 +38,7 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	missing, absent := errors.AsType[*missingError](err)
 	switch {
 	case absent && l.config.NoCreate:
-		return outbox.Setup("%v; name the right one with --%s-db, or create it with outboxweb migrate", missing, name)
+		return outbox.Setup("%v; name the right one with %s, or create it with outboxweb migrate", missing, l.config.setting(name+"-db"))
 	case absent:
 		return nil
 	case err != nil:
@@ -53,7 +53,7 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case have == 0 && l.config.NoCreate:
-		return outbox.Setup("the %s database %s is empty; name the right one with --%s-db, or create its tables with outboxweb migrate", name, d.place, name)
+		return outbox.Setup("the %s database %s is empty; name the right one with %s, or create its tables with outboxweb migrate", name, d.place, l.config.setting(name+"-db"))
 	case have > 0 && have < want && l.config.NoMigrate:
 		return outbox.Setup("the %s database %s has version %d and this program needs %d; run outboxweb migrate", name, d.place, have, want)
 	}

@@ -56,11 +56,20 @@ type Config struct {
 	Marks      map[string]string // by NAME: a table that only this database has
 	NoCreate   bool              // refuse databases that are missing
 	NoMigrate  bool              // refuse databases of an older version
+	Embedded   bool              // errors name fields of outboxweb.Config instead of flags
 	// On PostgreSQL a transaction whose process stalls in the middle is aborted after half a Lease.
 	// EventTimeout bounds the statements that apply events.
 	Lease, EventTimeout time.Duration
 	Concurrency         int // concurrent waves, which need connections
 	Snapshots           int // snapshots open at a time, in addition to other reads
+}
+
+// setting is how the program is told the value of a flag, journal-db or projections-db.
+func (c Config) setting(flag string) string {
+	if !c.Embedded {
+		return "--" + flag
+	}
+	return map[string]string{"journal-db": "Config.JournalDB", "projections-db": "Config.ProjectionsDB"}[flag]
 }
 
 // Location is the database that a URL names.
@@ -74,14 +83,14 @@ type Location struct {
 func ParseURL(flag, raw string, c Config) (Location, error) {
 	switch {
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
-		u, err := parsePostgresURL(flag, raw)
+		u, err := parsePostgresURL(c.setting(flag), raw)
 		return Location{postgres: u, config: c}, err
 	case !strings.HasPrefix(raw, "sqlite:"):
-		return Location{}, outbox.Setup("--%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", flag, WithoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
+		return Location{}, outbox.Setup("%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", c.setting(flag), WithoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
 	}
 	path := strings.TrimPrefix(raw, "sqlite:")
 	if path == "" || strings.Contains(path, ":memory:") {
-		return Location{}, outbox.Setup("--%s: the path of the SQLite file is missing; use sqlite:PATH", flag)
+		return Location{}, outbox.Setup("%s: the path of the SQLite file is missing; use sqlite:PATH", c.setting(flag))
 	}
 	return Location{path: path, config: c}, nil
 }
@@ -90,9 +99,9 @@ func ParseURL(flag, raw string, c Config) (Location, error) {
 func RefuseSame(journal, projections Location) error {
 	switch {
 	case journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path):
-		return outbox.Setup("--journal-db and --projections-db name the same file %s; they must be two", journal.path)
+		return outbox.Setup("%s and %s name the same file %s; they must be two", journal.config.setting("journal-db"), journal.config.setting("projections-db"), journal.path)
 	case journal.postgres != nil && projections.postgres != nil && sameSchema(journal.postgres, projections.postgres):
-		return oneSchema(journal.postgres.schema, projections.postgres)
+		return oneSchema(journal.config, journal.postgres.schema, projections.postgres)
 	}
 	return nil
 }
@@ -100,13 +109,13 @@ func RefuseSame(journal, projections Location) error {
 // RefuseSameSchema refuses two open databases that are the same, whatever their URLs.
 func RefuseSameSchema(journal, projections *DB) error {
 	if journal.Schema != "" && journal.identity == projections.identity {
-		return oneSchema(journal.Schema, projections.url)
+		return oneSchema(journal.config, journal.Schema, projections.url)
 	}
 	return nil
 }
 
-func oneSchema(schema string, projections *postgresURL) error {
-	return outbox.Setup("--journal-db and --projections-db name the same schema %s of one database; give each its own with search_path, such as %s", schema, withSearchPath(projections.place, "projections"))
+func oneSchema(c Config, schema string, projections *postgresURL) error {
+	return outbox.Setup("%s and %s name the same schema %s of one database; give each its own with search_path, such as %s", c.setting("journal-db"), c.setting("projections-db"), schema, withSearchPath(projections.place, "projections"))
 }
 
 // Open opens the database and creates it if it is missing. It does not create the tables.

@@ -146,7 +146,7 @@ func (d *DB) recognize(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look at the %s database: %w", d.Name, err)
 	case tables == 0:
-		return outbox.Setup("%s is not a %s database; are --journal-db and --projections-db swapped, or the same?", d.place, d.Name)
+		return outbox.Setup("%s is not a %s database; are %s and %s swapped, or the same?", d.place, d.Name, d.config.setting("journal-db"), d.config.setting("projections-db"))
 	}
 	return nil
 }

@@ -70,17 +70,17 @@ type postgresURL struct {
 // plainName matches schema names that mean the same quoted and unquoted.
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-func parsePostgresURL(flag, raw string) (*postgresURL, error) {
+func parsePostgresURL(setting, raw string) (*postgresURL, error) {
 	config, err := pgx.ParseConfig(raw)
 	if err != nil {
-		return nil, outbox.Setup("--%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", flag, WithoutSecrets(raw))
+		return nil, outbox.Setup("%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", setting, WithoutSecrets(raw))
 	}
 	u := &postgresURL{config: config, place: WithoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
 	// A transaction pooler keeps no session settings, and some poolers refuse a connection that
 	// asks for one.
 	delete(config.RuntimeParams, "search_path")
 	if u.schema != "" && !plainName.MatchString(u.schema) {
-		return nil, outbox.Setup("--%s: search_path=%s must name one schema, in small letters, digits and underscores", flag, u.schema)
+		return nil, outbox.Setup("%s: search_path=%s must name one schema, in small letters, digits and underscores", setting, u.schema)
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "outboxweb"

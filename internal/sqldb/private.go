@@ -66,7 +66,7 @@ func (p *Private) openSQLite(ctx context.Context) (err error) {
 func (p *Private) openPostgres(ctx context.Context) error {
 	d := p.database
 	if d.Proxied {
-		return outbox.Conflict("the %s database %s is behind a transaction-pooling proxy, and a scratch copy needs a connection of its own; give --%[1]s-db the address of the server", d.Name, d.place)
+		return outbox.Conflict("the %s database %s is behind a transaction-pooling proxy, and a scratch copy needs a connection of its own; give %s the address of the server", d.Name, d.place, d.config.setting(d.Name+"-db"))
 	}
 	p.pool = stdlib.OpenDB(*d.url.config.Copy())
 	p.pool.SetMaxOpenConns(1)

@@ -82,7 +82,7 @@ func sqliteURL(path string) string {
 // openSQLite opens the SQLite file at path and creates it and its directory if they are
 // missing. SQLite gives the side files the same mode.
 func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
-	if err := prepareFile(name, path); err != nil {
+	if err := prepareFile(name, path, c); err != nil {
 		return nil, err
 	}
 	d := &DB{Name: name, place: path, Dialect: sqliteDialect, config: c}
@@ -117,9 +117,9 @@ const beginReading = "begin"
 
 // prepareFile checks that the file can be opened for writing, so that a wrong path gets a clear
 // message instead of the driver's.
-func prepareFile(name, path string) error {
+func prepareFile(name, path string, c Config) error {
 	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
-		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with --%[1]s-db", name, path, outbox.Cause(err))
+		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with %s", name, path, outbox.Cause(err), c.setting(name+"-db"))
 	}
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)

@@ -31,6 +31,7 @@ type Options struct {
 	NoCreate    bool   // refuse databases that are missing
 	NoMigrate   bool   // refuse databases of an older version
 	ReadOnly    bool   // refuse every append and action with outbox.ErrReadOnly
+	Embedded    bool   // errors name fields of outboxweb.Config instead of flags
 	Mode        outbox.Mode
 	Retry       outbox.Retry
 	// ReasonFrom is the number of released rows from which an action needs a reason: 1 means every
@@ -124,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Config is the configuration to open both databases with.
 func (o Options) Config() sqldb.Config {
 	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
-		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
 }
 
 // locations are the locations of the two databases, which must not be one file.
