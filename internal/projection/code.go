@@ -179,22 +179,22 @@ func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox
 	return t.close(ctx.Err())
 }
 
-// codePanic is a panic of a Go handler. Its text is one line and then the stack.
-type codePanic struct {
-	value any
-	place string // the file and line of the host's code that panicked, such as orders.go:31; empty if unknown
-	stack []byte
+// HandlerPanic is a panic of a Go handler. Its text is one line and then the stack.
+type HandlerPanic struct {
+	Value any
+	Place string // the file and line of the host's code that panicked, such as orders.go:31; empty if unknown
+	Stack []byte
 }
 
-// panicked begins the text of a codePanic.
+// panicked begins the text of a HandlerPanic.
 const panicked = "panic: "
 
-func (e *codePanic) Error() string {
-	text := panicked + strings.Join(strings.Fields(fmt.Sprint(e.value)), " ")
-	if e.place != "" {
-		text += " at " + e.place
+func (e *HandlerPanic) Error() string {
+	text := panicked + strings.Join(strings.Fields(fmt.Sprint(e.Value)), " ")
+	if e.Place != "" {
+		text += " at " + e.Place
 	}
-	return text + "\n" + string(e.stack)
+	return text + "\n" + string(e.Stack)
 }
 
 // panicPlace returns the file and line of the host's code that panicked: the innermost frame that is
@@ -221,7 +221,7 @@ func (h *handlerStatement) call(ctx context.Context, t *CodeTx, e *outbox.Event)
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {
-			err = &codePanic{value: r, place: panicPlace(), stack: debug.Stack()}
+			err = &HandlerPanic{Value: r, Place: panicPlace(), Stack: debug.Stack()}
 		} else if !returned {
 			err = errors.New("the handler ended its goroutine")
 		}

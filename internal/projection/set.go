@@ -167,7 +167,7 @@ type ApplyError struct {
 
 func (e *ApplyError) Error() string {
 	text := plain(e.Err)
-	if p, ok := errors.AsType[*codePanic](e.Err); ok {
+	if p, ok := errors.AsType[*HandlerPanic](e.Err); ok {
 		text = p.Error()
 	}
 	return fmt.Sprintf("projection %s (%s:%d) on %s: %s", e.Projection, filepath.Base(e.File), e.Line, e.EventType, text)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 const tallySchema = `
@@ -253,6 +256,32 @@ func TestGoProjection_isQuarantined(t *testing.T) {
 	b.MustHaveCursors(t, "a tally 1 quarantined")
 	if c := b.MustCampaign(t, "a"); c.AppliedSeq != 3 {
 		t.Errorf("the campaign is at event %d, want 3", c.AppliedSeq)
+	}
+}
+
+// A panic is told with its stack at once, and not again at each attempt.
+func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	now := storetest.NewClock()
+	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
+		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }
+	}), enginetest.At(now), enginetest.MaxAttempts(3), func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
+	for range 3 {
+		b.Drain(t)
+		if n := strings.Count(log.String(), "a projection panicked"); n != 1 {
+			t.Fatalf("the panic is logged %d times, want once:\n%s", n, log.String())
+		}
+		now.Advance(time.Hour)
+	}
+	for _, want := range []string{"level=WARN", "campaign=a seq=2", "projection=tally panic=boom", "code_test.go:"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log.String())
+		}
+	}
+	if row := b.MustRow(t, "a", 2).Row; row.Status != outbox.Dead {
+		t.Errorf("the row is %s, want dead", row.Status)
 	}
 }
 
