@@ -210,6 +210,46 @@ func ExampleEventError() {
 	// Output: true 2 550 no such mailbox
 }
 
+// mailer is a publisher that says whether it can deliver.
+type mailer struct{ sent chan struct{} }
+
+func (m mailer) Publish(_ context.Context, events []outboxweb.Event) error {
+	for _, ev := range events {
+		fmt.Println("mail for", ev.CampaignID)
+	}
+	close(m.sent)
+	return nil
+}
+
+// Healthy is asked before the first delivery and while errors last.
+func (m mailer) Healthy(context.Context) error {
+	fmt.Println("the mail server answers")
+	return nil
+}
+
+// A method Healthy is asked before the first delivery; the console shows its answer.
+func ExamplePublisher_healthy() {
+	e, done := openExample()
+	defer done()
+	m := mailer{make(chan struct{})}
+	if err := e.Publish(outboxweb.Topic{Name: "welcome", EventTypes: []string{"wallet.opened"}}, "mail", m); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	if _, err := e.Append(ctx, outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)}); err != nil {
+		log.Fatal(err)
+	}
+	<-m.sent
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// the mail server answers
+	// mail for wallet-1
+	// <nil>
+}
+
 // A name is taken once, also by two users at the same moment.
 func ExampleEngine_AppendIf() {
 	e, done := openExample()

@@ -50,7 +50,8 @@ type Tx interface {
 	// The statement names campaign_id. Values are texts, numbers, nil, booleans (stored as 1 or 0) and
 	// times (stored as microseconds since 1970).
 	Exec(ctx context.Context, sql string, args ...any) error
-	// Query runs a select on the projection's own tables, and returns up to 10,000 rows.
+	// Query runs a select on the projection's own tables, and returns its rows. With more than
+	// 10,000 it is an error, and the event fails.
 	Query(ctx context.Context, sql string, args ...any) (*Rows, error)
 }
 
