@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,6 +41,36 @@ insert into orders values ('order-17', 'open');`)
 		t.Errorf("%v rows were moved, %d were written", moved, len(want))
 	}
 	if status := scalar[string](t, shop, `select status from orders`); status != "paid" {
+		t.Errorf("the order is %s", status)
+	}
+}
+
+// The example for SQLite is run with Python's standard library.
+func TestIntake_exampleForSQLite(t *testing.T) {
+	t.Parallel()
+	const program = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), program, "-c", "import sqlite3").CombinedOutput(); err != nil {
+		t.Skipf("there is no Python with sqlite3: %v: %s", err, out)
+	}
+	d := newDatabases(t)
+	place := filepath.Join(t.TempDir(), "shop.db")
+	shop, err := sql.Open("sqlite", "file:"+place+"?_pragma=journal_mode(wal)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shop.Close()
+	if _, err := shop.Exec(mustCommand(t, d, nil, "intake", "schema", "sqlite") + `
+create table orders (id text primary key, status text);
+insert into orders values ('order-17', 'open');`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", program, "-c", fmt.Sprintf("import json, sqlite3\nconn = sqlite3.connect(%q, timeout=5)\n%s", place, examplesOf(t, "../docs/intake.md")["python sqlite"]))
+	start(t, d, d.config(t, "sources:\n  shop: {url: \"sqlite:"+place+"\"}\n")...)
+	eventually(t, patience, "the event is in the journal", func() (bool, string) {
+		got := lists(t, d.journal(), `select campaign_id as campaign, event_id as event from events order by seq`)["order-17"]
+		return slices.Equal(got, []string{"e-python-2"}), fmt.Sprint(got)
+	})
+	if status := scalar[string](t, place, `select status from orders`); status != "paid" {
 		t.Errorf("the order is %s", status)
 	}
 }
