@@ -501,16 +501,16 @@ func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
 	}
 }
 
-type mailer struct{}
+type postman struct{}
 
-func (*mailer) Publish(context.Context, []outboxweb.Event) error { return nil }
+func (*postman) Publish(context.Context, []outboxweb.Event) error { return nil }
 
 // The console names the type that delivers; that of a function says nothing.
 func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
 	t.Parallel()
 	e := open(t)
 	topic := outboxweb.Topic{Name: "orders", EventTypes: []string{"*"}}
-	err := errors.Join(e.Publish(topic, "mail", &mailer{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&mailer{}).Publish)))
+	err := errors.Join(e.Publish(topic, "mail", &postman{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&postman{}).Publish)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +518,7 @@ func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
 	h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
 		return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleViewer}, nil
 	})
-	for name, want := range map[string]string{"mail": `"destination":"go:*outboxweb_test.mailer"`, "plain": `"destination":"go:"`} {
+	for name, want := range map[string]string{"mail": `"destination":"go:*outboxweb_test.postman"`, "plain": `"destination":"go:"`} {
 		var body string
 		storetest.Eventually(t, name+" is "+want, func() bool {
 			w := httptest.NewRecorder()
