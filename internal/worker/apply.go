@@ -198,7 +198,8 @@ func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) err
 }
 
 // applyAll applies events in runs as long as possible: first all of them; when an event fails,
-// those before it again, then the failed one alone, so that only its changes are rolled back.
+// those before it again, then the failed one alone, so that only its changes are rolled back. One that
+// hung as the first of its run is not tried alone: everybody would wait for it twice.
 func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 	for len(todo) > 0 {
 		run := a.nextRun(todo)
@@ -212,7 +213,7 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 		case err == nil:
 			a.part.result.Applied = run[len(run)-1].Seq
 			todo = todo[len(run):]
-		case len(run) > 1 || a.gathered:
+		case failedAt > 0 || a.gathered || len(run) > 1 && !errors.Is(err, context.DeadlineExceeded):
 			a.part.suspect = run[failedAt].Seq
 		default:
 			again, err := a.fail(&todo[0], err)

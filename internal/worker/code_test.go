@@ -175,6 +175,24 @@ func TestGoProjection_panicNamesItsLine(t *testing.T) {
 	}
 }
 
+// Everybody waits while an event hangs, so it is not tried twice in one attempt.
+func TestGoProjection_thatHangsIsCalledOnceForEachAttempt(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
+		c.On["hanging"] = func(ctx context.Context, _ *projection.CodeTx, _ *outbox.Event) error {
+			calls++
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}), enginetest.MaxAttempts(1), enginetest.CuttingOffAfter(300*time.Millisecond))
+	b.MustAppend(t, append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
+	b.Drain(t)
+	if row := b.MustRow(t, "a", 1).Row; row.Status != outbox.Dead || calls != 1 {
+		t.Errorf("the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
+	}
+}
+
 func TestGoProjection_failureIsItsOwn(t *testing.T) {
 	t.Parallel()
 	var kept *projection.CodeTx
