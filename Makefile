@@ -83,6 +83,10 @@ bench-console: ## measure what twenty open overviews cost beside BENCH_ROWS rows
 bench-slow: ## measure pages beside 500 connections that are slow in five ways
 	go test ./cmd/outboxweb -run '^$$' -bench Slow -benchtime 1x -timeout 10m
 
+.PHONY: bench-paint
+bench-paint: ## measure how long pages take from the click to their first paint, beside BENCH_ROWS rows in 100,000 campaigns (takes minutes and 6 GB, needs chromium)
+	go test ./cmd/outboxweb -run '^$$' -bench Paint -benchtime 7x -bench.rows $(BENCH_ROWS) -bench.campaigns 100000 -bench.real 5 -timeout 30m
+
 .PHONY: bench-append-hostile
 bench-append-hostile: ## measure what appends of 16 MiB of any shape cost in memory and other writers' time, and fail beyond limits
 	go test ./cmd/outboxweb -run '^$$' -bench HostileAppend -benchtime 3x -timeout 10m
