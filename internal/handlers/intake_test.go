@@ -35,6 +35,24 @@ func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 	s.get(apiPrefix+"/intake/none/rejections").want(t, 404)
 }
 
+// A campaign of which all that the journal has is applied may still lack what a source holds back.
+func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.seed("c-2", "a")
+	s.work()
+	const note = `data-testid="rejected-here"`
+	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
+	s.reject()
+	s.get("/campaigns/c-1").want(t, 200, note, "A row of source shop is rejected and blocks this campaign", `href="/intake/shop"`)
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, note)
+	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update intake_rejections set status = 'discarded'`); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
+}
+
 // The overview names sources in trouble, also while the journal is empty, and none that was removed.
 func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,9 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.Verifications, err = s.Store.Verifications(ctx, id); err != nil {
 		return v, err
 	}
+	if v.Rejecting, err = s.Intake.Blocking(ctx, id); err != nil {
+		return v, err
+	}
 	if c.HeadStatus.Stuck() {
 		head, err := s.Store.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
 		if err != nil {

@@ -110,6 +110,14 @@ where source = $2
 order by id{desc}
 limit $3`
 
+	selectBlocking = `
+select distinct source
+from intake_rejections
+where campaign_id = $1
+  and status <> 'discarded'
+order by source
+limit 10`
+
 	selectRejection = `
 select ` + rejectionColumns + `
 from intake_rejections
@@ -143,6 +151,22 @@ func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit i
 		return page, fmt.Errorf("list the rejected rows of source %s: %w", source, err)
 	}
 	return page, nil
+}
+
+// Blocking lists the sources with a rejected row that blocks the campaign, at most 10.
+func (in *Intake) Blocking(ctx context.Context, campaign string) (sources []string, err error) {
+	err = in.core.Journal().Read(ctx, func(t *store.Tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var source string
+			err := row.Scan(&source)
+			sources = append(sources, source)
+			return err
+		}, selectBlocking, campaign)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for rejected rows of campaign %q: %w", campaign, err)
+	}
+	return sources, nil
 }
 
 // exists returns outbox.ErrNotFound for a source that no process has or had.
