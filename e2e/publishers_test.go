@@ -293,6 +293,7 @@ func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
 			b.at("/publishers/sales/partner")
 			b.await("it goes on at the head", telling(marked("flash"), "from position 3 to 5: 2 events skipped"))
 			b.click(marked("publisher-resume"))
+			b.await("it is resumed", telling(marked("flash"), "Resumed"))
 			appendTo(t, s, "", "c-2", []event{taken("seat-9", "zoe")})
 			b.lookUntil("the next event is delivered", telling("#live", "6 deliveries"))
 			if took := p.took(); took != "1 2 3 2 3 6" {
