@@ -197,7 +197,7 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 		return ap, err
 	}
 	var set *projection.Set
-	if ap.store, set, err = a.openBothWith(ctx, o); err != nil {
+	if ap.store, set, err = a.openBoth(ctx, o); err != nil {
 		return nil, err
 	}
 	ap.worker = worker.New(worker.Config{Store: ap.store.Store, Set: set, Metrics: metrics.New(ap.store.Summary),

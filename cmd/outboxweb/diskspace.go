@@ -21,17 +21,17 @@ const (
 	roomRemind = time.Minute // between log lines about it
 )
 
-// openWhenDiskHasSpace is openBothWith for a server: it waits while the disk is full, until ctx
+// openWhenDiskHasSpace is openBoth for a server: it waits while the disk is full, until ctx
 // ends. Meanwhile requests are answered with 503.
 func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine.Engine, *projection.Set, error) {
-	st, set, err := a.openBothWith(ctx, o)
+	st, set, err := a.openBoth(ctx, o)
 	if !errors.Is(err, outbox.ErrFull) {
 		return st, set, err
 	}
 	defer refuse(listener, t)()
 	pause := time.NewTicker(roomPause)
 	defer pause.Stop()
-	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBothWith(ctx, o) {
+	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBoth(ctx, o) {
 		if time.Since(said) >= roomRemind {
 			a.logger().Error("the databases cannot be opened on a full disk; retrying every second", "error", err)
 			said = time.Now()

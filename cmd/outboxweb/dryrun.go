@@ -16,9 +16,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := a.storeOptions()
-	o.ReadOnly = true
-	st, set, err := a.openUninstalled(ctx, o)
+	st, set, err := a.openReading(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,9 +39,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 // try prints what a rebuild would change, campaign by campaign. It exits with 1 if a row would
 // change or an event would fail.
 func (c *runsStartCmd) try(ctx context.Context, a *app) error {
-	o := a.storeOptions()
-	o.ReadOnly = true
-	st, set, err := a.openUninstalled(ctx, o)
+	st, set, err := a.openReading(ctx)
 	if err != nil {
 		return err
 	}

@@ -74,11 +74,7 @@ func (a *app) loadProjections(ctx context.Context) (*projection.Set, error) {
 
 // openBoth opens the store, loads the projections and makes their tables: for a command that applies
 // events with them.
-func (a *app) openBoth(ctx context.Context) (*engine.Engine, *projection.Set, error) {
-	return a.openBothWith(ctx, a.storeOptions())
-}
-
-func (a *app) openBothWith(ctx context.Context, o store.Options) (*engine.Engine, *projection.Set, error) {
+func (a *app) openBoth(ctx context.Context, o store.Options) (*engine.Engine, *projection.Set, error) {
 	st, set, err := a.openUninstalled(ctx, o)
 	if err != nil {
 		return nil, nil, err
@@ -99,6 +95,13 @@ func (a *app) openUninstalled(ctx context.Context, o store.Options) (*engine.Eng
 	}
 	st, err := a.openStore(ctx, o)
 	return st, set, err
+}
+
+// openReading is openUninstalled for a command that only reads.
+func (a *app) openReading(ctx context.Context) (*engine.Engine, *projection.Set, error) {
+	o := a.storeOptions()
+	o.ReadOnly = true
+	return a.openUninstalled(ctx, o)
 }
 
 // openLoaded opens the store and the projections for a command that compares live rows with what the
@@ -166,9 +169,7 @@ func installed(ctx context.Context, st *engine.Engine) (versions map[string]stri
 // readingBoth runs do on databases that are only read, with the projections of this command, which
 // may be other versions than the installed ones and are not installed.
 func (a *app) readingBoth(ctx context.Context, do func(*engine.Engine, *projection.Set, *timetravel.Travel) error) error {
-	o := a.storeOptions()
-	o.ReadOnly = true
-	st, set, err := a.openUninstalled(ctx, o)
+	st, set, err := a.openReading(ctx)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	if kind.ReadsOnly() {
 		st, set, err = a.openLoaded(ctx, c.Projection...)
 	} else {
-		st, set, err = a.openBoth(ctx)
+		st, set, err = a.openBoth(ctx, a.storeOptions())
 	}
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func newDesk(t *testing.T) *desk {
 		JournalDB: "sqlite:" + filepath.Join(dir, "journal.db"), ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
 		ProjectionFiles: []string{"builtin:campaigns"}, MaxPayload: outbox.DefaultMaxPayload, Mode: modeFlag(outbox.ModeOutbox), LogFormat: "text"}}
 	var err error
-	if d.st, d.set, err = d.openBothWith(t.Context(), d.migratingOptions()); err != nil {
+	if d.st, d.set, err = d.openBoth(t.Context(), d.migratingOptions()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.st.Close() })
