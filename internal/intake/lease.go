@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -136,9 +135,8 @@ where source = $1
 
 // record records what the holder saw, and extends its lease to expires.
 func (in *Intake) record(ctx context.Context, l *lease, s seen, expires int64) error {
-	oldest := sql.NullInt64{Int64: sqldb.Micros(s.oldest), Valid: !s.oldest.IsZero()}
 	err := in.core.Journal().Write(ctx, func(t *store.Tx) error {
-		n, err := t.Exec(recordSeen, l.source, l.owner, l.epoch, expires, in.core.Now(), sqldb.Storable(s.failure), s.waiting, oldest)
+		n, err := t.Exec(recordSeen, l.source, l.owner, l.epoch, expires, in.core.Now(), sqldb.Storable(s.failure), s.waiting, sqldb.MicrosOrNull(s.oldest))
 		if err == nil && n == 0 {
 			err = lost()
 		}

@@ -295,7 +295,7 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 					lost = append(lost, l.SubscriptionName)
 				}
 				return nil
-			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, microsOrNull(beat.NextPoll), beat.EventsPerSecond, microsOrNull(beat.HangingSince))
+			}, renewPublisher, l.Topic, l.Publisher, l.Owner, l.Epoch, until, sqldb.MicrosOrNull(beat.NextPoll), beat.EventsPerSecond, sqldb.MicrosOrNull(beat.HangingSince))
 		}
 		return t.RunAll(&b)
 	})
@@ -303,10 +303,6 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 		return nil, fmt.Errorf("renew the leases of publishers: %w", err)
 	}
 	return lost, nil
-}
-
-func microsOrNull(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: sqldb.Micros(t), Valid: !t.IsZero()}
 }
 
 // Advance is a holder's progress since its last advance.

@@ -26,6 +26,11 @@ func AtOrNil(micros sql.NullInt64) *time.Time {
 	return &t
 }
 
+// MicrosOrNull is Micros, and null for the zero time.
+func MicrosOrNull(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: Micros(t), Valid: !t.IsZero()}
+}
+
 // Micros converts a time to stored microseconds; the zero time is 0.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {

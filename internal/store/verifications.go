@@ -109,20 +109,17 @@ func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Ve
 // Drifted lists the projections that differed from their journal when last compared, by
 // campaign, at most limit: 0 means 50, and 200 is the maximum.
 func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
-	var all []outbox.Verification
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = t.verifications(verificationsDrifted, sqldb.PageLimit(limit, outbox.MaxPage))
-		return err
-	})
-	return all, err
+	return s.verified(ctx, verificationsDrifted, limit)
 }
 
-// Unverified lists the projections that could not be compared when last tried, by campaign, at
-// most limit: 0 means 50, and 200 is the maximum.
+// Unverified lists those that could not be compared when last tried, as Drifted does.
 func (s *Store) Unverified(ctx context.Context, limit int) ([]outbox.Verification, error) {
-	var all []outbox.Verification
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = t.verifications(verificationsFailed, sqldb.PageLimit(limit, outbox.MaxPage))
+	return s.verified(ctx, verificationsFailed, limit)
+}
+
+func (s *Store) verified(ctx context.Context, query string, limit int) (all []outbox.Verification, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		all, err = t.verifications(query, sqldb.PageLimit(limit, outbox.MaxPage))
 		return err
 	})
 	return all, err
