@@ -133,9 +133,7 @@ func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *template
 
 // atFault returns the projection that an error's fingerprint names, or else the first one.
 func atFault(fingerprint string, loaded []outbox.ProjectionInfo) string {
-	i := slices.IndexFunc(loaded, func(p outbox.ProjectionInfo) bool {
-		return strings.HasPrefix(fingerprint, "projection "+p.Name+" ")
-	})
+	i := slices.IndexFunc(loaded, func(p outbox.ProjectionInfo) bool { return outbox.FailedIn(fingerprint, p.Name) })
 	if len(loaded) == 0 {
 		return ""
 	}

@@ -86,3 +86,20 @@ func TestRehearseAPI_takesFiles(t *testing.T) {
 		t.Errorf("%d rehearsals were started", len(*asked))
 	}
 }
+
+// The form opens the file that failed, also if its name has digits, which a fingerprint hides, or if
+// the error begins with what happened to the attempt.
+func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
+	t.Parallel()
+	loaded := []outbox.ProjectionInfo{{Name: "orders"}, {Name: "rooms-2"}}
+	for message, want := range map[string]string{
+		"": "orders",
+		"projection rooms-2 (rooms.sql:3) on room.sold: boom":                                               "rooms-2",
+		outbox.CutOff + "10s and was cut off: projection rooms-2 (rooms.sql:3) on room.sold: context ended": "rooms-2",
+		"projection gone (gone.sql:3) on room.sold: boom":                                                   "orders",
+	} {
+		if got := atFault(outbox.Fingerprint(message), loaded); got != want {
+			t.Errorf("%q: %s, want %s", message, got, want)
+		}
+	}
+}

@@ -62,12 +62,17 @@ func (now Running) InFile(fingerprint string) bool {
 		if now.InGo[name] {
 			continue
 		}
-		if strings.Contains(fingerprint, Fingerprint("projection "+name+" (")) {
+		if FailedIn(fingerprint, name) {
 			return true
 		}
 		files++
 	}
 	return files > 0 && !namesProjection.MatchString(fingerprint)
+}
+
+// FailedIn reports whether the rows with an error's fingerprint failed in the projection.
+func FailedIn(fingerprint, projection string) bool {
+	return strings.Contains(fingerprint, Fingerprint("projection "+projection+" ("))
 }
 
 // namesProjection finds the place of a failure in a fingerprint.
