@@ -474,6 +474,11 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, "k-1", jose.ES256)
 	elsewhere := newKeyServer(t, s)
+	t.Cleanup(func() { // after the parallel tests
+		if n := elsewhere.asked.Load(); n != 0 {
+			t.Errorf("a redirect was followed %d times", n)
+		}
+	})
 	for name, reply := range map[string]http.HandlerFunc{
 		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
@@ -503,8 +508,5 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 			clock.advance(fetchPause)
 			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 		})
-	}
-	if n := elsewhere.asked.Load(); n != 0 {
-		t.Errorf("a redirect was followed %d times", n)
 	}
 }

@@ -29,8 +29,9 @@ const (
 )
 
 var (
-	errNoKeys  = errors.New("no keys could be read")
-	errTooSoon = errors.New("the key server was queried a moment ago")
+	errNoKeys     = errors.New("no keys could be read")
+	errNotFetched = errors.New("the keys were not fetched")
+	errTooSoon    = fmt.Errorf("%w: the key server was queried a moment ago", errNotFetched)
 )
 
 // openKeys opens the issuer's keys and reads them if they are in a file.
@@ -140,7 +141,7 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, 
 	payload, err := set.VerifySignature(ctx, text)
 	// Keys just fetched for another request may fit. While a fetch was allowed, the set's answer
 	// may come from an earlier fetch, which the set is about to drop.
-	for again := true; errors.Is(err, errTooSoon) && again; again = k.pace.ready() {
+	for again := true; errors.Is(err, errNotFetched) && again; again = k.pace.ready() {
 		payload, err = set.VerifySignature(ctx, text)
 	}
 	if err != nil && k.pace.failed() {
@@ -218,6 +219,9 @@ func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.asked = now
 	p.mu.Unlock()
 	response, err := p.fetch(r)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errNotFetched, err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err = err; err == nil {
