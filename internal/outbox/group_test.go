@@ -72,6 +72,23 @@ func TestErrorGroup_verdict(t *testing.T) {
 	}
 }
 
+// A row that failed in a projection that was removed is not said to have a chance with another version.
+func TestRowDetail_hopelessSaysWhatBecameOfTheProjection(t *testing.T) {
+	t.Parallel()
+	now := outbox.Running{Versions: map[string]string{"roster": "now"}}
+	for failedIn, want := range map[outbox.Attempt]string{
+		{Permanent: true, Projection: "roster", ProjectionVersion: "now"}:    "can never succeed with this version of the projection",
+		{Permanent: true, Projection: "roster", ProjectionVersion: "before"}: "The projection has changed since: requeue the row to try again",
+		{Permanent: true, Projection: "gone", ProjectionVersion: "before"}:   "Failed permanently in projection gone, which is not loaded any more.",
+		{Projection: "roster", ProjectionVersion: "now"}:                     "",
+	} {
+		got := outbox.RowDetail{Row: outbox.Row{Status: outbox.Dead}, Attempts: []outbox.Attempt{failedIn}}.Hopeless(now)
+		if !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%+v: %q", failedIn, got)
+		}
+	}
+}
+
 func TestRunning_knowsWhichErrorsAreOfAFile(t *testing.T) {
 	t.Parallel()
 	now := outbox.Running{Versions: map[string]string{"orders-2": "1", "rooms": "2"}, InGo: map[string]bool{"rooms": true}}

@@ -114,7 +114,10 @@ func (d RowDetail) Hopeless(now Running) string {
 	if d.Row.Status != Dead || len(d.Attempts) == 0 || !d.Attempts[0].Permanent {
 		return ""
 	}
-	if last := d.Attempts[0]; now.Versions[last.Projection] != last.ProjectionVersion {
+	switch last := d.Attempts[0]; {
+	case now.lacks(last.Projection):
+		return "Failed permanently in projection " + last.Projection + ", which is not loaded any more."
+	case now.Versions[last.Projection] != last.ProjectionVersion:
 		return "Failed permanently in an earlier version of projection " + last.Projection + ". The projection has changed since: requeue the row to try again."
 	}
 	return "Not retried: it can never succeed with this version of the projection. Fix the projection, then requeue the row."

@@ -22,13 +22,17 @@ type causeView struct {
 	Capped bool           // its counts are lower bounds
 	Shown  int            // the maximum number of campaigns to name
 	Own    bool           // the block is on the page of failures
-	After  *outbox.Marker // the deploy that it may be due to; nil if none is known
+	After  *outbox.Marker // the last deploy before it; nil if none is known
 	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known
 	Explained *outbox.EventExplanation
 }
 
-// blamedFor is how long after a deploy an error that was not seen before may be due to it.
-const blamedFor = time.Hour
+// An error that was first seen within blamedFor of a deploy is put down to it. Of one that was
+// first seen later, up to namedFor, the deploy is named with how long before it was.
+const (
+	blamedFor = 5 * time.Minute
+	namedFor  = time.Hour
+)
 
 // deployBefore is the last deploy, or change of a failing projection, before an error was first
 // seen; nil if none is marked.
@@ -39,7 +43,7 @@ func deployBefore(markers []outbox.Marker, g outbox.ErrorGroup) *outbox.Marker {
 	for _, m := range slices.Backward(markers) {
 		ago := g.FirstAt.Sub(m.At)
 		changed := m.Kind == outbox.MarkerVersion && slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == m.Subject })
-		if ago >= 0 && ago < blamedFor && (changed || m.Kind == outbox.MarkerDeploy) {
+		if ago >= 0 && ago < namedFor && (changed || m.Kind == outbox.MarkerDeploy) {
 			return &m
 		}
 	}
