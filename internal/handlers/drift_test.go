@@ -106,14 +106,14 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	}
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":2`, `"open_failures":4`)
 	for _, page := range []string{"/projections/campaigns", "/projections"} {
-		s.get(page).want(t, 200, "Blocks 2 campaigns: events fail in it.", "s-dead", "blocking").lacks(t, "Live in every campaign.")
+		s.get(page).want(t, 200, "An event fails in it in 2 campaigns, which wait.", "s-dead", "blocking").lacks(t, "Live in every campaign.")
 	}
 	s.get("/projections/campaigns").want(t, 200, "Not paused, quarantined or behind in any campaign.").lacks(t, "It has passed every event")
 	// What it is set aside for goes on without it, and is not held up.
 	s.quarantine()
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
-	s.get("/projections/campaigns").want(t, 200, "Blocks 1 campaign: an event fails in it.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
+	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
 }
 
 // comes waits until a page contains a text: readers share data that may be some seconds old.

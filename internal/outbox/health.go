@@ -57,10 +57,16 @@ func (s Summary) Health(now time.Time) Health {
 	if s.Drift > 0 {
 		add(LevelWarn, "The self-check corrected the counts of %s since the start.", Count(s.Drift, "campaign", "campaigns"))
 	}
+	forAll, _ := s.PausedProjections()
+	if forAll > 0 { // it concerns every campaign
+		assessPauses(s.Held, show)
+	}
 	if n := s.Campaigns.Paused; n > 0 {
 		show(LevelWarn, "%s paused.", ofTotal(n, s.Campaigns.Total))
 	}
-	assessPauses(s.Held, show)
+	if forAll == 0 {
+		assessPauses(s.Held, show)
+	}
 	assessBehind(s.Held, add)
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
 		show(LevelBusy, "%s not yet applied, in %s.", Count(s.Lag.Events, "event", "events"), Count(s.Campaigns.Lagging, "campaign", "campaigns"))

@@ -73,7 +73,7 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	return "Not live in " + count(n, "campaign, which advances without it.", "campaigns, which advance without it.")
 }
 
-// heldUp says how many campaigns a projection blocks; empty if none.
+// heldUp says how many campaigns wait for a projection, blocked or to be retried; empty if none.
 func heldUp(i outbox.ProjectionInfo) string {
 	least := ""
 	if i.CountsCapped {
@@ -82,7 +82,7 @@ func heldUp(i outbox.ProjectionInfo) string {
 	if i.Blocking == 0 {
 		return ""
 	}
-	return "Blocks " + least + count(i.Blocking, "campaign: an event fails in it.", "campaigns: events fail in it.")
+	return "An event fails in it in " + least + count(i.Blocking, "campaign, which waits.", "campaigns, which wait.")
 }
 
 // atLeast formats a count that may be a lower bound.
