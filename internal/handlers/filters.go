@@ -167,9 +167,10 @@ func (s *server) limited(ctx context.Context, wait waitQuery) (context.Context, 
 
 // expected is the state that the caller saw.
 type expected struct {
-	Status       string `json:"status" validate:"omitempty,status"`
-	AttemptCount *int   `json:"attempt_count" validate:"omitnil,min=0"`
-	HeadSeq      int64  `json:"head_seq" validate:"min=0"`
+	Status       string     `json:"status" validate:"omitempty,status"`
+	AttemptCount *int       `json:"attempt_count" validate:"omitnil,min=0"`
+	HeadSeq      int64      `json:"head_seq" validate:"min=0"`
+	UpdatedAt    *time.Time `json:"updated_at"` // the row's: another one is a conflict, also with the same status and attempts
 }
 
 // actionBody is the body of every action of the API.
@@ -211,12 +212,13 @@ func (b requeueBody) filter() outbox.RequeueFilter {
 
 // actionForm is actionBody as the pages send it.
 type actionForm struct {
-	Reason       string `json:"reason" validate:"reason"`
-	Confirm      string `json:"confirm" validate:"phrase"`
-	Status       string `json:"expected_status" validate:"omitempty,status"`
-	AttemptCount *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
-	HeadSeq      int64  `json:"expected_head_seq" validate:"min=0"`
-	ReturnTo     string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
+	Reason        string `json:"reason" validate:"reason"`
+	Confirm       string `json:"confirm" validate:"phrase"`
+	Status        string `json:"expected_status" validate:"omitempty,status"`
+	AttemptCount  *int   `json:"expected_attempt_count" validate:"omitnil,min=0"`
+	HeadSeq       int64  `json:"expected_head_seq" validate:"min=0"`
+	UpdatedMicros int64  `json:"expected_updated_micros" validate:"min=0"`
+	ReturnTo      string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
 }
 
 // command returns the command for a store method.
@@ -229,7 +231,7 @@ func (s *server) command(r *http.Request, via, reason string, seen *expected) ou
 		Confirm:        r.PostForm.Get("confirm"),
 	}
 	if seen != nil {
-		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq}
+		o.Expected = &outbox.Expected{Status: outbox.Status(seen.Status), AttemptCount: seen.AttemptCount, HeadSeq: seen.HeadSeq, UpdatedAt: seen.UpdatedAt}
 	}
 	if a := attemptOf(r); a != nil {
 		a.order = &o

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -60,5 +61,9 @@ func (s *server) formCommand(r *http.Request, own, campaign templates.URL) (outb
 		to = campaign
 	}
 	seen := &expected{Status: form.Status, AttemptCount: form.AttemptCount, HeadSeq: form.HeadSeq}
+	if form.UpdatedMicros > 0 {
+		at := time.UnixMicro(form.UpdatedMicros)
+		seen.UpdatedAt = &at
+	}
 	return s.command(r, "page", form.Reason, seen), to, nil
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -206,7 +207,7 @@ func (t *Tx) expectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
 		return nil
 	}
 	seen := *o.Expected
-	seen.AttemptCount = nil
+	seen.AttemptCount, seen.UpdatedAt = nil, nil
 	o.Expected = &seen
 	return t.expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
 }
@@ -226,6 +227,9 @@ func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 	}
 	if e.HeadSeq != 0 && e.HeadSeq != c.Head.Int64 {
 		changes = append(changes, fmt.Sprintf("the head is event %d, not %d", c.Head.Int64, e.HeadSeq))
+	}
+	if len(changes) == 0 && e.UpdatedAt != nil && !e.UpdatedAt.Equal(row.UpdatedAt) {
+		changes = append(changes, fmt.Sprintf("it became %s again at %s", row.Status, row.UpdatedAt.UTC().Format(time.RFC3339)))
 	}
 	if len(changes) == 0 {
 		return nil

@@ -112,6 +112,34 @@ func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	}
 }
 
+// A row that was requeued and is dead again, with as many attempts as before, is not the one that
+// the operator saw.
+func TestAction_onARowThatDiedAgainIsRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.DeadHead()
+	seen := f.MustRow("a", 1).Row
+	f.Clock.Advance(time.Minute)
+	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.Kill("a")
+	again := f.MustRow("a", 1).Row
+	if again.Status != seen.Status || again.AttemptCount != seen.AttemptCount {
+		t.Fatalf("the row was %+v and is %+v", seen, again)
+	}
+	o := ana("")
+	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: &seen.AttemptCount, UpdatedAt: &seen.UpdatedAt}
+	f.Unchanged(func() {
+		_, err := f.RequeueRow(f.Ctx, o, "a", 1)
+		refused(t, err, outbox.ErrConflict, "has changed since this page was loaded", "it became dead again at ", "requeue by ana")
+	})
+	o.Expected.UpdatedAt = &again.UpdatedAt
+	if _, err := f.RequeueRow(f.Ctx, o, "a", 1); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
