@@ -25,7 +25,7 @@ type CauseCampaign struct {
 const CausesNamed = 20
 
 // ScoreRule says in a sentence how Score is computed.
-const ScoreRule = "Score: waiting events × minutes that the oldest of them has waited."
+const ScoreRule = "Score: waiting events × minutes, at least one, that the oldest of them has waited."
 
 // Score says how bad it is that events wait: their number times the minutes, at least one, that
 // the oldest of them has waited.

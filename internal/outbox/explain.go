@@ -111,7 +111,7 @@ func (f ExplainedFailure) Compared() []ComparedColumn {
 			names = []string{"–"}
 		}
 		for _, name := range names {
-			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: same && (v.Missing || f.keyed(name))})
+			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: same && (v.Missing || v.Refused)})
 		}
 	}
 	if f.Existing != nil {

@@ -65,8 +65,15 @@ func (x *explaining) constrain(ctx context.Context, live Queryer) {
 		x.lookUp(ctx, live, c, index)
 	}
 	x.f.Constraint, x.f.Reason = c, constraintReason(*c)
-	for i, v := range x.f.Statement.Values {
-		x.f.Statement.Values[i].Refused = c.Table == x.table().name && slices.ContainsFunc(v.Columns, func(name string) bool { return slices.Contains(c.Columns, name) })
+	values := x.f.Statement.Values
+	for i, v := range values {
+		values[i].Refused = c.Table == x.table().name && slices.ContainsFunc(v.Columns, func(name string) bool { return slices.Contains(c.Columns, name) })
+	}
+	absent := func(v outbox.BoundValue) bool { return v.Refused && string(v.Value) == "null" }
+	if c.Kind == outbox.ConstraintNotNull && slices.ContainsFunc(values, absent) { // of an expression's values, those without one are why
+		for i, v := range values {
+			values[i].Refused = absent(v)
+		}
 	}
 	if c.Kind == outbox.ConstraintUnique && live != nil {
 		x.existing(ctx, live, *c)

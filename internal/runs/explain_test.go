@@ -51,6 +51,10 @@ on conflict (campaign_id, id) do update set user_id = excluded.user_id;
 -- on: seat.moved
 update seats set user_id = :payload.user where campaign_id = :campaign_id and id = :payload.id;
 
+-- on: seat.rated
+insert into seats (campaign_id, id, user_id, n)
+values (:campaign_id, :payload.id, :payload.user, cast(:payload.price as bigint) * cast(:payload.factor as bigint));
+
 -- on: room.closed
 delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
@@ -89,6 +93,7 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 		{"update", "seat.moved", `{"id":"8","user":"ana"}`, "unique", "seats", "campaign_id user_id",
 			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":payload.user :campaign_id"},
 		{"not null", "seat.taken", `{"id":"2"}`, "not_null", "seats", "user_id", "Column user_id of seats must have a value", "", ":payload.user"},
+		{"not null, an expression of two values", "seat.rated", `{"id":"2","user":"bo","price":7}`, "not_null", "seats", "n", "Column n of seats must have a value", "", ":payload.factor"},
 		{"check", "seat.taken", `{"id":"2","user":"bo","role":"king"}`, "check", "seats", "role", "A check of table seats refuses the value of role.", "", ":payload.role"},
 		{"foreign key", "seat.taken", `{"id":"2","user":"bo","room":"r-9"}`, "foreign_key", "seats", "campaign_id room", "refers to is missing", "", ":campaign_id :payload.room"},
 		{"required value", "seat.taken", `{"user":"bo"}`, "", "", "", "The statement requires payload.id, and the event does not have it.", "", ""},
