@@ -51,11 +51,11 @@ func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
 		if only := strings.Index(body, "Rebuild only if it is lost"); rebuild < 0 || only >= 0 && only < rebuild {
 			rebuild = only
 		}
-		if right < 0 || rebuild < right || !strings.Contains(body, "--journal-db") {
+		if right < 0 || rebuild < right || !strings.Contains(body, " URL") {
 			t.Errorf("%s says at %d to restore the right journal and at %d to rebuild", at, right, rebuild)
 		}
 	}
 	s.get("/campaigns/c-1").want(t, 200, `data-testid="right-journal-first"`)
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, `data-testid="right-journal-first"`)
-	s.get("/runs/new?kind=rebuild&campaigns=c-2").want(t, 200).lacks(t, "--journal-db")
+	s.get("/runs/new?kind=rebuild&campaigns=c-2").want(t, 200).lacks(t, "the journal is the right one")
 }

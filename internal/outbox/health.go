@@ -185,7 +185,7 @@ func assessInstances(all []InstanceState, now time.Time, add func(level Level, f
 
 // assessJournal reports projections that have events the journal lacks.
 func assessJournal(s Summary, add func(level Level, format string, args ...any)) {
-	const first = "Check --journal-db and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
+	const first = "Check the URL of the journal database and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
 	n := s.Campaigns.Diverged
 	switch {
 	case s.Events == 0 && n == s.Campaigns.Total:

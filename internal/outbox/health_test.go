@@ -19,11 +19,11 @@ func TestHealth_saysTheWorstFirst(t *testing.T) {
 		says    string
 	}{
 		{"empty", Summary{Worker: worker}, "ok", "The journal is empty"},
-		{"empty beside full projections", Summary{Worker: worker, OtherJournal: true}, "bad", "Check --journal-db"},
-		{"empty beside full projections, as the worker found", Summary{Worker: worker, OtherJournal: true, Campaigns: CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check --journal-db"},
+		{"empty beside full projections", Summary{Worker: worker, OtherJournal: true}, "bad", "Check the URL of the journal database"},
+		{"empty beside full projections, as the worker found", Summary{Worker: worker, OtherJournal: true, Campaigns: CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check the URL of the journal database"},
 		{"full of other events beside full projections", Summary{Worker: worker, OtherJournal: true, Events: 3, Campaigns: CampaignCounts{Total: 9, Diverged: 8}}, "bad",
-			"8 campaigns contradict the journal: the projections have events that the journal does not have. Check --journal-db and restore the right journal. If it is the right one, the events were applied from another journal"},
-		{"of other campaigns, and no worker has looked", Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check --journal-db"},
+			"8 campaigns contradict the journal: the projections have events that the journal does not have. Check the URL of the journal database and restore the right journal. If it is the right one, the events were applied from another journal"},
+		{"of other campaigns, and no worker has looked", Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check the URL of the journal database"},
 		{"full disk of the journal", Summary{Worker: worker, AsOf: now, DisksFull: []FullDisk{{Database: "journal", Since: long}}, Campaigns: CampaignCounts{Total: 9, Blocked: 2}}, "bad",
 			"The disk of the journal database has been full for 2 min: appends and actions are refused with status 507, and nothing is applied. Free up space; work resumes by itself, without a restart."},
 		{"full disk before the first event", Summary{Worker: worker, DisksFull: []FullDisk{{Database: "journal", Since: now}}}, "bad", "The disk of the journal database has been full for 0 s"},

@@ -53,11 +53,11 @@ func (s Summary) OtherJournalText() string {
 	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that the journal does not have: " + lostJournal
 }
 
-const lostJournal = "check that --journal-db names the right database and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"
+const lostJournal = "check that the URL of the journal database names the right one and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"
 
 // RightJournalFirst is the advice for a diverged campaign: a rebuild from the wrong journal
 // destroys correct rows. It follows a semicolon in sentences.
-const RightJournalFirst = "the journal may be the wrong one or an older copy: check --journal-db and restore the right one; only if that is lost, rebuild all projections of the campaign, which removes the lost events from them"
+const RightJournalFirst = "the journal may be the wrong one or an older copy: check its URL and restore the right one; only if that is lost, rebuild all projections of the campaign, which removes the lost events from them"
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }

@@ -152,7 +152,7 @@ func previewNotes(n outbox.RunPreview) []string {
 		return append(notes, "Live rows do not change.")
 	case outbox.RunRebuild:
 		if n.Diverged > 0 {
-			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or --journal-db may name the wrong one; then restore the right one and do not rebuild. Rebuild only if it is lost: that permanently removes the lost events from the projections.",
+			notes = append([]string{fmt.Sprintf("%s diverged: first make sure that the journal is the right one. It may be an older copy, or the URL of the journal database may name the wrong one; then restore the right one and do not rebuild. Rebuild only if it is lost: that permanently removes the lost events from the projections.",
 				count(n.Diverged, "campaign has", "campaigns have"))}, notes...)
 		}
 		return append(notes, "Each campaign's rows change in one step: readers see the old rows or the new ones, never a mix.",
