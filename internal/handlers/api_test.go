@@ -209,7 +209,7 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 	} {
 		s.get(target).want(t, 422, want)
 	}
-	s.get("/rows?status=gone").want(t, 422, "Status &#34;gone&#34; is unknown", "<title>422")
+	s.get("/rows?status=gone").want(t, 422, "Status &#34;gone&#34; is unknown", `role="alert"`)
 }
 
 func TestUnknownThings_are404(t *testing.T) {

@@ -128,6 +128,21 @@ func TestRefusedForm_thatAsks(t *testing.T) {
 	s := newSite(t)
 	s.seed("c-1", "a")
 	s.get("/runs/new?kind=verify&campaigns=c-1%0D%0Ac-2&rate=fast").want(t, 422, `value="fast"`, `role="alert"`, "c-1\nc-2</textarea>", `value="verify" required="" checked=""`)
-	s.get("/rows?status=rotten&campaign=c-1").want(t, 422, "<title>422").lacks(t, "row-c-1-1") // a list under an invalid filter would mislead
 	s.get("/export/rows?reverse=tru").want(t, 422, "<h1>")
+}
+
+// A refused filter is shown with what was typed, without the list: it would not match the filter.
+func TestRefusedForm_thatFiltersAList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	const told = `role="alert"`
+	s.get("/events?since=2026-11-22&until=2026-11-20&q=kept&reverse=true&cursor=x").
+		want(t, 422, told, "Since must be before until.", `value="kept"`, `value="2026-11-22"`, `value="2026-11-20"`, `aria-invalid="true"`, `name="reverse" value="true"`).
+		lacks(t, "event-1", `name="cursor"`)
+	s.get("/events?since=soon&campaign=c-1").want(t, 422, told, "yesterday 14:00", `value="soon"`, `<details class="more" open="">`, `value="c-1"`).lacks(t, "event-1")
+	s.get("/audit?until=soon&actor=ana").want(t, 422, told, `value="soon"`, `value="ana"`)
+	s.get("/rows?status=rotten&campaign=c-1").want(t, 422, told, `value="c-1"`).lacks(t, "row-c-1-1", "rotten\"")
+	s.get("/campaigns?q="+strings.Repeat("x", 501)+"&state=blocked").want(t, 422, told, `name="state" value="blocked"`).lacks(t, "/campaigns/c-1")
+	s.get("/runs?kind=x&campaign=c-1").want(t, 422, told, `value="c-1"`)
 }

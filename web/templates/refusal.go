@@ -3,6 +3,7 @@ package templates
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,6 +55,9 @@ func (f RefusedForm) PutInto(ctx context.Context, p Page, page []byte) (again []
 		}
 	}
 	f.place(doc, form, said)
+	if form != nil && isFilter(form) {
+		f.keepFiltering(form)
+	}
 	var b bytes.Buffer
 	err = html.Render(&b, doc)
 	return b.Bytes(), form != nil, err
@@ -86,11 +90,11 @@ func (f RefusedForm) place(doc, form, said *html.Node) {
 
 // find returns the form on a page: it has the same target and method, and its hidden fields name
 // the same object. Otherwise it returns the form that previews the action, whose submit button is
-// not shown now. It never returns the filter of a list: the list would not match the filter.
+// not shown now.
 func (f RefusedForm) find(doc *html.Node) (asks *html.Node) {
 	for n := range doc.Descendants() {
 		switch {
-		case n.DataAtom != atom.Form || attr(n, "role") == "search" || !f.sameSubject(n):
+		case n.DataAtom != atom.Form || !f.sameSubject(n):
 		case f.sentBy(n):
 			return n
 		case f.asksFirst(n):
@@ -100,9 +104,43 @@ func (f RefusedForm) find(doc *html.Node) (asks *html.Node) {
 	return asks
 }
 
+// isFilter reports whether a form is the filter of a list.
+func isFilter(form *html.Node) bool { return attr(form, "role") == "search" }
+
+// keepFiltering removes the list after its filter, which it does not match, shows the fields that were
+// filled in, and keeps the submitted values that the filter has no field for, unless they are at fault.
+func (f RefusedForm) keepFiltering(form *html.Node) {
+	for form.NextSibling != nil {
+		form.Parent.RemoveChild(form.NextSibling)
+	}
+	for n := range form.Descendants() {
+		if n.DataAtom == atom.Details && slices.ContainsFunc(slices.Collect(n.Descendants()), func(field *html.Node) bool { return f.Values.Get(attr(field, "name")) != "" }) {
+			setAttr(n, "open", "")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		_, wrong := f.Problem.Fields[name]
+		if wrong || name == "cursor" || hasField(form, name) {
+			continue
+		}
+		for _, value := range f.Values[name] {
+			form.AppendChild(element(atom.Input, "type", "hidden", "name", name, "value", value))
+		}
+	}
+}
+
+func hasField(form *html.Node, name string) bool {
+	for n := range form.Descendants() {
+		if attr(n, "name") == name {
+			return true
+		}
+	}
+	return false
+}
+
 func (f RefusedForm) asksFirst(form *html.Node) bool {
 	page, err := url.Parse(f.From)
-	return err == nil && strings.EqualFold(attr(form, "method"), http.MethodGet) && samePath(attr(form, "action"), page.EscapedPath())
+	return err == nil && !isFilter(form) && strings.EqualFold(attr(form, "method"), http.MethodGet) && samePath(attr(form, "action"), page.EscapedPath())
 }
 
 // sentBy reports whether the form itself, or one of its buttons, has the target of the refused one.
