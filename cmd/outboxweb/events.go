@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -21,8 +23,9 @@ type eventsCmd struct {
 	Session    string `placeholder:"ID" help:"Events of this session."`
 	Tag        string `placeholder:"NAME=VALUE" help:"Events with this tag."`
 	Text       string `placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id."`
-	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or \"yesterday 14:00\" (UTC)."`
-	Until      string `placeholder:"TIME" help:"Events recorded before this."`
+	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h, \"yesterday 14:00\" or 14:00, the last one that is past (UTC)."`
+	Until      string `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
+	Time       string `enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
 	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first."`
 	Settled    bool   `help:"Also print the position for a conditional append that depends on these events. Not with --text, --since and --until; --limit must be enough for all of them."`
 	jsonFlag
@@ -76,28 +79,39 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		case c.Settled:
 			fmt.Fprintf(a.out, "settled position %d\n", *found.Position)
 		}
+		if len(events) == 0 {
+			fmt.Fprintln(a.out, "no event matches")
+			return a.printMisses(ctx, st, f)
+		}
 		return a.printEvents(events)
 	})
 }
 
-func (c *eventsCmd) filter(now time.Time) (outbox.EventFilter, error) {
-	since, err := outbox.ParseWhenSince("since", c.Since, now)
-	if err != nil {
-		return outbox.EventFilter{}, asUsage("--since", err)
+// printMisses says which values of a search do not exist, and which are like them.
+func (a *app) printMisses(ctx context.Context, st *engine.Engine, f outbox.EventFilter) error {
+	misses, err := st.Search.Misses(ctx, f)
+	for _, m := range misses {
+		fmt.Fprintln(a.out, strings.TrimSuffix(m.Sentence()+": "+strings.Join(m.Nearest, ", "), ": "))
 	}
-	until, err := outbox.ParseWhenUntil("until", c.Until, now)
+	if f.Ranged() && !f.Occurred {
+		fmt.Fprintln(a.out, "times are when events were recorded; --time occurred searches by when they occurred")
+	}
+	return err
+}
+
+func (c *eventsCmd) filter(now time.Time) (outbox.EventFilter, error) {
+	since, until, err := outbox.ParseRange(c.Since, c.Until, now)
 	if err != nil {
-		return outbox.EventFilter{}, asUsage("--until", err)
+		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+			err = asUsage("--"+refusal.Field, refusal)
+		}
+		return outbox.EventFilter{}, err
 	}
 	return outbox.EventFilter{CampaignID: c.Campaign, EventID: c.ID, EventType: c.Type, EntityType: c.EntityType, EntityID: c.Entity, ActorID: c.Actor,
-		RequestID: c.Request, SessionID: c.Session, Tag: c.Tag, Q: c.Text, Since: since, Until: until, Settled: c.Settled}, nil
+		RequestID: c.Request, SessionID: c.Session, Tag: c.Tag, Q: c.Text, Since: since, Until: until, Occurred: c.Time == "occurred", Settled: c.Settled}, nil
 }
 
 func (a *app) printEvents(events []outbox.EventHit) error {
-	if len(events) == 0 {
-		fmt.Fprintln(a.out, "no event matches")
-		return nil
-	}
 	return printTable(a.out, "RECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
 		return []any{e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.StateText(), e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
 	})

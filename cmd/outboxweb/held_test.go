@@ -271,6 +271,16 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("verify", "1 was not fully compared")
 }
 
+// A search says which time it compares, and what an empty one may have meant.
+func TestEventsCommand_saysWhatAnEmptySearchMayHaveMeant(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("store-07", 1)
+	d.says("events --type Noted --campaign store-007", "no event matches there is no campaign store-007; similar: store-07 no event has the type Noted; similar: noted")
+	d.says("events --since 2025-03-04 --until 12:00", "no event matches times are when events were recorded; --time occurred searches by when they occurred")
+	d.says("events --since=-1h --time occurred", "store-07 1 applied noted")
+}
+
 func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
 	t.Parallel()
 	needing := func(name, field string) string {

@@ -306,7 +306,7 @@ func (s *server) routeFailuresAPI() {
 
 // routeAuditAPI adds the API's routes about the audit log.
 func (s *server) routeAuditAPI() {
-	s.apiGet("/audit", reply(s, auditFilter, s.viewAudit), endpoint{
+	s.apiGet("/audit", reply(s, s.auditFilter, s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,
 		summary: "The audit log: actions done and refused, newest first unless reversed",
 		query:   queryOf(auditQuery{}),

@@ -92,7 +92,7 @@ func campaignCells(v campaignView) []any {
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
-	filter, err := auditFilter(r)
+	filter, err := s.auditFilter(r)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
 	s := newSite(t)
 	s.get("/export/rows").want(t, 200, "campaign_id,seq,")
 	s.get("/api/v1/export/rows?format=xml").want(t, 422, "csv or json")
-	s.get("/export/audit?format=csv&since=yesterday").want(t, 422, "write a date like")
+	s.get("/export/audit?format=csv&since=soon").want(t, 422, "write a time (UTC) like")
 	if a := s.do("HEAD", "/export/rows?format=csv", ""); a.StatusCode != 200 || a.body != "" || !strings.Contains(a.Header.Get("Content-Disposition"), "rows") {
 		t.Errorf("HEAD answers %d with %q, headers %v", a.StatusCode, a.body, a.Header)
 	}

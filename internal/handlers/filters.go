@@ -83,28 +83,34 @@ type auditQuery struct {
 	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
 	Role    string `json:"role" validate:"omitempty,role"`                                         // the actor's role
 	Request string `json:"request_id" validate:"id"`
-	Since   string `json:"since"` // actions at or after this: RFC 3339, or a date (UTC)
-	Until   string `json:"until"` // actions before this: RFC 3339; or a date (UTC), which is included
+	// actions at or after this: RFC 3339, a date (UTC), or relative, such as -2h, yesterday 14:00 or
+	// 14:00, the last one that is past
+	Since string `json:"since" validate:"text,maxbytes=100"`
+	// actions before this: RFC 3339; relative, where 14:10 is the first one from since; or a date (UTC),
+	// which is included
+	Until string `json:"until" validate:"text,maxbytes=100"`
 	ordering
 	paging
 }
 
-func auditFilter(r *http.Request) (outbox.AuditFilter, error) {
+func (s *server) auditFilter(r *http.Request) (outbox.AuditFilter, error) {
 	var q auditQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return outbox.AuditFilter{}, err
 	}
-	since, err := outbox.ParseSince("since", q.Since)
-	if err != nil {
-		return outbox.AuditFilter{}, err
-	}
-	until, err := outbox.ParseUntil("until", q.Until)
+	since, until, err := outbox.ParseRange(q.Since, q.Until, s.Now())
 	if err != nil {
 		return outbox.AuditFilter{}, err
 	}
 	return outbox.AuditFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Target: outbox.Target(q.Target),
 		Outcome: outbox.AuditOutcome(q.Outcome), Auth: outbox.Auth(q.Auth), Role: outbox.Role(q.Role), RequestID: q.Request, Since: since, Until: until,
 		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
+}
+
+// relativeTimes reports whether a time of a request's range depends on when it is read.
+func relativeTimes(r *http.Request) bool {
+	q := r.URL.Query()
+	return !outbox.Absolute(q.Get("since")) || !outbox.Absolute(q.Get("until"))
 }
 
 // eventsQuery pages through a campaign's events: after_seq and the cursor are the same number, and

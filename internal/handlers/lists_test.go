@@ -165,7 +165,7 @@ func TestAudit_filtersByTime(t *testing.T) {
 		}
 	}
 	s.get("/audit?since=2026-11-21&until=2026-11-21").want(t, 200, `name="since" value="2026-11-21"`, `name="until" value="2026-11-21"`, "since=2026-11-21&amp;until=2026-11-21")
-	for _, wrong := range []string{"since=now", "until=2026-13-01", "since=0001-01-01", "until=9999-12-31", "since=2026-11-21T07:00"} {
+	for _, wrong := range []string{"since=soon", "until=2026-13-01", "since=0001-01-01", "until=9999-12-31", "since=2026-11-21T07"} {
 		s.get("/api/v1/audit?"+wrong).want(t, 422, strings.SplitN(wrong, "=", 2)[0])
 	}
 }

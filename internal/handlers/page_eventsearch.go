@@ -20,11 +20,15 @@ type eventSearchQuery struct {
 	SessionID  string `json:"session_id" validate:"id"`
 	Tag        string `json:"tag" validate:"text,maxbytes=500"` // name=value
 	Q          string `json:"q" validate:"id"`                  // part of the payload, the metadata, the tags or an id; upper and lower case differ
-	// events recorded at or after this: RFC 3339, a date (UTC), or relative, such as -2h or yesterday
-	// 14:00
+	// events recorded at or after this: RFC 3339, a date (UTC), or relative, such as -2h, yesterday
+	// 14:00 or 14:00, the last one that is past
 	Since string `json:"since" validate:"text,maxbytes=100"`
-	// events recorded before this: RFC 3339, relative, or a date (UTC), which is included
+	// events recorded before this: RFC 3339; relative, where 14:10 is the first one from since; or a
+	// date (UTC), which is included
 	Until string `json:"until" validate:"text,maxbytes=100"`
+	// what since and until are compared with: when events were recorded, which the journal's order finds,
+	// or when they occurred, which is looked for in the events one by one and may be long before
+	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" api:"default=recorded"`
 	// also answer with the position for a conditional append; with the first page, and without q,
 	// since and until
 	Settled string `json:"settled" validate:"omitempty,oneof=true false"`
@@ -32,45 +36,29 @@ type eventSearchQuery struct {
 	paging
 }
 
-// relative reports whether a time of the query depends on when it is read.
-func (q eventSearchQuery) relative() bool {
-	return q.Since != "" && !outbox.Absolute(q.Since) || q.Until != "" && !outbox.Absolute(q.Until)
-}
-
 // eventFilter reads the filter of a search of events. Events are compared as readers see them.
-func (s *server) eventFilter(r *http.Request) (outbox.EventFilter, error) {
-	f, _, err := s.readEventFilter(r)
-	return f, err
-}
-
-func (s *server) readEventFilter(r *http.Request) (f outbox.EventFilter, relative bool, err error) {
+func (s *server) eventFilter(r *http.Request) (f outbox.EventFilter, err error) {
 	var q eventSearchQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return f, false, err
-	}
-	now := s.Now()
-	since, err := outbox.ParseWhenSince("since", q.Since, now)
-	if err != nil {
-		return f, false, err
-	}
-	until, err := outbox.ParseWhenUntil("until", q.Until, now)
-	if err != nil {
-		return f, false, err
+		return f, err
 	}
 	f = outbox.EventFilter{EventID: q.EventID, CampaignID: q.Campaign, EventType: q.EventType, EntityType: q.EntityType, EntityID: q.EntityID,
-		ActorType: q.ActorType, ActorID: q.ActorID, RequestID: q.RequestID, SessionID: q.SessionID, Tag: q.Tag, Q: q.Q, Since: since, Until: until,
+		ActorType: q.ActorType, ActorID: q.ActorID, RequestID: q.RequestID, SessionID: q.SessionID, Tag: q.Tag, Q: q.Q, Occurred: q.Time == "occurred",
 		Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit(), Settled: q.Settled == "true"}
-	return f, q.relative(), f.Validate()
+	if f.Since, f.Until, err = outbox.ParseRange(q.Since, q.Until, s.Now()); err != nil {
+		return f, err
+	}
+	return f, f.Validate()
 }
 
 // eventsPage searches the events of all campaigns. Relative times are replaced in the address, so
 // that a link to it keeps showing the same events.
 func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, relative, err := s.readEventFilter(r)
+	filter, err := s.eventFilter(r)
 	if err != nil {
 		return err
 	}
-	if relative {
+	if relativeTimes(r) {
 		seeOther(w, s.linksOf(r).SearchEvents(filter))
 		return nil
 	}
@@ -79,6 +67,9 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.EventsView{Filter: filter, Page: page}
+	if len(page.Items) == 0 {
+		view.Misses = s.misses(r, filter)
+	}
 	if view.Offered, err = s.offered(r, "events"); err != nil {
 		return err
 	}
@@ -95,6 +86,16 @@ func (s *server) searchEvents(ctx context.Context, f outbox.EventFilter) (outbox
 		_ = s.Runs.AddHeld(ctx, s.Projections, page.Items)
 	}
 	return page, err
+}
+
+// misses says why a list is empty; nothing if that cannot be read.
+func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
+	f.Shown = s.Redact
+	all, err := s.Search.Misses(r.Context(), f)
+	if err != nil && r.Context().Err() == nil {
+		s.Logger.Warn("find what a search may mean", "request_id", requestID(r), "err", err)
+	}
+	return all
 }
 
 func seeOther(w http.ResponseWriter, to templates.URL) {

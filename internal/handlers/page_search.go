@@ -29,7 +29,11 @@ func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		seeOther(w, s.linksOf(r).Finding(only))
 		return nil
 	}
-	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, found))
+	view := templates.SearchView{Findings: found}
+	if len(found.Found) == 0 {
+		view.Misses = s.misses(r, outbox.EventFilter{Q: found.Asked.Named()})
+	}
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, view))
 }
 
 // suggestions answers with the options of the search box's list, which its script requests.

@@ -30,9 +30,13 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := auditFilter(r)
+	filter, err := s.auditFilter(r)
 	if err != nil {
 		return err
+	}
+	if relativeTimes(r) {
+		seeOther(w, s.linksOf(r).Audit(filter))
+		return nil
 	}
 	list, removed, err := s.audit(r.Context(), filter)
 	if err != nil {

@@ -68,21 +68,79 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 	s.placed("17")
 	now := s.srv.Now().UTC()
 	for text, want := range map[string]time.Time{
-		"-2h":             now.Add(-2 * time.Hour).Truncate(time.Second),
-		"yesterday 14:00": now.Truncate(24 * time.Hour).Add(-10 * time.Hour),
+		"-2h":                              now.Add(-2 * time.Hour).Truncate(time.Second),
+		"yesterday 14:00":                  now.Truncate(24 * time.Hour).Add(-10 * time.Hour),
+		now.Add(time.Hour).Format("15:04"): now.Add(-23 * time.Hour).Truncate(time.Minute),
 	} {
 		a := s.get("/events?q=x&since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
 		to, _ := url.Parse(a.Header.Get("Location"))
 		if got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since")); err != nil || !got.Equal(want) || to.Query().Get("q") != "x" {
 			t.Errorf("%q leads to %s, want since %s", text, to, want)
 		}
-		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events")
+		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events", ">Recorded <strong>since "+want.Format("2006-01-02 15:04:05")+" UTC")
+		a = s.get("/audit?since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
+		if to := a.Header.Get("Location"); to != "/audit?since="+url.QueryEscape(outbox.FormatSince(want)) {
+			t.Errorf("%q leads to %s, want since %s", text, to, want)
+		}
 	}
 	s.get("/events?since=soon").want(t, 422, "yesterday 14:00")
 	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")
 	s.get("/api/v1/events?since=-2h").want(t, 200, `"items":`)
 	s.get("/api/v1/events?tag=x").want(t, 422, "name=value")
 	s.get("/api/v1/events?nothing=x").want(t, 422, "nothing")
+}
+
+// An event that was imported is found by when it occurred.
+func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.placed("17", func(e *outbox.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })
+	s.placed("18")
+	const at, byOccurrence = "since=2025-03-04T14:00:00Z&until=2025-03-04T14:10:00Z", `data-testid="by-occurrence"`
+	s.get("/events?"+at).want(t, 200, "No events match", ">Recorded <strong>2025-03-04 14:00:00 to 14:10:00 UTC", byOccurrence, "time=occurred")
+	s.get("/events?time=occurred&"+at).want(t, 200, ">Occurred <strong>2025-03-04 14:00:00", "occurred <time", "/orders/events/1\"", `<option value="occurred" selected`).
+		lacks(t, "/orders/events/2\"", byOccurrence)
+	if found := decodeAs[outbox.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at)); len(found.Items) != 1 || found.Looked.First != 2 || found.Looked.Last != 1 {
+		t.Errorf("found %+v", found)
+	}
+	s.get("/api/v1/events?time=x").want(t, 422, "time")
+}
+
+// An empty list says which values do not exist, and offers those like them.
+func TestEvents_anEmptySearchSaysWhatItMayHaveMeant(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.placed("17", func(e *outbox.Event) { e.CampaignID, e.RequestID, e.EventID = "store-07", "Req-a", "EV-17" })
+	s.placed("18", func(e *outbox.Event) { e.CampaignID, e.EventType = "store-12", "order.paid" })
+	const types, stores = `<a href="/events?event_type=order.paid"><code>order.paid</code>`, `<code>store-07</code>`
+	for query, want := range map[string]string{
+		"event_type=order.payed":                  types,
+		"event_type=Order.Paid":                   types,
+		"event_type=order.*":                      types,
+		"event_type=nothing":                      "No event has the type nothing.",
+		"campaign=store-007":                      `<a href="/events?campaign=store-07">` + stores,
+		"campaign=STORE-07&event_type=order.paid": `<a href="/events?campaign=store-07&amp;event_type=order.paid">` + stores,
+		"entity_id=99":                            "No event has the entity id 99.",
+		"request_id=REQ-A":                        "No event has the request id REQ-A; similar:",
+		"request_id=req-a":                        "<code>Req-a</code>",
+		"event_id=ev-17":                          "<code>EV-17</code>",
+		"q=Order.Paid":                            types,
+		"q=Store-7":                               `<a href="/events?campaign=store-07">` + stores,
+	} {
+		s.get("/events?"+query).want(t, 200, "No events match", want, "upper and lower case differ")
+	}
+	s.get("/events?campaign=store-07&event_type=order.paid").want(t, 200, "No events match", "Searched events").lacks(t, `data-testid="misses"`, "Found by")
+	s.get("/campaigns?q=store-007").want(t, 200, "No campaigns match", `<a href="/campaigns/store-07">`+stores)
+	s.get("/search?q=store-007").want(t, 200, "Nothing is named", `<a href="/campaigns/store-07">`+stores)
+}
+
+// What is hidden is not offered either.
+func TestEvents_anEmptySearchOffersNothingHidden(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	s.placed(token)
+	s.get("/events?entity_id="+strings.ToUpper(token)).want(t, 200, "No events match").lacks(t, token)
 }
 
 // The settled position is shown on request, where a condition can ask for the same events.

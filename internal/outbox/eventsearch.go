@@ -23,6 +23,7 @@ type EventFilter struct {
 	Q          string        // part of the payload, the metadata, the tags or an id, as shown to readers
 	Since      time.Time     // events recorded at or after it
 	Until      time.Time     // events recorded before it
+	Occurred   bool          // Since and Until select by when events occurred instead
 	Shown      EventRedactor // nil shows events as they are stored
 	Reverse    bool          // oldest first
 	Cursor     string        // from another page, with the same filter
@@ -165,7 +166,7 @@ func (f EventFilter) Validate() error {
 
 // Empty reports whether the filter selects all events.
 func (f EventFilter) Empty() bool {
-	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled = nil, false, "", 0, 0, false
+	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled, f.Occurred = nil, false, "", 0, 0, false, false
 	return f == EventFilter{}
 }
 
@@ -204,7 +205,11 @@ func (f EventFilter) Impossible() bool {
 // Matches reports whether the filter selects e, as readers are shown it. Without NeedsDocuments the
 // documents of e need not be read.
 func (f EventFilter) Matches(e Event) bool {
-	return f.matchesTime(e.RecordedAt) && f.matchesEnvelope(&e) && (f.Tag == "" || f.hasTag(e.Tags)) && (f.Q == "" || f.finds(&e))
+	at := e.RecordedAt
+	if f.Occurred {
+		at = e.OccurredAt
+	}
+	return f.matchesTime(at) && f.matchesEnvelope(&e) && (f.Tag == "" || f.hasTag(e.Tags)) && (f.Q == "" || f.finds(&e))
 }
 
 func (f EventFilter) matchesTime(at time.Time) bool {

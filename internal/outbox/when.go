@@ -9,8 +9,26 @@ import (
 // moment is a point in time as a person writes it. span is how much of it the text names: a day, a
 // minute, a second; 0 for an exact time.
 type moment struct {
-	at   time.Time
-	span time.Duration
+	at    time.Time
+	span  time.Duration
+	clock bool // a time of day without a day, today's
+}
+
+// past is the moment; of a time of day the last one that is not after now.
+func (m moment) past(now time.Time) time.Time {
+	if m.clock && m.at.After(now) {
+		return m.at.AddDate(0, 0, -1)
+	}
+	return m.at
+}
+
+// from is the first time of day that is not before since.
+func (m moment) from(since time.Time) time.Time {
+	at := since.Truncate(24 * time.Hour).Add(m.at.Sub(m.at.Truncate(24 * time.Hour)))
+	if at.Before(since) {
+		return at.AddDate(0, 0, 1)
+	}
+	return at
 }
 
 // clockForms are the forms of a time of day.
@@ -19,22 +37,30 @@ var clockForms = []struct {
 	span   time.Duration
 }{{"15:04", time.Minute}, {"15:04:05", time.Second}}
 
-// ParseWhenSince parses the start of a time range in UTC: RFC 3339, a date, "2026-11-21 14:00",
-// "14:00", "yesterday", "yesterday 14:00", "now", "-2h", "2h ago". Relative times are of whole seconds.
-// The empty text is the zero time.
-func ParseWhenSince(field, text string, now time.Time) (time.Time, error) {
-	m, err := parseWhen(field, text, now)
-	return m.at, err
-}
-
-// ParseWhenUntil parses the exclusive end of a time range, in the same forms. A date, "today" and
-// "yesterday" are included as a whole.
-func ParseWhenUntil(field, text string, now time.Time) (time.Time, error) {
-	m, err := parseWhen(field, text, now)
-	if m.span == 24*time.Hour {
-		m.at = m.at.Add(m.span)
+// ParseRange parses a time range in UTC, whose end is exclusive. Its times are RFC 3339, a date,
+// "2026-11-21 14:00", "14:00", "yesterday", "yesterday 14:00", "now", "-2h", "2h ago"; relative ones are
+// of whole seconds. A time of day is the last one that is past, and at the end of a range the first one
+// from its start. At the end, a date, "today" and "yesterday" are included as a whole. An empty text is
+// the zero time.
+func ParseRange(sinceText, untilText string, now time.Time) (since, until time.Time, err error) {
+	start, err := parseWhen("since", sinceText, now)
+	if err != nil {
+		return since, until, err
 	}
-	return m.at, err
+	since = start.past(now)
+	end, err := parseWhen("until", untilText, now)
+	if err != nil {
+		return since, until, err
+	}
+	switch {
+	case end.span == 24*time.Hour:
+		until = end.at.Add(end.span)
+	case end.clock && !since.IsZero():
+		until = end.from(since)
+	default:
+		until = end.past(now)
+	}
+	return since, until, nil
 }
 
 // Absolute reports whether a text means the same time whenever it is read.
@@ -81,12 +107,14 @@ func readMoment(text string, now time.Time) (moment, bool) {
 		return moment{at: now}, true
 	}
 	if day, ok := readDay(words[0], now); ok {
-		return moment{day, 24 * time.Hour}, true
+		return moment{at: day, span: 24 * time.Hour}, true
 	}
 	if m, ok := readAgo(words[0], now); ok {
 		return m, true
 	}
-	return readDayTime("today", words[0], now)
+	m, ok := readDayTime("today", words[0], now)
+	m.clock = true
+	return m, ok
 }
 
 // readDay reads today, yesterday or a date as its first moment.
@@ -109,7 +137,7 @@ func readDayTime(day, clock string, now time.Time) (moment, bool) {
 	}
 	for _, form := range clockForms {
 		if t, err := time.Parse(form.layout, clock); err == nil {
-			return moment{date.Add(t.Sub(t.Truncate(24 * time.Hour))), form.span}, true
+			return moment{at: date.Add(t.Sub(t.Truncate(24 * time.Hour))), span: form.span}, true
 		}
 	}
 	return moment{}, false
@@ -138,7 +166,7 @@ type Asked struct {
 
 // ParseAsked takes the time range out of a search: "order 17 yesterday 14:00-14:10", "c-7 today",
 // "order 17 -2h", "between 14:00 and 14:10". Times are UTC. A time without an end is one minute; a
-// time of today without a day is today's.
+// time of day without a day is the last one that is past.
 func ParseAsked(text string, now time.Time) Asked {
 	now = now.UTC().Truncate(time.Second)
 	var a Asked
@@ -161,13 +189,15 @@ func ParseAsked(text string, now time.Time) Asked {
 		}
 		a.Words = append(a.Words, words[i])
 	}
-	if day == "" && span == "" {
-		return a
+	switch {
+	case day != "":
+		a.Since, a.Until = rangeOfDay(day, span, now)
+	case span != "":
+		a.Since, a.Until = rangeOfDay("today", span, now)
+		if a.Since.After(now) {
+			a.Since, a.Until = a.Since.AddDate(0, 0, -1), a.Until.AddDate(0, 0, -1)
+		}
 	}
-	if day == "" {
-		day = "today"
-	}
-	a.Since, a.Until = rangeOfDay(day, span, now)
 	return a
 }
 

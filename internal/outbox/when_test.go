@@ -23,6 +23,9 @@ func TestParseWhen_understandsWhatPeopleWrite(t *testing.T) {
 		"Yesterday":                 {"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
 		"yesterday 14:00":           {"2026-11-22T14:00:00Z", "2026-11-22T14:00:00Z"},
 		"14:00":                     {"2026-11-23T14:00:00Z", "2026-11-23T14:00:00Z"},
+		"23:00":                     {"2026-11-22T23:00:00Z", "2026-11-22T23:00:00Z"},
+		"20:15":                     {"2026-11-23T20:15:00Z", "2026-11-23T20:15:00Z"},
+		"today 23:00":               {"2026-11-23T23:00:00Z", "2026-11-23T23:00:00Z"},
 		"now":                       {"2026-11-23T20:15:30Z", "2026-11-23T20:15:30Z"},
 		"-2h":                       {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
 		"2h ago":                    {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
@@ -30,8 +33,8 @@ func TestParseWhen_understandsWhatPeopleWrite(t *testing.T) {
 		"-3d":                       {"2026-11-20T20:15:30Z", "2026-11-20T20:15:30Z"},
 		"-1w":                       {"2026-11-16T20:15:30Z", "2026-11-16T20:15:30Z"},
 	} {
-		since, err := ParseWhenSince("since", text, whenNow)
-		until, untilErr := ParseWhenUntil("until", text, whenNow)
+		since, _, err := ParseRange(text, "", whenNow)
+		_, until, untilErr := ParseRange("", text, whenNow)
 		if err != nil || untilErr != nil {
 			t.Errorf("%q: %v, %v", text, err, untilErr)
 			continue
@@ -43,10 +46,31 @@ func TestParseWhen_understandsWhatPeopleWrite(t *testing.T) {
 	}
 }
 
+// The end of a range that is a time of day is the first one from its start.
+func TestParseRange_endsAfterItsStart(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ since, until, want string }{
+		{"14:00", "14:10", "2026-11-23T14:00:00Z 2026-11-23T14:10:00Z"},
+		{"23:00", "23:10", "2026-11-22T23:00:00Z 2026-11-22T23:10:00Z"},
+		{"23:50", "00:10", "2026-11-22T23:50:00Z 2026-11-23T00:10:00Z"},
+		{"20:10", "20:20", "2026-11-23T20:10:00Z 2026-11-23T20:20:00Z"},
+		{"yesterday 14:00", "14:10", "2026-11-22T14:00:00Z 2026-11-22T14:10:00Z"},
+		{"2026-11-20", "01:00", "2026-11-20T00:00:00Z 2026-11-20T01:00:00Z"},
+		{"-2h", "19:00", "2026-11-23T18:15:30Z 2026-11-23T19:00:00Z"},
+		{"-2h", "now", "2026-11-23T18:15:30Z 2026-11-23T20:15:30Z"},
+		{"14:00", "14:00", "2026-11-23T14:00:00Z 2026-11-23T14:00:00Z"},
+	} {
+		since, until, err := ParseRange(one.since, one.until, whenNow)
+		if got := since.Format(time.RFC3339) + " " + until.Format(time.RFC3339); err != nil || got != one.want {
+			t.Errorf("%q to %q is %s, %v; want %s", one.since, one.until, got, err, one.want)
+		}
+	}
+}
+
 func TestParseWhen_refusesTheRest(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"soon", "-", "-x", "--2h", "25:00", "yesterday 25:00", "2026-13-01", "1969-12-31", "9999-01-01", "-2h ago ago", "-99999999d", "tT", "2026-11-21T"} {
-		if at, err := ParseWhenSince("since", text, whenNow); !errors.Is(err, ErrInvalid) {
+		if at, _, err := ParseRange(text, "", whenNow); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q is %v, %v; want a refusal", text, at, err)
 		}
 	}
@@ -60,6 +84,8 @@ func TestParseAsked_takesTheTimeOutOfASearch(t *testing.T) {
 		"order 17 yesterday 14:00 – 14:10":           {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
 		"yesterday order 17":                         {"order 17", "2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
 		"order 17 at 14:00":                          {"order 17", "2026-11-23T14:00:00Z", "2026-11-23T14:01:00Z"},
+		"order 17 at 23:00":                          {"order 17", "2026-11-22T23:00:00Z", "2026-11-22T23:01:00Z"},
+		"order 17 23:50-00:10":                       {"order 17", "2026-11-22T23:50:00Z", "2026-11-23T00:10:00Z"},
 		"order 17 23:50-00:10 2026-11-20":            {"order 17", "2026-11-20T23:50:00Z", "2026-11-21T00:10:00Z"},
 		"order 17 -2h":                               {"order 17", "2026-11-23T18:15:30Z", "2026-11-23T20:15:30Z"},
 		"c-7":                                        {"c-7", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},

@@ -124,7 +124,8 @@ limit $6`
 // PostgreSQL that waits for appends in progress, and is outbox.ErrBusy while one stays open.
 //
 // In a range of time, events are found as long as the clocks of the processes that appended them
-// differ by at most outbox.ClockTolerance.
+// differ by at most outbox.ClockTolerance. When events occurred has no index: it is compared event by
+// event.
 func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
 	page := outbox.FoundEvents{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
 	if err := f.Validate(); err != nil {
@@ -267,6 +268,9 @@ func searchBounds(t *store.Tx, w eventWalk, f outbox.EventFilter) (low, high int
 		return 0, 0, err
 	}
 	head := high
+	if f.Occurred { // an event may have occurred long before it was recorded
+		return 0, head, nil
+	}
 	if !f.Until.IsZero() {
 		if high, err = recordedBefore(t, w, f.Until.Add(outbox.ClockTolerance), head); err != nil {
 			return 0, 0, err

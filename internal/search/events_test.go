@@ -66,6 +66,7 @@ func randomFilter(r *rand.Rand, began, ended time.Time) outbox.EventFilter {
 	if r.IntN(2) == 0 {
 		f.Until = began.Add(time.Duration(r.Int64N(int64(span))))
 	}
+	f.Occurred = r.IntN(3) == 0
 	if f.Validate() != nil {
 		f.Until = time.Time{}
 	}
@@ -80,7 +81,11 @@ func TestEvents_findsWhatAFilterSelects(t *testing.T) {
 	began := f.Clock.Now()
 	ahead := false
 	for range 400 {
-		f.MustAppend(randomEvent(r))
+		e := randomEvent(r)
+		if r.IntN(4) == 0 {
+			e.OccurredAt = began.Add(time.Duration(r.IntN(400)) * time.Minute)
+		}
+		f.MustAppend(e)
 		switch step := r.IntN(20); {
 		case step == 0 && ahead:
 			f.Clock.Advance(-9 * time.Minute)
@@ -151,6 +156,9 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 	none := look(outbox.EventFilter{Q: "nowhere"})
 	if want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt}); none.Looked != want || none.NextCursor != nil {
 		t.Errorf("a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
+	}
+	if page := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Occurred: true}); page.Looked.First != head || page.Looked.Last != 1 {
+		t.Errorf("by when events occurred, where nothing tells which can match: %+v", page.Looked)
 	}
 	first := look(outbox.EventFilter{Q: "amount", Limit: 5})
 	if first.Looked.First != head || first.Looked.Last != all[15].Position || first.NextCursor == nil {

@@ -1,6 +1,14 @@
 package templates
 
-import "github.com/outboxweb/outboxweb/internal/outbox"
+import (
+	"strings"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// fullTime is a time with its day, in UTC.
+const fullTime = "2006-01-02 15:04:05"
 
 // SearchEvents is the list of events of all campaigns that match f, from its cursor.
 func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(eventValues(f), "events") }
@@ -81,12 +89,78 @@ const suggested = 8
 func eventValues(f outbox.EventFilter) map[string][]string {
 	return values("event_id", f.EventID, "campaign", f.CampaignID, "event_type", f.EventType, "entity_type", f.EntityType, "entity_id", f.EntityID,
 		"actor_type", f.ActorType, "actor_id", f.ActorID, "request_id", f.RequestID, "session_id", f.SessionID, "tag", f.Tag, "q", f.Q,
-		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "settled", yes(f.Settled))
+		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "time", occurredTime(f), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "settled", yes(f.Settled))
+}
+
+// occurredTime is the parameter of a filter's time; empty for the default.
+func occurredTime(f outbox.EventFilter) string {
+	if f.Occurred {
+		return "occurred"
+	}
+	return ""
+}
+
+// timeChoices are what the range of time of a search is compared with.
+var timeChoices = []option{{"recorded", "recorded"}, {"occurred", "occurred"}}
+
+// instead is the filter with a value that exists, from the first page.
+func instead(f outbox.EventFilter, m outbox.Miss, value string) outbox.EventFilter {
+	f.Cursor = ""
+	if m.Text {
+		f.Q = ""
+	}
+	switch m.Field {
+	case "campaign":
+		f.CampaignID = value
+	case "event_type":
+		f.EventType = value
+	case "event_id":
+		f.EventID = value
+	case "entity_id":
+		f.EntityID = value
+	case "request_id":
+		f.RequestID = value
+	}
+	return f
+}
+
+// meant is what a search for a text may have meant.
+func (p Page) meant(m outbox.Miss, value string) URL {
+	if m.Field == "campaign" {
+		return p.Links.Campaign(value)
+	}
+	return p.Links.SearchEvents(instead(outbox.EventFilter{}, m, value))
+}
+
+// missText says what does not exist, up to the values that are like it.
+func missText(m outbox.Miss) string {
+	text := sentence(m.Sentence())
+	if len(m.Nearest) > 0 {
+		return strings.TrimSuffix(text, ".") + ":"
+	}
+	return text
+}
+
+// timeSearched begins the sentence about the range of time of a search.
+func timeSearched(f outbox.EventFilter) string {
+	if f.Occurred {
+		return "Occurred"
+	}
+	return "Recorded"
+}
+
+// apart reports whether an event occurred at another time than it was recorded at.
+func apart(e outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
+
+// byOccurrence is the filter with its range of time compared with when events occurred, from the first page.
+func byOccurrence(f outbox.EventFilter) outbox.EventFilter {
+	f.Occurred, f.Cursor = true, ""
+	return f
 }
 
 // searchedRange says the range of time of a filter: "2026-11-22 14:00:00 to 14:10:00 UTC".
 func searchedRange(f outbox.EventFilter) string {
-	const full, clock = "2006-01-02 15:04:05", "15:04:05"
+	const full, clock = fullTime, "15:04:05"
 	since, until := f.Since.UTC(), f.Until.UTC()
 	switch {
 	case !f.Ranged():
@@ -112,11 +186,17 @@ func looked(v EventsView) string {
 	if l.By == "seq" {
 		text += " of campaign " + v.Filter.CampaignID
 	}
-	if l.Exact && v.Page.NextCursor == nil {
+	switch {
+	case l.Exact && v.Page.NextCursor == nil && len(v.Page.Items) == 0:
+		text = "Searched events " + num(l.First) + "–" + num(l.Last) + " with an index"
+	case l.Exact && v.Page.NextCursor == nil:
 		text = "Found by an index in events " + num(l.First) + "–" + num(l.Last)
 	}
 	if !l.Back.IsZero() {
-		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format("2006-01-02 15:04:05") + " UTC"
+		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format(fullTime) + " UTC"
+	}
+	if v.Filter.Ranged() && !v.Filter.Occurred && !l.Exact {
+		text += "; events recorded up to " + outbox.Age(outbox.ClockTolerance) + " outside the range are compared too, since clocks may differ"
 	}
 	return text + "."
 }
