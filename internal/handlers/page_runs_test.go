@@ -181,6 +181,11 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")
 	}
+	died := s.clock
+	s.clock = died.Add(14 * time.Second)
+	s.get("/runs/1").want(t, 200, "Its process last reported 14 s ago; if it is dead, another worker takes over in 46 s.", "last report 14 s ago").lacks(t, "events/s, about")
+	s.get("/runs").want(t, 200, "last report 14 s ago").lacks(t, "events/s")
+	s.clock = died
 	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Needs attention first")
 	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)
 	s.get("/runs").want(t, 200, `id="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)

@@ -101,6 +101,8 @@ func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	running, idle, silent, stopped := made(InstanceRunning, 30*s), made(InstanceIdle), made(InstanceSilent), made(InstanceStopped)
+	unseen := idle
+	idle.Here = true
 	newer, shadow, older := running, running, idle
 	newer.Version, older.Version, shadow.Mode = "v2", "v0", ModeShadow
 	for _, c := range []struct {
@@ -110,7 +112,8 @@ func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
 	}{
 		{"ok", "1 instance running.", "", []InstanceState{running, stopped}},
 		{"ok", "1 instance idle.", "", []InstanceState{idle}},
-		{"ok", "2 instances running, 1 idle, 1 silent.", "", []InstanceState{running, running, idle, silent}},
+		{"ok", "1 instance not seen lately.", "", []InstanceState{unseen}},
+		{"ok", "2 instances running, 1 idle, 1 not seen lately, 1 silent.", "", []InstanceState{running, running, idle, unseen, silent}},
 		{"warn", "3 instances running, 1 silent: its 2 campaigns become claimable in 18 s (14:03:22 UTC).", "",
 			[]InstanceState{running, running, running, made(InstanceSilent, 18*s, 18*s)}},
 		{"warn", "1 instance running, 2 silent: some of their 3 campaigns are claimable now, the last in 18 s (14:03:22 UTC).", "",

@@ -32,6 +32,7 @@ type InstanceState struct {
 	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty if nothing does
 	Stalled   bool          `json:"stalled"` // it can apply nothing at all
 	Leases    HeldLeases    `json:"-"`       // empty in a Summary
+	Here      bool          `json:"-"`       // it is the reading process itself
 	// ClockAhead is how far its clock is known to be ahead of the reading process's, negative when
 	// behind; 0 when less than a second, or unknown. JSON has clock_ahead_seconds.
 	ClockAhead time.Duration `json:"-"`
@@ -79,7 +80,7 @@ type Condition string
 // The conditions of an instance.
 const (
 	InstanceRunning Condition = "running" // sends its promised heartbeats; on SQLite, has work
-	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has reported nothing lately
+	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has reported nothing lately: it has no work, or is gone
 	InstanceSilent  Condition = "silent"  // missed its heartbeats, or let its leases expire
 	InstanceStopped Condition = "stopped" // ended, and reported it or was detected as gone
 )
@@ -158,8 +159,18 @@ func (i InstanceState) condition(now time.Time) string {
 	case state == InstanceRunning:
 		return "running"
 	default:
-		return string(state) + " for " + Age(now.Sub(i.LastSeen))
+		return i.StateWords(now) + " for " + Age(now.Sub(i.LastSeen))
 	}
+}
+
+// StateWords is the state in words. What is idle in another process is not known: without heartbeats
+// it looks like one that is gone.
+func (i InstanceState) StateWords(now time.Time) string {
+	state := i.State(now)
+	if state == InstanceIdle && !i.Here {
+		return "not seen"
+	}
+	return string(state)
 }
 
 func (h HeldLeases) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
@@ -258,9 +269,12 @@ func SortInstances(all []InstanceState, now time.Time) {
 func InstancesHealth(list []InstanceState, now time.Time) Health {
 	numbers := make(map[Condition]int64)
 	var left HeldLeases
-	var leavers, stoppedLeavers int64
+	var leavers, stoppedLeavers, unseen int64
 	for _, i := range list {
 		numbers[i.State(now)]++
+		if i.StateWords(now) == "not seen" {
+			unseen++
+		}
 		if i.Left(now) {
 			left = left.Plus(i.Leases)
 			leavers++
@@ -287,7 +301,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 		n    int64
 		what string
 	}{
-		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle], "idle"},
+		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle] - unseen, "idle"}, {unseen, "not seen lately"},
 		{numbers[InstanceSilent], "silent"}, {stoppedLeavers, "stopped while holding leases"},
 	} {
 		switch {

@@ -31,6 +31,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		quiet   time.Duration // since it was last seen
 		beat    time.Duration
 		stopped bool
+		here    bool
 		holds   HeldLeases
 		state   Condition
 		why     string
@@ -58,8 +59,9 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 			why: "running; its lease has expired, any worker may claim its campaign"},
 
 		{quiet: 15 * s, state: InstanceRunning, why: "running; nothing leased"},
-		{quiet: 15*s + 1, state: InstanceIdle, why: "idle for 15 s; nothing leased"},
-		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "idle for 3 d; nothing leased"},
+		{quiet: 15*s + 1, state: InstanceIdle, why: "not seen for 15 s; nothing leased"},
+		{quiet: 3 * 24 * time.Hour, state: InstanceIdle, why: "not seen for 3 d; nothing leased"},
+		{quiet: 15*s + 1, here: true, state: InstanceIdle, why: "idle for 15 s; nothing leased"},
 		{quiet: 20 * s, holds: holding(10*s, 10*s), state: InstanceRunning, why: "running; 2 campaigns leased"},
 		{quiet: 4 * m, holds: holding(-3 * m), state: InstanceSilent,
 			why: "silent for 4 min; its lease has expired, any worker may claim its campaign"},
@@ -68,7 +70,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
 			why: "stopped 2 min ago; its lease has expired, any worker may claim its campaign"},
 	} {
-		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds}
+		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds, Here: c.here}
 		if c.stopped {
 			i.StoppedAt = &i.LastSeen
 		}

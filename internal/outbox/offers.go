@@ -178,6 +178,14 @@ func (o Operation) Action() Action {
 // Leased reports whether a process has leased the run.
 func (r Run) Leased(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
 
+// runQuiet is how long a process at work on a run may report nothing; it reports twice a second.
+const runQuiet = 5 * time.Second
+
+// Silent reports whether the process that has leased the run may be dead: it has not reported lately.
+func (r Run) Silent(now time.Time) bool {
+	return r.Status.Active() && r.Leased(now) && now.Sub(r.UpdatedAt) > runQuiet
+}
+
 // Cancellable reports whether the run may be cancelled. Its holder ends a cancelling run. If the
 // holder is gone the run can be cancelled again, which ends it at once: no other process may be
 // there to do so.

@@ -136,7 +136,8 @@ type Run struct {
 	Campaigns   Progress          `json:"campaigns"`
 	Events      Progress          `json:"events"` // of a verify or a rebuild the applied ones, of a replay all in the journal
 	Counts      RunCounts         `json:"counts"`
-	// EventsPerSecond is the recent rate; 0 while it is not running.
+	// EventsPerSecond is the recent rate; 0 while it is not running, or its process has not reported
+	// for 5 seconds.
 	EventsPerSecond float64           `json:"events_per_second"`
 	SecondsLeft     *float64          `json:"seconds_left"`              // nil while unknown
 	Digests         map[string]string `json:"digests" redact:"-"`        // of a run over one campaign: the replay's digests by projection, and full

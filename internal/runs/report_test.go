@@ -40,6 +40,11 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		got.EventsPerSecond != 2.5 || got.SecondsLeft == nil || *got.SecondsLeft != 2 || !got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) || got.Verdict != "" {
 		t.Errorf("run is %+v", got)
 	}
+	f.Clock.Advance(6 * time.Second) // its process has died
+	if silent := f.MustRun(run.ID); !silent.Silent(f.Clock.Now()) || silent.EventsPerSecond != 0 || silent.SecondsLeft != nil || silent.Status != outbox.RunRunning {
+		t.Errorf("a run without reports is %+v", silent)
+	}
+	f.Clock.Advance(-6 * time.Second)
 	whole, err := f.Runs.ResultOf(f.Ctx, run.ID, "a")
 	if diff := cmp.Diff(drifted, whole); diff != "" || err != nil {
 		t.Errorf("result (-want +got): %s%v", diff, err)

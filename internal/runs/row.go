@@ -83,7 +83,7 @@ func (r *runRow) view(now int64) outbox.Run {
 	if run.Before == nil {
 		run.Before = map[string]string{}
 	}
-	if run.Status != outbox.RunRunning || !r.leased(now) {
+	if run.Status != outbox.RunRunning || !r.leased(now) || run.Silent(sqldb.At(now)) {
 		return run
 	}
 	run.EventsPerSecond = r.pace

@@ -97,6 +97,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 	}
 	for i := range all {
 		all[i].Leases = holdings[all[i].ID]
+		all[i].Here = all[i].ID == s.here()
 	}
 	outbox.SortInstances(all, sqldb.At(s.Now()))
 	return all, nil

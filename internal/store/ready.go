@@ -63,6 +63,16 @@ func (s *Store) Ready(ctx context.Context) []string {
 // works.
 func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }
 
+// SetHere sets the instance that this process is.
+func (s *Store) SetHere(instance string) { s.instance.Store(&instance) }
+
+func (s *Store) here() string {
+	if id := s.instance.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
 // Probe reports why the two databases cannot be used for applying at all; nil when a campaign's
 // failure is its own.
 func (s *Store) Probe(ctx context.Context) error {

@@ -81,6 +81,7 @@ type Store struct {
 	drift     atomic.Int64
 	opened    int64                  // in microseconds
 	wrong     atomic.Bool            // the journal was found to be the wrong one, and not yet right again
+	instance  atomic.Pointer[string] // the instance that this process is; nil without a worker
 	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
 	fits      atomic.Bool            // the projections were found to belong to this journal, see foreignProjections
 	clocks    clocks

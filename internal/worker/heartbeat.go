@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -54,6 +57,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, now
+	w.Store.SetHere(next.ID)
 	return false, w.Store.Loaded(ctx, next, w.definitions())
 }
 
@@ -74,7 +78,18 @@ func (w *Worker) definitions() []outbox.Definition {
 }
 
 func processAlive(pid int) bool {
-	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !zombie(pid)
+}
+
+// zombie reports whether a process has ended and only waits to be collected by its parent, which some
+// containers never do. It is known on Linux only.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	after := bytes.LastIndex(stat, []byte(") ")) // the name in parentheses may have some itself
+	return after >= 0 && bytes.HasPrefix(stat[after+2:], []byte("Z"))
 }
 
 // heartbeat writes counts and rates when they have changed, or when a heartbeat is due.

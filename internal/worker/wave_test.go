@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,6 +194,16 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
+	uncollected := exec.Command("true")
+	if err := uncollected.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = uncollected.Wait() })
+	storetest.Eventually(t, "a process has ended without being collected", func() bool { return !worker.ProcessAlive(uncollected.Process.Pid) })
+	gone.ID, gone.PID = "gone, not collected", uncollected.Process.Pid
+	if err := b.Heartbeat(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
 	claims, err := b.Claim(t.Context(), store.Worker{ID: "gone"}, store.ClaimLimits{Rows: 10, Lease: time.Hour})
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
@@ -217,8 +228,8 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range instances {
-		if i.ID == "gone" && i.StoppedAt == nil {
-			t.Error("the worker whose process is gone is not marked as stopped")
+		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || i.Here != here {
+			t.Errorf("instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func InstancesPage(p Page, v InstancesView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent. On SQLite there are no heartbeats: an instance without work is idle.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent. On SQLite there are no heartbeats: an instance that was not seen lately has no work, or is gone.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -304,7 +304,7 @@ func instance(p Page, i outbox.InstanceState) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = condition(i.State(p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = condition(i, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -404,7 +404,7 @@ func instance(p Page, i outbox.InstanceState) templ.Component {
 	})
 }
 
-func condition(c outbox.Condition) templ.Component {
+func condition(i outbox.InstanceState, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -425,7 +425,7 @@ func condition(c outbox.Condition) templ.Component {
 			templ_7745c5c3_Var16 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = badge(conditionLook(c), string(c)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = badge(conditionLook(i.State(now)), i.StateWords(now)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

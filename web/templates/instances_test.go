@@ -38,6 +38,8 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 	}
 	withheld := made(outbox.InstanceSilent)
 	withheld.Leases.Add(outbox.HeldLease{CampaignID: "c", Epoch: 2, Withheld: true, ExpiresAt: noon.Add(-time.Minute)})
+	idle := made(outbox.InstanceIdle)
+	idle.Here = true
 	unknown := outbox.InstanceState{ID: "<x>", Leases: made(outbox.InstanceSilent, time.Minute).Leases}
 	for name, c := range map[string]struct {
 		list   []outbox.InstanceState
@@ -45,7 +47,8 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 		hushes []string
 	}{
 		"running": {[]outbox.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; 24 campaigns leased.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
-		"idle":    {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", `class="held"`}},
+		"idle":    {[]outbox.InstanceState{idle}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", `class="held"`, "not seen"}},
+		"unseen":  {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{"</span> not seen<", "Not seen for 1 h; nothing leased."}, []string{"0/s", "dle for"}},
 		"silent":  {[]outbox.InstanceState{withheld}, []string{`class="badge s-silent"`, "<details open>", "paused or diverged, epoch 2", "ended"}, []string{"0/s", "event 0"}},
 		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
 		"unknown": {[]outbox.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},

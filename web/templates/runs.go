@@ -202,8 +202,12 @@ func runShare(r outbox.Run, p outbox.Progress) float64 {
 	return p.Share()
 }
 
-// runPace describes a run's rate and remaining time; empty while it is not running.
-func runPace(r outbox.Run) string {
+// runPace describes a run's rate and remaining time, or how old its last report is; empty while it is
+// not running.
+func runPace(p Page, r outbox.Run) string {
+	if r.Silent(p.Now) {
+		return "last report " + outbox.Age(p.Now.Sub(r.UpdatedAt)) + " ago"
+	}
 	if r.EventsPerSecond <= 0 {
 		return ""
 	}

@@ -333,7 +333,7 @@ func RunsLive(p Page, v RunsView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if pace := runPace(r); pace != "" {
+				if pace := runPace(p, r); pace != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<span class=\"sub\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -1080,7 +1080,7 @@ func RunLive(p Page, v RunView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if pace := runPace(v.Run); pace != "" {
+		if pace := runPace(p, v.Run); pace != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<p data-testid=\"run-pace\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

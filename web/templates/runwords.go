@@ -17,9 +17,9 @@ func runSentence(p Page, r outbox.Run) string {
 		if r.Lease == nil || !r.Lease.ExpiresAt.After(p.Now) {
 			return "Its process is gone; another worker takes over shortly."
 		}
-		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r))
+		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r)) + runSilence(p, r)
 	case outbox.RunCancelling:
-		return fmt.Sprintf("Cancelled by %s; its worker is stopping.", r.CancelledBy)
+		return fmt.Sprintf("Cancelled by %s; its worker is stopping.", r.CancelledBy) + runSilence(p, r)
 	case outbox.RunCompleted:
 		return runOutcome(r)
 	case outbox.RunCancelled:
@@ -32,6 +32,14 @@ func runSentence(p Page, r outbox.Run) string {
 		}
 		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runLeft(r))
 	}
+}
+
+// runSilence says how old the last sign of life of a run's process is; empty if it is recent.
+func runSilence(p Page, r outbox.Run) string {
+	if !r.Silent(p.Now) {
+		return ""
+	}
+	return fmt.Sprintf(" Its process last reported %s ago; if it is dead, another worker takes over in %s.", outbox.Age(p.Now.Sub(r.UpdatedAt)), outbox.Age(r.Lease.ExpiresAt.Sub(p.Now)))
 }
 
 func ofCampaigns(r outbox.Run) string {
