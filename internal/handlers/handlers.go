@@ -38,6 +38,7 @@ package handlers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -331,6 +332,9 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error 
 		if s.router.Match(chi.NewRouteContext(), method, chi.RouteContext(r.Context()).RoutePath) {
 			w.Header().Add("Allow", method)
 		}
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return fmt.Errorf("%w: it takes what a form sends, and shows no page", errMethod)
 	}
 	return errMethod
 }

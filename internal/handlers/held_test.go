@@ -48,6 +48,32 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
 }
 
+// The journal knows a projection that is not loaded, and its page says what to do with it.
+func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.get("/projections/gone").want(t, 404)
+	if err := s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}); err != nil {
+		t.Fatal(err)
+	}
+	gone := outbox.Definition{Projection: "gone", Version: "v7", File: outbox.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
+	if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}); err != nil {
+		t.Fatal(err)
+	}
+	err := s.store.ReadModel().Apply(t.Context(), func(tx *readmodel.ApplyTx) error {
+		return tx.Failed("gone", &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
+	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
+	s.get("/api/v1/projections/gone").want(t, 404, "no projection")
+}
+
 func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)

@@ -48,6 +48,21 @@ func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 	}
 }
 
+// Whoever opens the address of an action is led to the page with its form.
+func TestRoutes_thatTakeFormsLeadToTheirPage(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"", "/base"} {
+		s := newSite(t, func(c *Config) { c.BasePath = base })
+		for action, page := range map[string]string{
+			"/rehearsals": "/rehearsals/new", "/campaigns/a%2Fb/pause": "/campaigns/a%2Fb", "/rows/c-1/2/skip": "/rows/c-1/2", "/failures/groups/retry": "/failures",
+			"/publishers/t/p/pause": "/publishers/t/p", "/campaigns/c-1/events/2/reveal": "/campaigns/c-1/events/2",
+		} {
+			s.get(base+action).want(t, 405, `href="`+base+page+`" data-testid="back"`)
+		}
+		s.get(base+"/nothing/here").want(t, 404).lacks(t, `data-testid="back"`)
+	}
+}
+
 func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()

@@ -187,9 +187,12 @@ func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	}
 }
 
-// back returns the page of the object of a refused action.
+// back returns the page of the object of a refused action, or with the form that sends it.
 func (s *server) back(r *http.Request) templates.URL {
 	rc := chi.RouteContext(r.Context())
+	if rc != nil && r.Method == http.MethodGet && rc.RoutePattern() == "" {
+		return s.formPage(r, rc.RoutePath)
+	}
 	if r.Method != http.MethodPost || rc == nil {
 		return ""
 	}
@@ -207,6 +210,20 @@ func (s *server) back(r *http.Request) templates.URL {
 		return s.linksOf(r).Event(campaign, seq)
 	}
 	return s.linksOf(r).Campaign(campaign)
+}
+
+// formPage returns the page with the form that sends a POST to a path; empty if there is no page at
+// the path, above it, or below it as new.
+func (s *server) formPage(r *http.Request, path string) templates.URL {
+	if !s.router.Match(chi.NewRouteContext(), http.MethodPost, path) {
+		return ""
+	}
+	for at := path + "/new"; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		if s.router.Match(chi.NewRouteContext(), http.MethodGet, at) {
+			return templates.URL(s.linksOf(r).Base() + at)
+		}
+	}
+	return ""
 }
 
 // wantsJSON reports whether a request is to the API, whose errors are JSON.

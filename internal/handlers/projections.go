@@ -2,7 +2,9 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -169,6 +171,9 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	view, err := s.readProjection(r)
+	if errors.Is(err, outbox.ErrNotFound) {
+		return s.unloadedPage(w, r, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -184,6 +189,37 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.renderLive(w, r, p, pageOf(templates.ProjectionPage, view), pageOf(templates.ProjectionLive, view))
+}
+
+// unloadedPage shows what is known of a projection that is not loaded, and the way out. One that
+// nothing is known of is missing.
+func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, missing error) error {
+	name, err := param(r, "name")
+	if err != nil {
+		return err
+	}
+	v := templates.UnloadedView{Name: name}
+	left, err := s.Store.ReadModel().Left(r.Context())
+	if err != nil {
+		return err
+	}
+	if v.Last, err = s.Store.Definition(r.Context(), name, ""); err != nil {
+		return err
+	}
+	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: name, Limit: projectionFailures}); err != nil {
+		return err
+	}
+	if !slices.Contains(left, name) && v.Last.Version == "" && len(v.Failures.Items) == 0 {
+		return missing
+	}
+	if v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(name)); err != nil {
+		return err
+	}
+	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
+		v.Text = v.Last.File.Text
+	}
+	v.Last.File.Text = ""
+	return s.render(w, r, http.StatusOK, s.page(r, "Projection "+name, "Projections"), pageOf(templates.UnloadedPage, v))
 }
 
 func (s *server) readProjection(r *http.Request) (templates.ProjectionView, error) {
