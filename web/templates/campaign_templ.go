@@ -221,7 +221,7 @@ func CampaignLive(p Page, v CampaignView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = markerList(p, v.History.Markers).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = campaignMarkers(p, v.History.Markers, v.Campaign.CampaignID).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

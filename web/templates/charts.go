@@ -477,6 +477,28 @@ func markerLink(p Page, m outbox.Marker) URL {
 	return p.Links.Audit(outbox.AuditFilter{CampaignID: m.Audit.CampaignID, Action: m.Action})
 }
 
+// How many glyphs of markers fit beside each other: in a chart of half a wide page, and in one of a
+// phone.
+const (
+	glyphsWide   = 20
+	glyphsNarrow = 10
+)
+
+// ofCampaign splits a history's markers into those of a campaign and those of the whole deployment.
+func ofCampaign(h outbox.History, campaign string) (own, others outbox.History) {
+	own, others = h, h
+	own.Markers, others.Markers = nil, nil
+	for _, m := range h.Markers {
+		if m.Audit.CampaignID == campaign {
+			own.Markers = append(own.Markers, m)
+		} else {
+			others.Markers = append(others.Markers, m)
+		}
+	}
+	own.MarkersCapped = h.MarkersCapped && len(others.Markers) == 0
+	return own, others
+}
+
 // markersListed is how many markers the legend lists.
 const markersListed = 12
 
