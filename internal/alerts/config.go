@@ -262,10 +262,12 @@ func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.Aler
 			r.Fail(over.Key, e.Path, "%s has no threshold; remove over", rule.What)
 		}
 	}
-	if hold := fields["for"]; hold.Value != nil && hold.Value.Value != "0" {
-		rule.For = r.Pause(hold, rule.For, longestFor)
-	} else if hold.Value != nil {
-		rule.For = 0
+	if hold := fields["for"]; hold.Value != nil {
+		if d, err := time.ParseDuration(hold.Value.Value); err == nil && d == 0 {
+			rule.For = 0
+		} else {
+			rule.For = r.Pause(hold, rule.For, longestFor)
+		}
 	}
 	if fields["urgent"].Value != nil {
 		rule.Urgent = r.Flag(fields["urgent"])
