@@ -518,6 +518,8 @@ func (f *fixture) useRuns(must func(...error)) {
 	must(err)
 	_, err = f.Unverified(f.Ctx, 0)
 	must(err)
+	_, err = f.FoundDrift(f.Ctx)
+	must(err)
 	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
 	must(err)
 }

@@ -68,6 +68,7 @@ var sqliteScans = []scan{
 	{"SCAN found", "as found", "the campaigns of one page"},
 	{"SCAN either", "as either", "the campaigns of one page"},
 	{"SCAN v USING COVERING INDEX verifications_found", "3 as sort_key", "what is not as it should be alone, up to the limit"},
+	{"SCAN verifications USING INDEX verifications_found", "limit $1) as found", "what is not as it should be alone, up to the limit"},
 	{"SCAN h", "as h", "the heads of one page"},
 	{"SCAN types", "recursive types", "one row for each event type in use, up to a limit"},
 	{"SCAN events", "as newest", "the newest, up to a limit"},

@@ -89,7 +89,37 @@ from verifications
 where verdict = 'drift'
 order by campaign_id, projection
 limit $1`
+
+	foundDrift = `
+select projection, verdict, count(*), min(at), min(error)
+from (
+  select projection, verdict, at, error
+  from verifications
+  where verdict in ('drift', 'failed')
+  limit $1) as found
+group by projection, verdict
+order by verdict, count(*) desc, projection
+limit $2`
 )
+
+// FoundDrift sums up by projection what the last verifications found, of which it examines at most
+// outbox.MaxGrouped: drift first, then those that failed; at most outbox.MaxPage.
+func (s *Store) FoundDrift(ctx context.Context) (all []outbox.FoundDrift, err error) {
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		all, err = sqldb.All(t, func(row sqldb.Row) (outbox.FoundDrift, error) {
+			var f outbox.FoundDrift
+			var since int64
+			err := row.Scan(&f.Projection, (*string)(&f.Verdict), &f.Campaigns, &since, &f.Error)
+			f.Since = sqldb.At(since)
+			return f, err
+		}, foundDrift, outbox.MaxGrouped, outbox.MaxPage)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sum up the findings of verifications: %w", err)
+	}
+	return all, nil
+}
 
 // Verifications lists the last comparison of each projection of a campaign with its journal, by
 // projection; projections never compared are missing. An unknown campaign is
