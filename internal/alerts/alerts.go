@@ -75,8 +75,10 @@ func (a *Alerts) link(page, anchor string) string {
 // stored is the state of a cause as the database has it.
 type stored struct {
 	outbox.Alert
-	Held      int64 `json:"held"` // microseconds
-	SentCount int64 `json:"sent_count"`
+	Held      int64                `json:"held"` // microseconds
+	SentCount int64                `json:"sent_count"`
+	ToldOf    map[string]time.Time `json:"told_of"`
+	Recent    []time.Time          `json:"recent"`
 }
 
 // maxStates is how many causes of rules are kept and shown, far more than there are publishers and
@@ -94,6 +96,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 			return fmt.Errorf("read the state of an alert: %w", err)
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
+		s.Alert.ToldOf, s.Alert.Recent = s.ToldOf, s.Recent
 		all = append(all, s.Alert)
 		return nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
@@ -101,7 +104,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
-	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount})
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent})
 	if err != nil {
 		return err
 	}

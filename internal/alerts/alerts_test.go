@@ -109,7 +109,7 @@ func open(t *testing.T, config string) *fixture { return around(storetest.Open(t
 // dead sets how many rows are dead, with an error that has a secret.
 func (f *fixture) dead(n int64) {
 	f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
-		Groups: []outbox.ErrorGroup{{Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}
+		Groups: []outbox.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}
 	f.facts.Summary.Worker.Running = true
 	if n > 0 {
 		f.facts.Summary.Campaigns.Blocked = n
@@ -164,9 +164,14 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 	if w.kinds() != "firing reminder" || w.got[1].Before == nil || *w.got[1].Before != 3 || w.got[1].Count != 5 {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
+	f.dead(8)
+	f.step()
 	f.dead(0)
 	f.pass(time.Minute)
-	if w.kinds() != "firing reminder resolved" || !strings.HasPrefix(w.got[2].Title, "Resolved after 1 h: 40 campaigns are current again") {
+	if said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "Changed: 8 before it was over, 5 in the last message") {
+		t.Errorf("at the end it says %q", said)
+	}
+	if w.kinds() != "firing reminder resolved" || !strings.HasPrefix(w.got[2].Title, "Resolved after 1 h: no row is dead") {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
 	v, err := f.View(f.Ctx)
@@ -175,6 +180,138 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 	}
 	if shown := v.Receivers[0].Destination; strings.Contains(shown, "hook?") || strings.Contains(shown, "s3cret") {
 		t.Errorf("shows %q", shown)
+	}
+}
+
+// blocked sets how many campaigns an error blocks.
+func (f *fixture) blocked(by string, n int64) {
+	f.dead(n)
+	f.facts.Groups[0].Fingerprint, f.facts.Groups[0].Example = by, by
+}
+
+// A new incident with another cause is told at once; the same cause is held back for its hour, which the
+// view says, also when another process evaluates.
+func TestWorker_tellsOfAnotherCauseWithinTheHour(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: off, blocked_campaigns: {for: 0s}}}`
+	f := open(t, config)
+	began := f.Clock.Now()
+	for _, by := range []string{"no such table", "seat is taken"} {
+		f.blocked(by, 50)
+		f.step()
+		f.dead(0)
+		f.pass(time.Minute)
+	}
+	if w.kinds() != "firing resolved firing resolved" || w.got[2].Title != "50 campaigns are blocked by a permanently failed event" || w.got[2].Error != "seat is taken" {
+		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
+	}
+	two := around(f.Beside(), "w-2", config)
+	f.Clock.Advance(2 * time.Minute) // the lease of the first expires
+	two.blocked("no such table", 12)
+	two.step()
+	v, err := two.View(two.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := v.Rules[0].Alerts[0]
+	if len(w.got) != 4 || a.Status != outbox.AlertFiring || a.HeldBecause != outbox.AlertHeldTold || a.HeldUntil == nil || !a.HeldUntil.Equal(began.Add(time.Hour)) || !a.SentAt.Equal(*w.got[3].EndedAt) {
+		t.Fatalf("sent %q, and holds back: %+v", w.kinds(), a)
+	}
+	two.pass(time.Hour)
+	if w.kinds() != "firing resolved firing resolved firing" {
+		t.Fatalf("sent %q after the hour", w.kinds())
+	}
+	two.facts.Groups = append(two.facts.Groups, outbox.ErrorGroup{Fingerprint: "disk I/O", Example: "disk I/O error", Heads: 1})
+	two.step()
+	two.step()
+	if m := w.got[len(w.got)-1]; len(w.got) != 6 || m.Kind != outbox.AlertStarted || m.Title != "Another cause: 12 campaigns are blocked by a permanently failed event, with 2 different errors" || m.Error != "disk I/O error" || *m.Before != 12 {
+		t.Errorf("sent %q: %+v", w.kinds(), m)
+	}
+}
+
+// Many causes at once become one message, which is as urgent as they are.
+func TestWorker_sumsUpManyCausesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0, urgent: true}}}`)
+	f.facts.Moved = true
+	for i := range 50 {
+		f.facts.Publishers = append(f.facts.Publishers, outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, Status: outbox.PublisherFailed, ErrorCount: 8, ErrorKind: outbox.DestinationError})
+	}
+	f.pass(time.Minute)
+	if w.kinds() != "summary" || len(w.got[0].Messages) != 50 || w.got[0].Title != "50 messages at once: 50 open, 0 resolved" || !w.got[0].Urgent {
+		t.Errorf("sent %q: %+v", w.kinds(), w.got)
+	}
+}
+
+// A publisher that failed and is retried has not recovered until it delivers. Since is when it began, not
+// when it was found.
+func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+	began := f.Clock.Now().Add(-10 * time.Second)
+	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: began.Add(time.Hour), LastErrorAt: &began}
+	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
+		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition = status, errors, kind, position
+		f.facts = outbox.AlertFacts{Moved: true, Publishers: []outbox.Publisher{p}}
+		f.pass(30 * time.Second)
+	}
+	state(outbox.PublisherFailed, 8, outbox.DestinationError, 5)
+	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
+	if w.kinds() != "firing" || !w.got[0].Since.Equal(began) {
+		t.Fatalf("while it is retried: sent %+v", w.got)
+	}
+	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
+	if w.kinds() != "firing firing" || w.got[1].Title != "Another cause: Publisher orders/erp has failed after 8 errors" {
+		t.Fatalf("at the other error: sent %+v", w.got)
+	}
+	state(outbox.PublisherActive, 0, outbox.EventError, 0)
+	if w.kinds() != "firing firing resolved" || !strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again") {
+		t.Errorf("at the end: sent %+v", w.got)
+	}
+}
+
+// While the projections cannot be read, a quarantine neither begins nor ends.
+func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {quarantine: {for: 0}}}`)
+	for _, held := range [][]outbox.HeldProjection{{{Projection: "badges", Quarantined: 1}}, nil, {}} {
+		f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Held: held}}
+		f.pass(30 * time.Second)
+		if got, want := w.kinds(), map[bool]string{true: "firing", false: "firing resolved"}[held == nil || len(held) > 0]; got != want {
+			t.Fatalf("with %v it sent %q", held, got)
+		}
+	}
+	if m := w.got[0]; m.Rule != "quarantine" || m.Cause != "badges" || m.RunbookURL != "https://ops.example/docs/operating#a-projection-is-quarantined" || !strings.HasSuffix(w.got[1].Title, "projection badges is not quarantined in any campaign") {
+		t.Errorf("sent %+v", w.got)
+	}
+}
+
+// A failed run is told once; another of its kind is another cause.
+func TestWorker_tellsOfEachFailedRunOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, FinishedAt: new(f.Clock.Now())}
+	f.facts = outbox.AlertFacts{Moved: true, FailedRuns: []outbox.Run{failed}}
+	for range 3 {
+		f.pass(time.Minute)
+		f.Clock.Advance(time.Hour)
+	}
+	if w.kinds() != "firing" || w.got[0].Title != "Run 7 (rebuild) has failed" {
+		t.Fatalf("sent %+v", w.got)
+	}
+	next := failed
+	next.ID = 9
+	f.facts.FailedRuns = []outbox.Run{next, failed}
+	f.pass(time.Minute)
+	f.facts.FailedRuns = nil
+	f.pass(time.Minute)
+	if w.kinds() != "firing firing resolved" || w.got[1].Title != "Another cause: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed, or a later one completed") {
+		t.Errorf("sent %+v", w.got)
 	}
 }
 
@@ -500,6 +637,7 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"to: [\"smtps://h\"]", "describe it under receivers", 1},
 		{"to: [\"https://h/${NO}\"]", "the variable NO is not set", 1},
 		{"to: [\"https://h/x\"]\nrules:\n  dead_rows: {over: -1}", "must be from 0", 3},
+		{"to: [\"https://h/x\"]\nrules:\n  dead_rows: {for: -1s}", "must be from 10ms", 3},
 		{"to: [\"https://h/x\"]\nrules:\n  dead: {over: 1}", "what must be dead_rows", 3},
 		{"to: [\"https://h/x\"]\nrules:\n  publisher: {over: 1}", "has no threshold", 3},
 		{"to: [\"https://h/x\"]\nrules:\n  all: {what: drift}", "all means every rule", 3},
@@ -530,7 +668,7 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 		t.Errorf("shows %q", shown)
 	}
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
-	if err != nil || len(s.Rules) != 8 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[7].Name != "pager" || s.Rules[7].Over != 100 || !s.Rules[7].Urgent || len(s.Rules[7].To) != 1 {
+	if err != nil || len(s.Rules) != 10 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[9].Name != "pager" || s.Rules[9].Over != 100 || !s.Rules[9].Urgent || len(s.Rules[9].To) != 1 {
 		t.Errorf("%+v, %v", s.Rules, err)
 	}
 }

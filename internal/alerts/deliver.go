@@ -25,8 +25,11 @@ where receiver = $1
 order by id
 limit $3`
 
-// due returns the next message of a receiver, or several that were held back, to be summed up. It
-// returns none while the receiver is not to be tried.
+// apart is how many messages that are due at once are sent by themselves.
+const apart = 3
+
+// due returns the next message of a receiver, or several to be summed up: those that were held back, or
+// all if there are many. It returns none while the receiver is not to be tried.
 func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDelivery, err error) {
 	err = a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		due = nil
@@ -42,6 +45,9 @@ func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDe
 			return err
 		}, selectDue, receiver, now, summedUp)
 	})
+	if len(due) > apart {
+		return due, err
+	}
 	held := 0
 	for held < len(due) && due[held].Held {
 		held++

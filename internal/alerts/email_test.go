@@ -190,7 +190,7 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 func TestReceiver_escapesTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, Error: "```<https://evil.test|click>", Build: "v1", ConsoleURL: "https://ops.example/rows"}
+	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, AlertError: outbox.AlertError{Error: "```<https://evil.test|click>", Build: "v1"}, ConsoleURL: "https://ops.example/rows"}
 	settings, err := parse(t, `{to: ["slack+`+w.URL+`", "ntfy+`+w.URL+`"], rules: {}}`)
 	if err == nil {
 		t.Fatal("a private address without allow_private")

@@ -62,13 +62,16 @@ func (e *evaluation) begin() error {
 
 // rule evaluates one rule: the causes it finds, and those it found before.
 func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
+	if rule.Blind(e.facts) {
+		return nil
+	}
 	causes := rule.Causes(e.facts, e.now)
 	for _, c := range causes {
 		a := outbox.Alert{Rule: rule.Name}
 		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
 			a = states[i]
 		}
-		if c.Old && (a.Status == outbox.AlertOK || a.Status == "") {
+		if c.Lingers && (a.Status == outbox.AlertOK || a.Status == "") {
 			continue
 		}
 		if err := e.next(rule, a, &c); err != nil {
@@ -88,28 +91,26 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 
 // next stores the state of a cause, and its message if there is one.
 func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *outbox.AlertCause) error {
-	muted := outbox.MutedUntil(e.mutes, rule.Name, e.now)
+	hush := outbox.AlertHush{Muted: outbox.MutedUntil(e.mutes, rule.Name, e.now)}
+	if !rule.Urgent {
+		hush.Quiet = e.Alerts.Quiet.Until(e.now)
+	}
 	if cause != nil {
 		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
 		cause.Sentence = e.Alerts.Hide(cause.Sentence)
 	}
-	a, kind := before.Next(rule, cause, !muted.IsZero(), e.now)
+	a, kind, others := before.Next(rule, cause, hush, e.now)
 	if a.Status == outbox.AlertFiring {
 		e.firing[rule.Name]++
 	}
 	if kind != outbox.AlertNoMessage {
 		var counted *int64
-		if kind == outbox.AlertReminder {
+		if kind != outbox.AlertStarted || len(others) > 0 {
 			counted = &before.SentCount
 		}
 		a.SentCount = a.Cause.Count
-		m := a.Message(rule, kind, counted, rule.Calm(e.facts, a.Cause.Key, e.now), e.Alerts.link, e.Alerts.Hide)
-		due := e.due(rule, muted)
-		a.HeldUntil = nil
-		if due.After(e.now) {
-			a.HeldUntil = &due
-		}
-		if err := e.post(rule, m, due); err != nil {
+		m := a.Message(rule, kind, others, counted, rule.Calm(e.facts, a.Cause.Key), e.Alerts.link, e.Alerts.Hide)
+		if err := e.post(rule, m, hush.Due(e.now)); err != nil {
 			return err
 		}
 	}
@@ -121,20 +122,6 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 
 // errorKept is the maximum length of a cause's error in its state, in bytes.
 const errorKept = 4 << 10
-
-// due is when a message about the rule may be sent.
-func (e *evaluation) due(rule outbox.AlertRule, muted time.Time) time.Time {
-	due := e.now
-	if !rule.Urgent {
-		if quiet := e.Alerts.Quiet.Until(e.now); quiet.After(due) {
-			due = quiet
-		}
-	}
-	if muted.After(due) {
-		due = muted
-	}
-	return due
-}
 
 // post stores a message for each receiver of the rule. It replaces one about the same cause that is
 // not sent yet, so that a receiver that was down, or was not to be disturbed, gets the latest only.

@@ -46,14 +46,13 @@ func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version strin
 
 // icon begins a title where there is no other sign of the kind.
 func icon(m outbox.AlertMessage) string {
-	switch m.Kind {
-	case outbox.AlertResolved:
+	switch {
+	case m.Kind == outbox.AlertResolved:
 		return "✅"
-	case outbox.AlertTest, outbox.AlertSummary:
-		return "ℹ️"
-	}
-	if m.Urgent {
+	case m.Urgent:
 		return "🚨"
+	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
+		return "ℹ️"
 	}
 	return "⚠️"
 }
@@ -118,10 +117,10 @@ func ntfyHeaders(m outbox.AlertMessage) map[string]string {
 	switch {
 	case m.Kind == outbox.AlertResolved:
 		priority, tags = "low", "white_check_mark"
-	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
-		tags = "information_source"
 	case m.Urgent:
 		priority, tags = "urgent", "rotating_light"
+	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
+		tags = "information_source"
 	}
 	headers := map[string]string{"Title": mime.QEncoding.Encode("utf-8", oneLine(m.Title)), "Priority": priority, "Tags": tags}
 	if m.ConsoleURL != "" {

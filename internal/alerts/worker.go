@@ -161,11 +161,7 @@ func (w *Worker) sendNext(ctx context.Context, r Receiver) (sent bool, err error
 	}
 	m := due[0].Message
 	if len(due) > 1 {
-		all := make([]outbox.AlertMessage, len(due))
-		for i, d := range due {
-			all[i] = d.Message
-		}
-		m = outbox.SumUp(all, w.Alerts.link)
+		m = outbox.SumUp(due, w.Alerts.link)
 	}
 	failure := r.Send(ctx, m, w.Alerts.Version, sqldb.At(w.Alerts.core.Now()))
 	if ctx.Err() != nil && failure != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -10,8 +11,39 @@ func TestAlertFacts_haveTheSources(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.Exec(`insert into intake_sources (source) values ('shop')`)
-	facts, err := Wire(f.Store).alertFacts(f.Ctx)
+	facts, err := Wire(f.Store).alertFacts(f.Ctx, nil)
 	if err != nil || len(facts.Sources) != 1 || facts.Sources[0].Name != "shop" {
 		t.Errorf("facts %+v, %v", facts.Sources, err)
+	}
+}
+
+// The facts name what is behind trouble: the projections that drifted, with the versions that built
+// them, the errors of quarantined ones, and the failed runs that no later one made good.
+func TestAlertFacts_nameWhatIsBehindTrouble(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	for n, projection := range []string{"seats", "seats", "users"} {
+		f.Exec(`insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error)
+values ($1, $2, $3, 3, 'drift', 1, '', 0, 0, 0, 0, '')`, string(rune('a'+n)), projection, 1_000_000+n)
+	}
+	for _, run := range [][2]string{{"verify", "failed"}, {"rebuild", "failed"}, {"verify", "completed"}, {"replay", "failed"}, {"rehearse", "failed"}} {
+		f.Exec(`insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at)
+values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, run[0], run[1])
+	}
+	f.ExecProjections(`insert into projection_versions (projection, version, built_version, installed_at) values ('seats', 'v2', 'v1', 1), ('users', 'v1', 'v1', 1)`)
+	f.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('a', 'users', 1, 'quarantined', 1)`)
+	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('a', 'users', 2, 'x', '', 'no such column', 1, 1, 1)`)
+	facts, err := Wire(f.Store).alertFacts(f.Ctx, []outbox.ProjectionInfo{{Name: "seats", Version: "v2"}, {Name: "users", Version: "v1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(facts.Found) != 2 || facts.Found[0].Projection != "seats" || facts.Found[0].Campaigns != 2 || facts.Found[0].Since.UnixMicro() != 1_000_000 || facts.Found[1].Projection != "users" {
+		t.Errorf("found %+v", facts.Found)
+	}
+	if len(facts.OtherBuilt) != 1 || facts.OtherBuilt[0].Name != "seats" || len(facts.Failures) != 1 || facts.Failures[0].Message != "no such column" {
+		t.Errorf("built by others %+v, failures %+v", facts.OtherBuilt, facts.Failures)
+	}
+	if len(facts.FailedRuns) != 2 || facts.FailedRuns[0].Kind != outbox.RunReplay || facts.FailedRuns[1].Kind != outbox.RunRebuild {
+		t.Errorf("failed runs %+v", facts.FailedRuns)
 	}
 }

@@ -103,8 +103,9 @@ func New(c Config) *Process {
 		relay.Wake()
 		drain.Wake()
 	})
+	facts := func(ctx context.Context) (outbox.AlertFacts, error) { return e.alertFacts(ctx, c.Set.Infos()) }
 	return &Process{Config: c, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
-		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: e.alertFacts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
+		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: facts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
 }
 
 // intakeWorker returns what moves the rows of the sources to the journal.

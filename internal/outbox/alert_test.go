@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		error string
 	}{
 		{"no dead row", outbox.AlertDeadRows, outbox.AlertFacts{}, "", ""},
-		{"dead row", outbox.AlertDeadRows, outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}, Groups: []outbox.ErrorGroup{{Example: "no such table: x"}}}, "1 row is dead", "no such table: x"},
+		{"dead row", outbox.AlertDeadRows, outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}, Groups: []outbox.ErrorGroup{{Dead: 1, Example: "no such table: x"}}}, "1 row is dead", "no such table: x"},
 		{"as many blocked as allowed", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 9 }), "", ""},
 		{"one more", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 10 }), "10 campaigns are blocked", ""},
 		{"old row", outbox.AlertOldest, outbox.AlertFacts{Summary: waits}, "Event 7 of campaign c-1 has waited for 10 min", ""},
@@ -77,6 +78,10 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"source without a server", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease = nil }), "shop No server reads source shop", ""},
 		{"source that changes hands", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease, s.LookedAt = nil, new(alertNow.Add(-time.Second)) }), "", ""},
 		{"source that was removed", outbox.AlertSource, sources(removed), "", ""},
+		{"quarantined projection", outbox.AlertQuarantine, outbox.AlertFacts{Summary: outbox.Summary{Held: []outbox.HeldProjection{{Projection: "badges", Quarantined: 2}, {Projection: "seats", Behind: 1}}},
+			Failures: []outbox.ProjectionFailure{{Projection: "seats", Message: "other"}, {Projection: "badges", Message: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
+		{"failed run", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, FinishedAt: &alertNow}}},
+			"rebuild Run 7 (rebuild) has failed", "1 campaign failed"},
 	} {
 		var got, err string
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
@@ -139,12 +144,179 @@ func TestAlert_sendsOneMessageAnHour(t *testing.T) {
 				cause = &outbox.AlertCause{Count: int64(i)}
 			}
 			var kind outbox.AlertKind
-			if a, kind = a.Next(rule, cause, at.muted, now); kind != at.want || a.Status != at.is {
+			hush := outbox.AlertHush{}
+			if at.muted {
+				hush.Muted = now.Add(time.Hour)
+			}
+			if a, kind, _ = a.Next(rule, cause, hush, now); kind != at.want || a.Status != at.is {
 				t.Fatalf("%s, moment %d: %q in state %q, want %q in %q", name, i, kind, a.Status, at.want, at.is)
 			}
 			if a.Since.After(now) {
 				t.Errorf("%s, moment %d: since %v, in the future of %v", name, i, a.Since, now)
 			}
+		}
+	}
+}
+
+// causesMoment is a moment in the life of a rule that finds causes by name, what is sent then, and what
+// is held back.
+type causesMoment struct {
+	after time.Duration
+	found string // the names, separated by spaces; empty for none
+	quiet time.Duration
+	want  outbox.AlertKind
+	other int // causes that the message adds
+	held  outbox.AlertHold
+	until time.Duration // from the beginning
+}
+
+// Each cause is told at once, and once an hour. One that comes back within its hour is held back, and
+// told then.
+func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
+	t.Parallel()
+	const none, m = outbox.AlertNoMessage, time.Minute
+	storm := []causesMoment{{0, "e0", 0, outbox.AlertStarted, 0, "", 0}}
+	for i := 1; i < 10; i++ {
+		storm = append(storm, causesMoment{m, fmt.Sprint("e", i), 0, outbox.AlertStarted, 1, "", 0})
+	}
+	storm = append(storm, causesMoment{m, "e10", 0, none, 0, outbox.AlertHeldLimit, 60 * m}, causesMoment{49 * m, "e11", 0, none, 0, outbox.AlertHeldLimit, 60 * m},
+		causesMoment{m, "e12 e13", 0, outbox.AlertStarted, 2, "", 0})
+	for name, moments := range map[string][]causesMoment{
+		"an incident with another cause after the end of one": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "b", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+		},
+		"an incident with the same cause": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {m, "", 0, none, 0, "", 0},
+			{m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {56 * m, "a", 0, outbox.AlertStarted, 0, "", 0},
+		},
+		"one that flaps, and another": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {m, "a b", 0, outbox.AlertStarted, 0, "", 0},
+		},
+		"other causes within an incident": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "a b", 0, outbox.AlertStarted, 1, "", 0}, {m, "b a", 0, none, 0, "", 0}, {m, "c d e", 0, outbox.AlertStarted, 3, "", 0},
+			{57 * m, "c", 0, none, 0, "", 0}, {3 * m, "c", 0, outbox.AlertReminder, 0, "", 0},
+		},
+		"a cause that is back within an incident": {
+			{0, "a b", 0, outbox.AlertStarted, 0, "", 0}, {m, "b c", 0, outbox.AlertStarted, 1, "", 0}, {m, "a c", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {58 * m, "a c", 0, outbox.AlertStarted, 1, "", 0},
+		},
+		"errors without end": storm,
+		"a quiet time": {
+			{m, "a", 60 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 61 * m}, {m, "a", 59 * m, none, 0, outbox.AlertHeldQuiet, 61 * m},
+			{m, "a b", 58 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 61 * m}, {m, "", 57 * m, outbox.AlertResolved, 0, "", 0},
+			{m, "a", 56 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 61 * m}, // none of these was sent
+			{56 * m, "a", 0, none, 0, "", 0}, {m, "a c", 0, outbox.AlertStarted, 1, "", 0},
+		},
+	} {
+		a, now := outbox.Alert{Rule: "r"}, alertNow
+		rule := outbox.AlertRule{Name: "r"}
+		for i, at := range moments {
+			now = now.Add(at.after)
+			var cause *outbox.AlertCause
+			if at.found != "" {
+				cause = &outbox.AlertCause{}
+				for _, key := range strings.Fields(at.found) {
+					cause.Parts = append(cause.Parts, outbox.AlertPart{Key: key})
+				}
+			}
+			var hush outbox.AlertHush
+			if at.quiet > 0 {
+				hush.Quiet = now.Add(at.quiet)
+			}
+			var kind outbox.AlertKind
+			var others []outbox.AlertPart
+			a, kind, others = a.Next(rule, cause, hush, now)
+			until := time.Duration(0)
+			if a.HeldUntil != nil {
+				until = a.HeldUntil.Sub(alertNow)
+			}
+			if kind != at.want || len(others) != at.other || a.HeldBecause != at.held || until != at.until {
+				t.Fatalf("%s, moment %d: %q with %d others, held back %q until %v; want %q with %d, %q until %v", name, i, kind, len(others), a.HeldBecause, until, at.want, at.other, at.held, at.until)
+			}
+			if kind != none && !a.SentAt.Equal(now) {
+				t.Errorf("%s, moment %d: the last message was at %v", name, i, a.SentAt)
+			}
+		}
+	}
+}
+
+// Rules that name what is behind a cause tell one from another, and know since when.
+func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
+	t.Parallel()
+	at := func(ago time.Duration) *time.Time { return new(alertNow.Add(-ago)) }
+	groups := []outbox.ErrorGroup{
+		{Fingerprint: "no such table", Example: "no such table: x", Dead: 90, Heads: 1, FirstAt: at(time.Minute)},
+		{Fingerprint: "locked", Example: "locked", Dead: 12, Heads: 12, FirstAt: at(time.Hour), Tried: []outbox.Tried{{Build: "v1", Projection: "seats", ProjectionVersion: "abc"}}},
+		{Fingerprint: "retried", Failed: 3},
+	}
+	pub := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 3, ErrorKind: outbox.EventError, ErrorPosition: 7, LastErrorAt: at(time.Second)}
+	down := pub
+	down.ErrorKind = outbox.DestinationError
+	again := pub
+	again.Status = outbox.PublisherActive
+	facts := outbox.AlertFacts{Groups: groups}
+	facts.Summary.Campaigns = outbox.CampaignCounts{Blocked: 13, Drifted: 3, Unverifiable: 2}
+	facts.Found = []outbox.FoundDrift{{Projection: "seats", Verdict: outbox.VerdictDrift, Since: *at(time.Hour)}, {Projection: "users", Verdict: outbox.VerdictDrift, Since: *at(2 * time.Hour)}, {Projection: "users", Verdict: outbox.VerdictFailed, Since: alertNow}}
+	facts.OtherBuilt = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", BuiltVersion: "old1"}}
+	for _, c := range []struct {
+		what  outbox.AlertWhat
+		pub   outbox.Publisher
+		parts string
+		since time.Duration
+		has   string
+	}{
+		{outbox.AlertBlocked, pub, "locked, no such table", time.Hour, "13 campaigns are blocked by a permanently failed event, with 2 different errors; locked; seats"},
+		{outbox.AlertPublisher, pub, "event 7", time.Second, "Publisher t/p has failed after 3 errors"},
+		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors"},
+		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row"},
+		{outbox.AlertDrift, pub, "drift seats, drift users, failed users", 2 * time.Hour,
+			"3 campaigns drifted in projections seats and users, 0 diverged, 2 unverifiable; The rows of projection seats were built by version old1, not by the loaded one, new1"},
+	} {
+		f := facts
+		f.Publishers = []outbox.Publisher{c.pub}
+		causes := ruleFor(c.what).Causes(f, alertNow)
+		if len(causes) != 1 {
+			t.Fatalf("%s: %+v", c.what, causes)
+		}
+		var parts []string
+		for _, p := range causes[0].Parts {
+			parts = append(parts, p.Key)
+		}
+		said := causes[0].Sentence + "; " + causes[0].Error + "; " + causes[0].Projection
+		if got := strings.Join(parts, ", "); got != c.parts || alertNow.Sub(causes[0].Since) != c.since || !strings.Contains(said, c.has) {
+			t.Errorf("%s: %q since %v, %q", c.what, got, causes[0].Since, said)
+		}
+	}
+}
+
+// What a rule says when its cause is over is what it decides on.
+func TestAlertRule_saysWhatIsOver(t *testing.T) {
+	t.Parallel()
+	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherActive}
+	delivered, paused := p, p
+	delivered.LastErrorAt, paused.Status = &alertNow, outbox.PublisherPaused
+	facts := func(all ...outbox.Publisher) outbox.AlertFacts {
+		return outbox.AlertFacts{Publishers: all, Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
+	}
+	left := facts()
+	left.Summary.Campaigns.Unverifiable, left.Summary.Campaigns.Blocked, left.Summary.Lag.Events = 1, 2, 3
+	for _, c := range []struct {
+		what  outbox.AlertWhat
+		facts outbox.AlertFacts
+		want  string
+	}{
+		{outbox.AlertDrift, facts(), "no campaign differs from the journal"},
+		{outbox.AlertDrift, left, "1 campaign still differs from the journal"},
+		{outbox.AlertBlocked, left, "2 campaigns still blocked"},
+		{outbox.AlertOldest, left, "3 events not applied yet"},
+		{outbox.AlertNoProgress, facts(), "every event is applied"},
+		{outbox.AlertPublisher, facts(delivered), "publisher t/p delivers again"},
+		{outbox.AlertPublisher, facts(paused), "publisher t/p was paused"},
+		{outbox.AlertPublisher, facts(p), "publisher t/p was resumed by an operator, and has no error since"},
+		{outbox.AlertPublisher, facts(), "publisher t/p was removed"},
+	} {
+		if got := ruleFor(c.what).Calm(c.facts, "t/p"); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
 }

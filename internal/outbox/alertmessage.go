@@ -12,11 +12,11 @@ type AlertNote struct {
 	ID     string    `json:"id" redact:"-"`
 	Kind   AlertKind `json:"kind" api:"enum=firing reminder resolved summary test"`
 	Rule   string    `json:"rule" redact:"-"`  // empty in tests and summaries
-	Cause  string    `json:"cause" redact:"-"` // the publisher, instance or source; empty where the rule has one cause only
+	Cause  string    `json:"cause" redact:"-"` // the publisher, instance, source, projection or kind of run; empty where the rule has one subject only
 	Urgent bool      `json:"urgent"`
 	Title  string    `json:"title"`
 
-	Since   *time.Time `json:"since"`    // when it was first found
+	Since   *time.Time `json:"since"`    // when it began, as far as is known: at the latest when it was first found
 	EndedAt *time.Time `json:"ended_at"` // nil unless it is over
 	Count   int64      `json:"count"`
 }
@@ -26,10 +26,7 @@ type AlertMessage struct {
 	AlertNote
 	Before *int64 `json:"count_before"` // what the last message about it counted; nil in the first one
 
-	Error             string `json:"error"` // redacted and cut; empty if unknown
-	Build             string `json:"build"`
-	Projection        string `json:"projection" redact:"-"`
-	ProjectionVersion string `json:"projection_version"`
+	AlertError
 
 	Todo       string      `json:"todo"`
 	RunbookURL string      `json:"runbook_url"`             // empty without a public origin
@@ -40,22 +37,30 @@ type AlertMessage struct {
 // alertError is the maximum length of an error in a message, in bytes.
 const alertError = 500
 
-// Message is the message about the state after an evaluation. link returns the address of a page,
-// empty if it is not known. hide removes secrets from an error.
-func (a Alert) Message(r AlertRule, kind AlertKind, before *int64, calm string, link func(page, anchor string) string, hide func(string) string) AlertMessage {
+// Message is the message about the state after an evaluation. others are the causes that it adds to
+// those told before. link returns the address of a page, empty if it is not known. hide removes secrets
+// from an error.
+func (a Alert) Message(r AlertRule, kind AlertKind, others []AlertPart, before *int64, calm string, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
 	todo, runbook, page := r.What.Advice()
 	doc, heading, _ := strings.Cut(runbook, "#")
 	m := AlertMessage{AlertNote: AlertNote{Kind: kind, Rule: a.Rule, Cause: c.Key, Urgent: r.Urgent, Title: c.Sentence, Since: &a.Since, EndedAt: a.EndedAt, Count: c.Count}, Before: before,
-		Error: cut(strings.TrimSpace(hide(c.Error)), alertError), Build: c.Build, Projection: c.Projection, ProjectionVersion: c.ProjectionVersion,
-		Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
-	switch kind {
-	case AlertResolved:
+		AlertError: c.AlertError, Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
+	switch {
+	case kind == AlertResolved:
 		m.Title = "Resolved after " + Age(a.EndedAt.Sub(a.Since)) + ": " + calm
-		m.Error, m.Todo, m.Before = "", "", nil
-	case AlertReminder:
+		m.Error, m.Todo = "", ""
+	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
+	case len(others) == 1:
+		m.Title = "Another cause: " + c.Sentence
+	case len(others) > 1:
+		m.Title = Number(int64(len(others))) + " other causes: " + c.Sentence
 	}
+	if len(others) > 0 {
+		m.AlertError = others[0].AlertError
+	}
+	m.Error = cut(strings.TrimSpace(hide(m.Error)), alertError)
 	return m
 }
 
@@ -72,17 +77,22 @@ func TestAlert(id, by string, link func(page, anchor string) string) AlertMessag
 	return AlertMessage{AlertNote: AlertNote{ID: id, Kind: AlertTest, Title: "Test message, sent by " + by}, Todo: "Nothing is wrong. Alerts are sent here.", ConsoleURL: link("alerts", "")}
 }
 
-// SumUp is one message for several that were held back; they are in order.
-func SumUp(all []AlertMessage, link func(page, anchor string) string) AlertMessage {
-	m := AlertMessage{AlertNote: AlertNote{ID: all[0].ID + "-" + all[len(all)-1].ID, Kind: AlertSummary}, ConsoleURL: link("alerts", "")}
-	over := int64(0)
-	for _, one := range all {
-		m.Messages = append(m.Messages, one.AlertNote)
-		if one.Kind == AlertResolved {
+// SumUp is one message for several that were held back, or are due at once; they are in order.
+func SumUp(all []AlertDelivery, link func(page, anchor string) string) AlertMessage {
+	m := AlertMessage{AlertNote: AlertNote{ID: all[0].Message.ID + "-" + all[len(all)-1].Message.ID, Kind: AlertSummary}, ConsoleURL: link("alerts", "")}
+	over, what := int64(0), Count(int64(len(all)), "message was held back", "messages were held back")
+	for _, d := range all {
+		m.Messages = append(m.Messages, d.Message.AlertNote)
+		if d.Message.Kind == AlertResolved {
 			over++
+		} else if d.Message.Urgent {
+			m.Urgent = true
+		}
+		if !d.Held {
+			what = Number(int64(len(all))) + " messages at once"
 		}
 	}
-	m.Title = fmt.Sprintf("%s held back: %s open, %s resolved", Count(int64(len(all)), "message was", "messages were"), Number(int64(len(all))-over), Number(over))
+	m.Title = fmt.Sprintf("%s: %s open, %s resolved", what, Number(int64(len(all))-over), Number(over))
 	return m
 }
 
@@ -104,8 +114,12 @@ func (m AlertMessage) Lines(now time.Time) []string {
 		}
 		add("Since: ", since)
 	}
-	if m.Before != nil {
-		add("Changed: ", fmt.Sprintf("%s now, %s in the last message", Number(m.Count), Number(*m.Before)))
+	if m.Before != nil && (m.EndedAt == nil || *m.Before != m.Count) {
+		when := "now"
+		if m.EndedAt != nil {
+			when = "before it was over"
+		}
+		add("Changed: ", fmt.Sprintf("%s %s, %s in the last message", Number(m.Count), when, Number(*m.Before)))
 	}
 	add("Build: ", m.Build)
 	add("Projection: ", strings.TrimSpace(m.Projection+" "+m.ProjectionVersion[:min(len(m.ProjectionVersion), 12)]))

@@ -1,6 +1,10 @@
 package outbox
 
-import "time"
+import (
+	"fmt"
+	"maps"
+	"time"
+)
 
 // AlertStatus is the state of one cause of a rule.
 type AlertStatus string
@@ -25,79 +29,245 @@ const (
 	AlertTest      AlertKind = "test"
 )
 
-// AlertEvery is the least time between two messages that a cause goes on.
+// AlertEvery is the least time between two messages that the same cause goes on, and between two
+// that it began.
 const AlertEvery = time.Hour
+
+// alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it.
+const alertMost = 10
 
 // alertStep is the longest time between two evaluations that counts as time in which a cause held:
 // a clock that jumps ahead, or a pause of the evaluation, does not make a rule fire.
 const alertStep = time.Minute
+
+// AlertHold is why a message is held back.
+type AlertHold string
+
+// Why messages are held back.
+const (
+	AlertHeldTold  AlertHold = "told"  // the same cause was told less than an hour ago
+	AlertHeldLimit AlertHold = "limit" // too many messages within an hour
+	AlertHeldQuiet AlertHold = "quiet"
+	AlertHeldMuted AlertHold = "muted"
+)
+
+// AlertHush is when messages of a rule may be sent again; a zero time means now.
+type AlertHush struct {
+	Muted time.Time // the end of its mute
+	Quiet time.Time // the end of the quiet times
+}
+
+// Due is when a message may be sent.
+func (h AlertHush) Due(now time.Time) time.Time {
+	for _, end := range []time.Time{h.Muted, h.Quiet} {
+		if end.After(now) {
+			now = end
+		}
+	}
+	return now
+}
 
 // Alert is the state of one cause of a rule, as stored.
 type Alert struct {
 	Rule   string        `json:"rule" redact:"-"`
 	Cause  AlertCause    `json:"cause"` // as of the last evaluation that found it
 	Status AlertStatus   `json:"status"`
-	Since  time.Time     `json:"since"`   // when it was first found
+	Since  time.Time     `json:"since"`   // when it began, as far as is known: at the latest when it was first found
 	Held   time.Duration `json:"-"`       // how long it has held
 	SeenAt time.Time     `json:"seen_at"` // the last evaluation
-	// Told is whether a message said that it fires; SentAt is when the last message said so, also of
-	// an earlier time, and SentCount what it counted.
-	Told      bool       `json:"told"`
+	Told   bool          `json:"told"`    // a message said that it fires
+	// the last message about it, also one that said that it was over; its receivers may not have it yet
 	SentAt    *time.Time `json:"sent_at"`
-	SentCount int64      `json:"-"`
-	// HeldUntil is when that message is due, if it is held back; the hour counts from then.
-	HeldUntil *time.Time `json:"held_until"`
-	EndedAt   *time.Time `json:"ended_at"` // nil while it is found
+	SentCount int64      `json:"-"`          // what that message counted
+	HeldUntil *time.Time `json:"held_until"` // a message that it fires is held back until then; nil if none is
+	// why it is held back: the same cause was told less than an hour before, too many messages were sent
+	// within an hour, quiet times, or a mute; empty if none is
+	HeldBecause AlertHold  `json:"held_because" api:"enum=told limit quiet muted,empty"`
+	EndedAt     *time.Time `json:"ended_at"` // nil while it is found
+	// ToldOf is when the last message within the hour that named a part was due, by the part's key. It
+	// outlasts the cause, so that one which comes and goes is told once an hour. Recent is when all
+	// such messages were due.
+	ToldOf map[string]time.Time `json:"-"`
+	Recent []time.Time          `json:"-"`
 }
 
-// Next is the state after an evaluation, and the message to send. cause is nil if the rule does not
-// find it any more. A muted rule sends nothing but the end of what was told.
-func (a Alert) Next(r AlertRule, cause *AlertCause, muted bool, now time.Time) (Alert, AlertKind) {
+// Next is the state after an evaluation, and the message to send. others are the causes that the
+// message adds to those told before. cause is nil if the rule does not find it any more. A muted rule
+// sends nothing but the end of what was told.
+func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Time) (next Alert, kind AlertKind, others []AlertPart) {
 	step := min(max(0, now.Sub(a.SeenAt)), alertStep)
-	a.SeenAt = now
-	if a.SentAt != nil && a.SentAt.After(now) { // the clock was set back
-		a.SentAt = &now
-	}
+	a.SeenAt, a.HeldUntil, a.HeldBecause = now, nil, ""
+	a.forget(hush, now, a.Told && cause != nil && cause.Once)
 	if cause == nil {
-		ended := a.Status == AlertFiring && a.Told
-		if a.Status != AlertOK {
-			a.Status, a.Told, a.EndedAt = AlertOK, false, &now
-		}
-		if ended {
-			return a, AlertResolved
-		}
-		return a, AlertNoMessage
+		return a.end(now)
 	}
+	a.Cause = *cause
 	if a.Status == AlertOK || a.Status == "" {
-		a.Status, a.Since, a.Held, a.EndedAt, step = AlertPending, now, 0, nil, 0
+		a.begin(now)
+		step = 0
 	}
 	if a.Since.After(now) {
 		a.Since = now
 	}
-	a.Cause = *cause
 	if a.Held += step; a.Status == AlertPending && a.Held >= r.For {
 		a.Status = AlertFiring
 	}
-	if a.Status != AlertFiring || muted || a.Told && cause.Old || now.Sub(a.lastTold()) < AlertEvery {
-		return a, AlertNoMessage
+	if a.Status != AlertFiring {
+		return a, AlertNoMessage, nil
 	}
-	kind := AlertStarted
-	if a.Told {
-		kind = AlertReminder
+	kind, others = a.worth(now)
+	switch {
+	case kind == AlertNoMessage:
+	case hush.Muted.After(now):
+		a.hold(hush.Muted, AlertHeldMuted)
+	case len(a.Recent) >= alertMost && !a.waits(now):
+		a.hold(a.Recent[0].Add(AlertEvery), AlertHeldLimit)
+	default:
+		a.tell(hush.Due(now), now)
+		return a, kind, others
 	}
-	a.Told, a.SentAt = true, &now
-	return a, kind
+	return a, AlertNoMessage, nil
 }
 
-// lastTold is when the last message about the cause was or is due; the zero time without one.
-func (a Alert) lastTold() (at time.Time) {
-	if a.SentAt != nil {
-		at = *a.SentAt
+// begin starts a new incident of the cause, after the end of the one before.
+func (a *Alert) begin(now time.Time) {
+	since := now
+	if known := a.Cause.Since; !known.IsZero() && known.Before(now) {
+		since = known
 	}
-	if a.HeldUntil != nil && a.HeldUntil.After(at) {
-		at = *a.HeldUntil
+	if a.EndedAt != nil && a.EndedAt.After(since) {
+		since = *a.EndedAt
 	}
-	return at
+	a.Status, a.Since, a.Held, a.Told, a.EndedAt = AlertPending, since, 0, false, nil
+}
+
+func (a Alert) end(now time.Time) (Alert, AlertKind, []AlertPart) {
+	kind := AlertNoMessage
+	if a.Status == AlertFiring && a.Told {
+		kind, a.SentAt = AlertResolved, &now
+		maps.DeleteFunc(a.ToldOf, func(_ string, due time.Time) bool { return due.After(now) }) // replaced before it was sent
+	}
+	if a.Status != AlertOK {
+		a.Status, a.Told, a.EndedAt = AlertOK, false, &now
+	}
+	return a, kind, nil
+}
+
+// forget drops what was told an hour ago, unless it is not told again. Nothing can be due after the
+// hush unless the clock was set back.
+func (a *Alert) forget(hush AlertHush, now time.Time, once bool) {
+	if a.SentAt != nil && a.SentAt.After(now) {
+		a.SentAt = &now
+	}
+	told, recent, latest := make(map[string]time.Time, len(a.ToldOf)), []time.Time(nil), hush.Due(now)
+	for part, due := range a.ToldOf {
+		if once || now.Sub(due) < AlertEvery {
+			told[part] = earlier(due, latest)
+		}
+	}
+	for _, due := range a.Recent {
+		if now.Sub(due) < AlertEvery {
+			recent = append(recent, earlier(due, latest))
+		}
+	}
+	a.ToldOf, a.Recent = told, recent
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// worth is the message that the firing cause is worth, with the causes that are new in it. Otherwise it
+// notes whether one is held back.
+func (a *Alert) worth(now time.Time) (AlertKind, []AlertPart) {
+	var others []AlertPart
+	first := time.Time{} // the earliest time at which one of the parts was told
+	for _, p := range a.parts() {
+		due, told := a.ToldOf[p.Key]
+		switch {
+		case !told:
+			others = append(others, p)
+		case first.IsZero() || due.Before(first):
+			first = due
+		}
+	}
+	if a.Told && a.Cause.Lingers {
+		others = nil
+	}
+	last, back := a.lastTold(), first.Add(AlertEvery)
+	switch {
+	case a.Told && last.IsZero(): // an hour ago
+		return AlertReminder, nil
+	case len(others) > 0 && !a.Told:
+		return AlertStarted, nil
+	case len(others) > 0 && a.waits(now): // the message that waits is replaced
+		return AlertStarted, nil
+	case len(others) > 0:
+		return AlertStarted, others
+	case a.waits(now):
+		a.hold(last, AlertHeldQuiet)
+	case back.After(now) && (!a.Told || first.Before(last)): // a cause that came back
+		a.hold(back, AlertHeldTold)
+	}
+	return AlertNoMessage, nil
+}
+
+// parts are what is behind the cause; where that is unknown, the cause itself.
+func (a *Alert) parts() []AlertPart {
+	if len(a.Cause.Parts) == 0 {
+		return []AlertPart{{}}
+	}
+	return a.Cause.Parts
+}
+
+// lastTold is when the last message within the hour that said what is wrong was due; the zero time
+// without one.
+func (a *Alert) lastTold() (last time.Time) {
+	for _, due := range a.ToldOf {
+		if due.After(last) {
+			last = due
+		}
+	}
+	return last
+}
+
+// waits reports whether such a message waits for the end of quiet times.
+func (a *Alert) waits(now time.Time) bool { return a.Told && a.lastTold().After(now) }
+
+// tell records a message that is due then.
+func (a *Alert) tell(due, now time.Time) {
+	a.Told, a.SentAt = true, &now
+	for _, p := range a.parts() {
+		a.ToldOf[p.Key] = due
+	}
+	if n := len(a.Recent); n == 0 || !a.Recent[n-1].Equal(due) { // those of one quiet time become one
+		a.Recent = append(a.Recent, due)
+	}
+	if due.After(now) {
+		a.hold(due, AlertHeldQuiet)
+	}
+}
+
+func (a *Alert) hold(until time.Time, because AlertHold) {
+	a.HeldUntil, a.HeldBecause = &until, because
+}
+
+// WhyHeld says why a message is held back; empty if none is.
+func (a Alert) WhyHeld() string {
+	switch a.HeldBecause {
+	case AlertHeldTold:
+		return "the same cause was told less than an hour before"
+	case AlertHeldLimit:
+		return fmt.Sprintf("%d messages were sent within an hour", alertMost)
+	case AlertHeldQuiet:
+		return "quiet time"
+	case AlertHeldMuted:
+		return "the rule is muted"
+	}
+	return ""
 }
 
 // AlertMute silences a rule, or all of them.

@@ -1,0 +1,392 @@
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// AlertFacts is what rules decide on.
+type AlertFacts struct {
+	Summary    Summary
+	Publishers []Publisher
+	Sources    []IntakeSource
+	Groups     []ErrorGroup        // those with the most dead rows first
+	Found      []FoundDrift        // what verifications found, by projection
+	OtherBuilt []ProjectionInfo    // projections whose rows another version of them built
+	Failures   []ProjectionFailure // open ones, of quarantined projections; may be incomplete
+	FailedRuns []Run               // newest first; without those of a kind of which a later run completed
+	// Moved is whether anything was applied, or tried and failed, since the last evaluation.
+	Moved bool
+}
+
+// AlertCause is what a rule finds wrong with one subject.
+type AlertCause struct {
+	Key      string `json:"key" redact:"-"` // the publisher, instance, source, projection or kind of run; empty where the rule has one subject only
+	Count    int64  `json:"count"`          // rows, campaigns, seconds or errors
+	Sentence string `json:"sentence"`
+	AlertError
+	// Parts are what is behind it, the worst first: errors, projections, the event that a publisher
+	// cannot deliver. One that no message told of is another cause. Empty where only the subject is known.
+	Parts []AlertPart `json:"-"`
+	Since time.Time   `json:"-"` // as far as the finding knows; zero if it does not
+	// Lingers means that it goes on if it was found before, and does not begin.
+	Lingers bool `json:"-"`
+	Once    bool `json:"-"` // no reminders
+}
+
+// AlertError is the last error behind a cause, and where it happened.
+type AlertError struct {
+	Error             string `json:"error"`                 // redacted, and cut in a message; empty if unknown
+	Build             string `json:"build"`                 // of the program; empty if unknown
+	Projection        string `json:"projection" redact:"-"` // that it happened in; empty if unknown
+	ProjectionVersion string `json:"projection_version"`    // likewise
+}
+
+// AlertPart is one of several things behind a cause.
+type AlertPart struct {
+	Key string
+	AlertError
+}
+
+// Blind reports whether the facts lack what the rule decides on, so that it finds nothing and ends
+// nothing.
+func (r AlertRule) Blind(f AlertFacts) bool {
+	return r.What == AlertQuarantine && f.Summary.Held == nil
+}
+
+// Causes returns what the rule finds wrong now.
+func (r AlertRule) Causes(f AlertFacts, now time.Time) []AlertCause {
+	s := f.Summary
+	switch r.What {
+	case AlertDeadRows:
+		return r.above(s.Counts.Dead, Count(s.Counts.Dead, "row is dead", "rows are dead"), f.Groups, func(g ErrorGroup) int64 { return g.Dead })
+	case AlertBlocked:
+		return r.above(s.Campaigns.Blocked, Count(s.Campaigns.Blocked, "campaign is", "campaigns are")+" blocked by a permanently failed event", f.Groups, func(g ErrorGroup) int64 { return g.Heads })
+	case AlertDrift:
+		return r.driftCauses(f)
+	case AlertOldest:
+		if o := s.OldestRetryable; o != nil && s.Mode != ModeShadow && age(o.AgeSeconds) > r.OverAge {
+			return []AlertCause{{Count: int64(o.AgeSeconds), Since: o.EnqueuedAt,
+				Sentence: fmt.Sprintf("Event %d of campaign %s has waited for %s; %s not applied", o.Seq, o.CampaignID, Age(age(o.AgeSeconds)), Count(s.Lag.Events, "event is", "events are"))}}
+		}
+	case AlertNoProgress:
+		return noProgress(f, now)
+	case AlertPublisher:
+		return publisherCauses(f.Publishers, now)
+	case AlertInstance:
+		return instanceCauses(s, now)
+	case AlertRejected:
+		return r.rejectionCauses(f.Sources, now)
+	case AlertSource:
+		return sourceCauses(f.Sources, now)
+	case AlertQuarantine:
+		return quarantineCauses(f)
+	case AlertFailedRun:
+		return failedRunCauses(f.FailedRuns, now)
+	}
+	return nil
+}
+
+func age(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// alertParts is how many of the errors behind a cause are told apart.
+const alertParts = 100
+
+// above is the only cause of a rule about a number of rows or campaigns. Its parts are the errors
+// behind them; of counts those of an error.
+func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(ErrorGroup) int64) []AlertCause {
+	if n <= r.Over {
+		return nil
+	}
+	c := AlertCause{Count: n, Sentence: sentence}
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g ErrorGroup) bool { return of(g) == 0 })
+	slices.SortStableFunc(groups, func(a, b ErrorGroup) int { return cmp.Compare(of(b), of(a)) })
+	for _, g := range groups[:min(len(groups), alertParts)] {
+		p := AlertPart{Key: g.Fingerprint, AlertError: AlertError{Error: g.Example}}
+		if len(g.Tried) > 0 {
+			p.Build, p.Projection, p.ProjectionVersion = g.Tried[0].Build, g.Tried[0].Projection, g.Tried[0].ProjectionVersion
+		}
+		c.Parts = append(c.Parts, p)
+		if g.FirstAt != nil && (c.Since.IsZero() || g.FirstAt.Before(c.Since)) {
+			c.Since = *g.FirstAt
+		}
+	}
+	if len(c.Parts) > 0 {
+		c.AlertError = c.Parts[0].AlertError
+	}
+	if len(groups) > 1 {
+		c.Sentence += ", with " + Number(int64(len(groups))) + " different errors"
+	}
+	return []AlertCause{c}
+}
+
+// FoundDrift is what the last verifications of a projection found in some campaigns.
+type FoundDrift struct {
+	Projection string
+	Verdict    Verdict   // drift, or failed where the journal could not be replayed
+	Campaigns  int64     // a lower bound
+	Since      time.Time // of the first of these verifications
+	Error      string    // of a failed one
+}
+
+func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
+	c := f.Summary.Campaigns
+	n := c.Drifted + c.Diverged + c.Unverifiable
+	if n <= r.Over {
+		return nil
+	}
+	cause := AlertCause{Count: n}
+	var drifted []string
+	for _, d := range f.Found {
+		p := AlertPart{Key: string(d.Verdict) + " " + d.Projection, AlertError: AlertError{Error: d.Error, Projection: d.Projection}}
+		if d.Verdict == VerdictDrift {
+			drifted = append(drifted, d.Projection)
+			p.Error = builtByOther(f.OtherBuilt, d.Projection)
+		}
+		cause.Parts = append(cause.Parts, p)
+		if cause.Since.IsZero() || d.Since.Before(cause.Since) {
+			cause.Since = d.Since
+		}
+	}
+	if len(cause.Parts) > 0 {
+		cause.AlertError = cause.Parts[0].AlertError
+	}
+	if c.Diverged > 0 {
+		cause.Parts = append(cause.Parts, AlertPart{Key: "diverged"})
+	}
+	cause.Sentence = fmt.Sprintf("Read models do not match the journal: %s drifted%s, %s diverged, %s unverifiable", campaigns(c.Drifted), inProjections(drifted), Number(c.Diverged), Number(c.Unverifiable))
+	if c.Drifted+c.Diverged == 0 {
+		cause.Sentence = campaigns(c.Unverifiable) + " could not be verified: replaying the events failed"
+	}
+	return []AlertCause{cause}
+}
+
+// inProjections names projections: " in projections seats and users"; empty without any.
+func inProjections(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	word := " in projections "
+	if len(names) == 1 {
+		word = " in projection "
+	}
+	shown := slices.Clone(names[:min(len(names), heldNamed)])
+	if more := len(names) - len(shown); more > 0 {
+		shown = append(shown, Number(int64(more))+" more")
+	}
+	return word + list(shown, " and ")
+}
+
+// builtByOther says that another version of a projection built its rows; empty if none did.
+func builtByOther(others []ProjectionInfo, projection string) string {
+	i := slices.IndexFunc(others, func(p ProjectionInfo) bool { return p.Name == projection })
+	if i < 0 {
+		return ""
+	}
+	by := "by another version of it"
+	if built := others[i].BuiltVersion; built != "" {
+		by = "by version " + shortVersion(built)
+	}
+	return fmt.Sprintf("The rows of projection %s were built %s, not by the loaded one, %s: rows may differ because its definition changed.", projection, by, shortVersion(others[i].Version))
+}
+
+func noProgress(f AlertFacts, now time.Time) []AlertCause {
+	s := f.Summary
+	if s.DueSince == nil || s.DueSince.After(now) || f.Moved || s.Mode == ModeShadow {
+		return nil
+	}
+	c := AlertCause{Count: s.Lag.Events, Since: *s.DueSince, Sentence: Count(s.Lag.Events, "event is", "events are") + " not applied, and no worker makes progress"}
+	if _, trouble := s.WorkerTrouble(now); trouble != "" {
+		c.Error = trouble
+	}
+	for _, i := range s.Instances {
+		if i.Trouble != "" && i.StoppedAt == nil {
+			c.Error, c.Build = i.Trouble, i.Version
+			break
+		}
+	}
+	return []AlertCause{c}
+}
+
+// publisherCauses are the failed and stopped publishers. One that failed goes on until it has no more
+// errors in a row: while it retries, it has not recovered.
+func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
+	for _, p := range all {
+		errors := Count(int64(p.ErrorCount), "error", "errors")
+		part := AlertPart{Key: string(p.ErrorKind), AlertError: AlertError{Error: p.LastError}}
+		if p.ErrorKind != DestinationError { // the event is to blame, or may be
+			part.Key += " " + strconv.FormatInt(p.ErrorPosition, 10)
+		}
+		c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
+		if p.LastErrorAt != nil {
+			c.Since = *p.LastErrorAt
+		}
+		switch state := p.State(now); {
+		case state == PublisherIsFailed || state == PublisherIsStopped:
+			c.Sentence = fmt.Sprintf("Publisher %s has %s after %s", p, state, errors)
+		case p.ErrorCount > 0 && state != PublisherIsPaused:
+			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row", p, errors), true
+		default:
+			continue
+		}
+		causes = append(causes, c)
+	}
+	return causes
+}
+
+func publisherCalm(all []Publisher, key string) string {
+	i := slices.IndexFunc(all, func(p Publisher) bool { return p.String() == key })
+	switch {
+	case i < 0:
+		return "publisher " + key + " was removed"
+	case all[i].Status == PublisherPaused:
+		return "publisher " + key + " was paused"
+	case all[i].LastErrorAt == nil: // an operator's action clears the errors
+		return "publisher " + key + " was resumed by an operator, and has no error since"
+	}
+	return "publisher " + key + " delivers again"
+}
+
+// instanceCauses are the instances in trouble. One that has been silent for an hour is no news: it
+// may have been replaced before anyone watched.
+func instanceCauses(s Summary, now time.Time) (causes []AlertCause) {
+	for _, i := range s.Instances {
+		state := i.State(now)
+		quiet := now.Sub(i.LastSeen)
+		switch {
+		case state == InstanceSilent:
+			causes = append(causes, AlertCause{Key: i.ID, Count: int64(quiet.Seconds()), Sentence: fmt.Sprintf("Instance %s has been silent for %s", i.ID, Age(quiet)),
+				AlertError: AlertError{Build: i.Version}, Since: i.LastSeen, Lingers: quiet >= newsFor, Once: true})
+		case i.Stalled && state == InstanceRunning:
+			causes = append(causes, AlertCause{Key: i.ID, Sentence: fmt.Sprintf("Instance %s is stalled: it applies nothing", i.ID), AlertError: AlertError{Error: i.Trouble, Build: i.Version}})
+		}
+	}
+	return causes
+}
+
+func instanceCalm(all []InstanceState, key string) string {
+	for _, i := range all {
+		switch {
+		case i.ID != key:
+		case i.StoppedAt != nil:
+			return "instance " + key + " was stopped, or its host runs another one"
+		default:
+			return "instance " + key + " is no longer silent or stalled"
+		}
+	}
+	return "instance " + key + " was silent for a week and is forgotten"
+}
+
+func (r AlertRule) rejectionCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
+	for _, s := range RejectingSources(all, now) {
+		if s.Rejected > r.Over {
+			c := AlertCause{Key: s.Name, Count: s.Rejected, Sentence: Count(s.Rejected, "row of source "+s.Name+" is", "rows of source "+s.Name+" are") + " rejected; later rows of the same campaigns wait"}
+			if s.RejectedAt != nil {
+				c.Since = *s.RejectedAt
+			}
+			causes = append(causes, c)
+		}
+	}
+	return causes
+}
+
+func sourceCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
+	for _, s := range UnreadSources(all, now) {
+		c, since := AlertCause{Key: s.Name, Count: s.Waiting, Sentence: "Source " + s.Name + " cannot be read", AlertError: AlertError{Error: s.Error}}, s.ErrorAt
+		if s.State(now) == IntakeStopped {
+			c.Sentence, since = "No server reads source "+s.Name, s.LookedAt
+		}
+		if since != nil {
+			c.Since = *since
+		}
+		causes = append(causes, c)
+	}
+	return causes
+}
+
+// rejectionCalm says how many rows of a source are rejected now.
+func rejectionCalm(all []IntakeSource, key string) string {
+	for _, s := range all {
+		if s.Name == key && s.Rejected > 0 {
+			return Count(s.Rejected, "rejected row", "rejected rows") + " left in source " + key
+		}
+	}
+	return "source " + key + " has no rejected rows"
+}
+
+func quarantineCauses(f AlertFacts) (causes []AlertCause) {
+	for _, h := range QuarantinedAmong(f.Summary.Held) {
+		c := AlertCause{Key: h.Projection, Count: h.Quarantined, Sentence: "Projection " + h.Projection + " is quarantined in " + h.Campaigns(h.Quarantined), AlertError: AlertError{Projection: h.Projection}}
+		for _, failure := range f.Failures {
+			if failure.Projection != h.Projection {
+				continue
+			}
+			c.Error = cmp.Or(c.Error, failure.Message)
+			if c.Since.IsZero() || failure.FirstAt.Before(c.Since) {
+				c.Since = failure.FirstAt
+			}
+		}
+		causes = append(causes, c)
+	}
+	return causes
+}
+
+func quarantineCalm(held []HeldProjection, key string) string {
+	for _, h := range held {
+		if h.Projection == key && h.Paused != nil {
+			return "projection " + key + " was paused"
+		}
+	}
+	return "projection " + key + " is not quarantined in any campaign"
+}
+
+// failedRunCauses are the last failed runs of each kind. One that failed more than a day ago is no
+// news.
+func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
+	for _, r := range failed {
+		kind := string(r.Kind)
+		if r.FinishedAt == nil || slices.ContainsFunc(causes, func(c AlertCause) bool { return c.Key == kind }) {
+			continue
+		}
+		told := AlertError{Error: r.Error}
+		causes = append(causes, AlertCause{Key: kind, Count: r.Counts.Failed, Sentence: fmt.Sprintf("Run %d (%s) has failed", r.ID, kind), AlertError: told,
+			Parts: []AlertPart{{Key: strconv.FormatInt(r.ID, 10), AlertError: told}}, Since: *r.FinishedAt, Lingers: now.Sub(*r.FinishedAt) > 24*time.Hour, Once: true})
+	}
+	return causes
+}
+
+// Calm describes the state after the rule's cause has ended, as part of a sentence.
+func (r AlertRule) Calm(f AlertFacts, key string) string {
+	s := f.Summary
+	left := func(n int64, none, one, many string) string {
+		if n == 0 {
+			return none
+		}
+		return Count(n, one, many)
+	}
+	switch r.What {
+	case AlertDeadRows:
+		return left(s.Counts.Dead, "no row is dead", "dead row left", "dead rows left")
+	case AlertBlocked:
+		return left(s.Campaigns.Blocked, "no campaign is blocked", "campaign still blocked", "campaigns still blocked")
+	case AlertDrift:
+		c := s.Campaigns
+		return left(c.Drifted+c.Diverged+c.Unverifiable, "no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal")
+	case AlertPublisher:
+		return publisherCalm(f.Publishers, key)
+	case AlertInstance:
+		return instanceCalm(s.Instances, key)
+	case AlertRejected:
+		return rejectionCalm(f.Sources, key)
+	case AlertSource:
+		return "source " + key + " is read again, or no longer used"
+	case AlertQuarantine:
+		return quarantineCalm(s.Held, key)
+	case AlertFailedRun:
+		return "the failed " + key + " run was resumed, or a later one completed"
+	}
+	return left(s.Lag.Events, "every event is applied", "event not applied yet", "events not applied yet")
+}
