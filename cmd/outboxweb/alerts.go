@@ -73,18 +73,25 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 	}
 	t.row("RULE", "STATUS", "CAUSE", "SINCE", "RECEIVERS", "CONDITION")
 	for _, r := range v.Rules {
-		status := string(r.Status())
+		muted := ""
 		if r.MutedUntil != nil {
-			status += ", muted until " + stamp(*r.MutedUntil)
+			muted = ", muted until " + stamp(*r.MutedUntil)
 		}
-		cause, since := "", ""
+		found := false
 		for _, one := range r.Alerts {
-			if one.Status != outbox.AlertOK {
-				cause, since = one.Cause.Sentence, stamp(one.Since)
-				break
+			if one.Status == outbox.AlertOK {
+				continue
 			}
+			status := string(one.Status) + muted
+			if one.HeldUntil != nil && one.HeldBecause != outbox.AlertHeldMuted {
+				status += ", a message is held back until " + stamp(*one.HeldUntil) + ": " + one.WhyHeld()
+			}
+			t.row(r.Name, status, firstLine(one.Cause.Sentence, 120), stamp(one.Since), strings.Join(r.To, ", "), r.Condition)
+			found = true
 		}
-		t.row(r.Name, status, firstLine(cause, 120), since, strings.Join(r.To, ", "), r.Condition)
+		if !found {
+			t.row(r.Name, string(r.Status())+muted, "", "", strings.Join(r.To, ", "), r.Condition)
+		}
 	}
 	t.row()
 	t.row("RECEIVER", "KIND", "DESTINATION", "LAST SENT", "WAITING", "LAST ERROR")

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,11 @@ func deliveryWord(d outbox.AlertDelivery, now time.Time) string {
 		return "replaced"
 	}
 	return d.Status
+}
+
+// heldBack reports whether a message about the rule is held back.
+func heldBack(r outbox.AlertRuleState, now time.Time) bool {
+	return slices.ContainsFunc(r.Alerts, func(a outbox.Alert) bool { return a.HeldUntil != nil && a.HeldUntil.After(now) })
 }
 
 // alertsHealth says in a sentence how things are.

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// The list has a line for each cause, and says that a message is held back, until when and why.
+func TestAlertsList_saysWhatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 11, 21, 18, 57, 0, 0, time.UTC)
+	v := outbox.AlertsView{Configured: true, Rules: []outbox.AlertRuleState{{AlertRule: outbox.AlertRule{Name: "publisher"}, Alerts: []outbox.Alert{
+		{Cause: outbox.AlertCause{Sentence: "Publisher a/b has failed"}, Status: outbox.AlertFiring, HeldUntil: &until, HeldBecause: outbox.AlertHeldTold},
+		{Cause: outbox.AlertCause{Sentence: "over"}, Status: outbox.AlertOK},
+		{Cause: outbox.AlertCause{Sentence: "Publisher c/d has failed"}, Status: outbox.AlertPending},
+	}}, {AlertRule: outbox.AlertRule{Name: "drift"}}}}
+	var out bytes.Buffer
+	if err := (&app{streams: streams{out: &out}}).printAlerts(v); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{"RULE", "firing, a message is held back until " + stamp(until) + ": the same cause was told less than an hour before", "Publisher c/d has failed", "drift"} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d lacks %q in\n%s", i, want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "over") {
+		t.Errorf("lists what is over:\n%s", out.String())
+	}
+}
