@@ -82,6 +82,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 			Failures: []outbox.ProjectionFailure{{Projection: "seats", Message: "other"}, {Projection: "badges", Message: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
 		{"failed run", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, FinishedAt: &alertNow}}},
 			"rebuild Run 7 (rebuild) has failed", "1 campaign failed"},
+		{"verify that drift tells of", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "", ""},
 	} {
 		var got, err string
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {

@@ -344,11 +344,11 @@ func quarantineCalm(held []HeldProjection, key string) string {
 }
 
 // failedRunCauses are the last failed runs of each kind. One that failed more than a day ago is no
-// news.
+// news. Campaigns that a verify could not replay are drift's, which counts them.
 func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
 	for _, r := range failed {
 		kind := string(r.Kind)
-		if r.FinishedAt == nil || slices.ContainsFunc(causes, func(c AlertCause) bool { return c.Key == kind }) {
+		if r.FinishedAt == nil || r.Kind == RunVerify && r.Counts.Failed > 0 || slices.ContainsFunc(causes, func(c AlertCause) bool { return c.Key == kind }) {
 			continue
 		}
 		told := AlertError{Error: r.Error}
