@@ -78,7 +78,7 @@ func TestPublisherPages_act(t *testing.T) {
 	s.withPublisher(1)
 	s.submitted(archivePage+"/pause", url.Values{"reason": {"a fire"}}).want(t, 200, "Paused publisher scenes/archive.", "a fire", "Paused by local 0 s ago: a fire.", `data-testid="publisher-resume"`).
 		lacks(t, `data-testid="publisher-pause"`)
-	s.submit(archivePage+"/pause", "").want(t, 409, "is already paused", `href="`+archivePage+`">Refresh</a>`)
+	s.submit(archivePage+"/pause", "").want(t, 409, "is already paused", `href="`+archivePage+`" data-testid="back">`, "Refresh")
 	s.submitted(archivePage+"/resume", nil).want(t, 200, "Resumed publisher scenes/archive")
 	s.publisherFails(2, "destination")
 	s.get(archivePage).want(t, 200, "no event is at fault", "type <strong>skip anyway</strong>", "Failed after 10 errors")
