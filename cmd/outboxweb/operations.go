@@ -78,7 +78,7 @@ func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
 func (a *app) describeOperation(d outbox.OperationDetail) error {
 	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n", d.ID, d.Status, d.StartedBy, d.Why)
 	if d.Rehearsal > 0 {
-		fmt.Fprintf(a.out, "it rests on rehearsal %d\n", d.Rehearsal)
+		fmt.Fprintf(a.out, "it rests on rehearsal %d; %s\n", d.Rehearsal, d.CoverText())
 	}
 	fmt.Fprintln(a.out)
 	t := table(a.out)

@@ -133,8 +133,10 @@ func withSlot[T any](ctx context.Context, m limiter, f func() (T, error)) (resul
 	return f()
 }
 
-func (s *server) previewOperation(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
-	return withSlot(ctx, s.previewing, func() (outbox.OperationPreview, error) { return s.Operations.Preview(ctx, selection) })
+func (s *server) previewOperation(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
+	return withSlot(ctx, s.previewing, func() (outbox.OperationPreview, error) {
+		return s.Operations.Preview(ctx, selection, rehearsal)
+	})
 }
 
 func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {

@@ -235,7 +235,7 @@ func (s *server) readOperationPreview(r *http.Request) (preview outbox.Operation
 	if err != nil {
 		return preview, err
 	}
-	return s.previewOperation(r.Context(), order.Selection)
+	return s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
 }
 
 func (s *server) readOperationRows(r *http.Request) (page outbox.Page[outbox.OperationRow], err error) {
@@ -303,16 +303,25 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 
-// newOperationPage previews an operation and asks for confirmation.
+// newOperationPage previews an operation and asks for confirmation. Of a rehearsal alone it is the rows
+// that would pass.
 func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error {
 	_, order, err := readOperationForm(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	preview, err := s.previewOperation(r.Context(), order.Selection)
+	if order.Rehearsal > 0 && len(order.Rows) == 0 && order.Filter == (outbox.RequeueFilter{}) {
+		if order.Rows, err = s.Operations.TriedHeads(r.Context(), order.Rehearsal); err != nil {
+			return err
+		}
+		if len(order.Rows) == 0 {
+			return outbox.NotFound("rehearsal %d found no blocked campaign that would pass", order.Rehearsal)
+		}
+	}
+	preview, err := s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more rows than one operation takes
 		order.Filter.Limit = outbox.MaxOperation
-		preview, err = s.previewOperation(r.Context(), order.Selection)
+		preview, err = s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
 	}
 	if err != nil {
 		return err
@@ -324,7 +333,12 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	p := s.actingPage(r, "Requeue dead rows", "Operations", cause)
 	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	if cause != "" && order.Rehearsal == 0 {
-		view.Passed, _ = s.Runs.PassedRehearsal(r.Context(), cause, s.Projections) // the page is worth reading without it
+		// The page is worth reading without it.
+		if passed, err := s.Runs.PassedRehearsal(r.Context(), cause, s.Projections); err == nil && passed != nil {
+			if covered, err := s.previewOperation(r.Context(), order.Selection, passed.Run.ID); err == nil && covered.Rehearsed > 0 {
+				view.Passed, view.Preview.Rehearsed = passed, covered.Rehearsed
+			}
+		}
 	}
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
 }

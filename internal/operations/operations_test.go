@@ -20,14 +20,14 @@ func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 	f.Killed("a", 3)
 	f.AppendN("a-01", 5)
 	f.Unchanged(func() {
-		p, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
+		p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0)
 		want := outbox.OperationPreview{Rows: 3, Heads: 3, Released: 11, GroupsTotal: 1,
 			Campaigns: outbox.PreviewCampaigns{Total: 3, Named: []string{"a-01", "a-00", "a-02"}},
 			Groups:    []outbox.PreviewGroup{{Fingerprint: "no such thing", Example: "no such thing", Rows: 3}}}
 		if diff := cmp.Diff(want, p); diff != "" || err != nil {
 			t.Errorf("preview (-want +got): %s%v", diff, err)
 		}
-		p, err = f.Operations.Preview(f.Ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}})
+		p, err = f.Operations.Preview(f.Ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}}, 0)
 		if err != nil || p.Rows != 1 || p.Released != 2 || p.Refused != 2 {
 			t.Errorf("preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
 		}
@@ -41,7 +41,7 @@ func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.Clock.Now(), StartedAt: f.Clock.Now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.Operations.Preview(f.Ctx, outbox.Selection{})
+	p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0)
 	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
 		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
 	}
@@ -80,7 +80,7 @@ func TestStartOperation_wantsThePhraseAboveAThousandRows(t *testing.T) {
 	f.Killed("a", 2)
 	f.AppendN("a-00", 996)
 	f.Unchanged(func() {
-		if p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}); err != nil || p.Released != 1000 || p.Confirm != "" {
+		if p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0); err != nil || p.Released != 1000 || p.Confirm != "" {
 			t.Errorf("preview is %+v, %v, want no phrase at 1,000 released", p, err)
 		}
 	})

@@ -125,12 +125,25 @@ func distinct(keys []outbox.RowKey) []outbox.RowKey {
 // previewNames is how many campaigns and groups a preview names.
 const previewNames = 20
 
-// Preview returns what an operation on a selection would do now. It changes nothing.
-func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection) (outbox.OperationPreview, error) {
+// Preview returns what an operation on a selection would do now, resting on a rehearsal; 0 is none. It
+// changes nothing.
+func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
 	err := ops.read(ctx, func(t *tx) error {
 		chosen, refused, err := t.candidates(selection)
-		p = preview(chosen, refused)
+		if p = preview(chosen, refused); err != nil || rehearsal == 0 {
+			return err
+		}
+		tried := map[outbox.RowKey]bool{}
+		heads, err := t.triedHeads(rehearsal)
+		for _, k := range heads {
+			tried[k] = true
+		}
+		for _, c := range chosen {
+			if tried[c.RowKey] {
+				p.Rehearsed++
+			}
+		}
 		return err
 	})
 	if err != nil {

@@ -168,6 +168,9 @@ func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetai
 		if err = ops.watchedRows(t, &d, summary.Surroundings()); err != nil {
 			return err
 		}
+		if err = t.countRehearsed(&d); err != nil {
+			return err
+		}
 		return t.newFailures(&d)
 	})
 	if err != nil {

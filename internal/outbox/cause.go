@@ -143,10 +143,11 @@ type Remedy string
 
 // The remedies.
 const (
-	RemedyWatch   Remedy = "watch"   // an operation is requeuing the rows already
-	RemedyRequeue Remedy = "requeue" // a requeue may help
-	RemedyInspect Remedy = "inspect" // a requeue fails again until the cause is fixed
-	RemedyWait    Remedy = "wait"    // workers retry by themselves
+	RemedyWatch    Remedy = "watch"    // an operation is requeuing the rows already
+	RemedyRequeue  Remedy = "requeue"  // a requeue may help
+	RemedyRehearse Remedy = "rehearse" // a rehearsal tells whether it helps in all of the campaigns
+	RemedyInspect  Remedy = "inspect"  // a requeue fails again until the cause is fixed
+	RemedyWait     Remedy = "wait"     // workers retry by themselves
 )
 
 // Remedy says which way forward comes first.
@@ -156,6 +157,8 @@ func (g AssessedGroup) Remedy() Remedy {
 		return RemedyWatch
 	case g.Outlook == OutlookNone:
 		return RemedyInspect
+	case g.PartlyRehearsed():
+		return RemedyRehearse
 	case g.Dead > 0:
 		return RemedyRequeue
 	default:

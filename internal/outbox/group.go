@@ -107,9 +107,11 @@ type AssessedGroup struct {
 	// Operation is the running operation that requeues rows of this error, the latest if there are
 	// several; nil if there is none.
 	Operation *GroupOperation `json:"operation"`
-	// Rehearsal is the run of a rehearsal in which every blocked campaign passed with the files that
-	// are loaded now, if none of them was retried since; 0 if there is none.
+	// Rehearsal is the run of a rehearsal in which every campaign that it tried passed with what is
+	// loaded now, some of those that this error blocks among them; 0 if there is none.
 	Rehearsal int64 `json:"rehearsal"`
+	// RehearsedHeads is how many of Heads that rehearsal tried and nobody retried since.
+	RehearsedHeads int64 `json:"rehearsed_heads"`
 }
 
 // Untried reports whether build or projection changed since the last failure, so that a rehearsal
@@ -118,11 +120,18 @@ func (g AssessedGroup) Untried() bool {
 	return g.Dead > 0 && g.Operation == nil && g.Outlook == OutlookSome && !g.FailsNow
 }
 
-// RestOn says that a rehearsal of the loaded files passed.
-func (g *AssessedGroup) RestOn(rehearsal int64) {
-	g.Rehearsal = rehearsal
-	g.Verdict = strings.TrimSuffix(g.Verdict, g.toSee()) + fmt.Sprintf(", and with the loaded files every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
+// RestOn says that a rehearsal of the loaded files passed, which tried so many of the dead heads.
+func (g *AssessedGroup) RestOn(rehearsal, heads int64) {
+	g.Rehearsal, g.RehearsedHeads = rehearsal, heads
+	passed := fmt.Sprintf("every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
+	if g.PartlyRehearsed() {
+		passed = fmt.Sprintf("%s of these %s passed rehearsal %d, which did not try the other %s: rehearse again", Number(heads), Count(g.Heads, "campaign", "campaigns"), rehearsal, Number(g.Heads-heads))
+	}
+	g.Verdict = strings.TrimSuffix(g.Verdict, g.toSee()) + ", and with the loaded files " + passed
 }
+
+// PartlyRehearsed reports whether the rehearsal left out campaigns that this error blocks.
+func (g AssessedGroup) PartlyRehearsed() bool { return g.Rehearsal > 0 && g.RehearsedHeads < g.Heads }
 
 // toSee ends the verdict of rows that were not retried with what runs and is loaded now: dead rows are
 // requeued, and workers retry failed ones.

@@ -175,6 +175,8 @@ type OperationDetail struct {
 	Operation
 	Groups  []OperationGroup `json:"groups" api:"max=200"` // at most 200
 	Watched []WatchedRow     `json:"watched" api:"max=20"` // at most 20
+	// rows that the rehearsal on which the operation rests tried and found passing; 0 without one
+	Rehearsed int64 `json:"rehearsed"`
 	// failed and dead rows that are not part of the operation and arose since its start, in its
 	// campaigns or with its errors; at most 50
 	NewFailures []Row  `json:"new_failures" api:"max=50"`
@@ -223,6 +225,11 @@ func (d OperationDetail) Describe(working bool) string {
 	}
 }
 
+// CoverText says how many of the operation's rows the rehearsal on which it rests tried.
+func (d OperationDetail) CoverText() string {
+	return fmt.Sprintf("it tried %s of the operation's %s", Number(d.Rehearsed), Count(d.Totals.Chosen, "row", "rows"))
+}
+
 // RowKey names one row.
 type RowKey struct {
 	CampaignID string `json:"campaign_id"`
@@ -250,8 +257,9 @@ type OperationRequest struct {
 type OperationPreview struct {
 	Rows      int64            `json:"rows"`
 	Heads     int64            `json:"heads"`
-	Released  int64            `json:"released"` // rows waiting behind those heads
-	Refused   int64            `json:"refused"`  // named rows that are not dead, or part of a running operation
+	Released  int64            `json:"released"`  // rows waiting behind those heads
+	Refused   int64            `json:"refused"`   // named rows that are not dead, or part of a running operation
+	Rehearsed int64            `json:"rehearsed"` // rows that the rehearsal on which it is to rest tried and found passing; 0 without one
 	Campaigns PreviewCampaigns `json:"campaigns"`
 	Groups    []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.

@@ -184,12 +184,16 @@ type RehearsalGroup struct {
 // RehearsalVersion is a changed projection: the loaded version of its file and the rehearsed one.
 type RehearsalVersion struct {
 	Projection string `json:"projection" redact:"-"`
-	Loaded     string `json:"loaded" redact:"-"` // as of now; empty if it is not loaded
-	Rehearsed  string `json:"rehearsed" redact:"-"`
+	Before     string `json:"before" redact:"-"`    // loaded when the rehearsal was started; empty if it was not
+	Loaded     string `json:"loaded" redact:"-"`    // as of now; empty if it is not loaded
+	Rehearsed  string `json:"rehearsed" redact:"-"` // that it ran with
 	// when the rehearsed version was loaded last; null if it never was
 	RehearsedLoadedAt *time.Time `json:"rehearsed_loaded_at" api:"nullable"`
 	OtherSchema       bool       `json:"other_schema"` // the changed file gives its tables another form
 }
+
+// Differs reports whether the loaded version is not the rehearsed one.
+func (v RehearsalVersion) Differs() bool { return v.Loaded != v.Rehearsed }
 
 // FixRehearsal is a run of kind rehearse and its answer.
 type FixRehearsal struct {
@@ -199,11 +203,18 @@ type FixRehearsal struct {
 	Blocked     int64              `json:"blocked"`                // blocked campaigns that it takes
 	More        bool               `json:"more"`                   // there were more than it takes
 	Versions    []RehearsalVersion `json:"versions"`
+	Others      []RehearsalVersion `json:"others"` // the other projections of which it ran with another version than the loaded one
 	Counts      RehearsalCounts    `json:"counts"`
 	Groups      []RehearsalGroup   `json:"groups"`
 	Answer      string             `json:"answer"`  // "38 of 40 campaigns would pass. …"
 	Effects     string             `json:"effects"` // what loading would change for healthy campaigns
-	Loaded      bool               `json:"loaded"`  // the rehearsed files are the loaded ones
+	Loaded      bool               `json:"loaded"`  // all projections are loaded in the versions that it ran with
+}
+
+// Outdated reports whether the rehearsed files are loaded, but not the other projections that it ran
+// with.
+func (r FixRehearsal) Outdated() bool {
+	return len(r.Others) > 0 && !slices.ContainsFunc(r.Versions, RehearsalVersion.Differs)
 }
 
 // Passed reports whether the rehearsal is done and every blocked campaign would pass: at least one.

@@ -100,10 +100,11 @@ func (c causeView) requeues(p Page) bool {
 }
 
 func (c causeView) requeueLink(p Page) URL {
-	if c.Rehearsal > 0 {
-		return p.Links.canaryOf(outbox.FixRehearsal{Run: outbox.Run{ID: c.Rehearsal}, Fingerprint: c.Fingerprint})
+	rows := outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}}
+	if c.Rehearsal > 0 && !c.PartlyRehearsed() {
+		return p.Links.canaryOf(c.Rehearsal, rows)
 	}
-	return p.Links.NewOperation(outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}})
+	return p.Links.NewOperation(rows)
 }
 
 // statement links to what is known about the failing statement: the error's page, and from the page
@@ -120,9 +121,10 @@ func (c causeView) statement(p Page) URL {
 	return ""
 }
 
-// rehearseClass makes the rehearsal the way forward where the statement is shown already.
+// rehearseClass makes the rehearsal the way forward where the statement is shown already, or where only
+// some campaigns were rehearsed.
 func (c causeView) rehearseClass() string {
-	if c.Explained != nil {
+	if c.Explained != nil || c.Remedy() == outbox.RemedyRehearse {
 		return "primary"
 	}
 	return ""

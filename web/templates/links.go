@@ -194,12 +194,16 @@ func operationPath(id int64, more ...string) []string {
 
 // NewOperation is the page that previews an operation on a selection and starts it.
 func (l Links) NewOperation(s outbox.Selection) URL {
+	return l.at(selectionValues(s), "operations", "new")
+}
+
+func selectionValues(s outbox.Selection) url.Values {
 	f := s.Filter
 	query := values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint, "limit", positive(int64(f.Limit)))
 	for _, r := range s.Rows {
 		query.Add("rows", rowName(r))
 	}
-	return l.at(query, "operations", "new")
+	return query
 }
 
 // rowName is a row in forms and addresses.

@@ -28,7 +28,7 @@ type OperationView struct {
 type NewOperationView struct {
 	Selection outbox.Selection     `redact:"-"`
 	Rehearsal int64                // that it rests on; 0 without one
-	Passed    *outbox.FixRehearsal // a rehearsal of the cause that could be rested on; nil without one
+	Passed    *outbox.FixRehearsal // a rehearsal of rows of the cause that could be rested on; nil without one
 	Preview   outbox.OperationPreview
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
@@ -169,6 +169,19 @@ func estimate(p outbox.OperationPreview) string {
 		return "Duration unknown: too little was applied lately to estimate it."
 	}
 	return "Estimate: " + outbox.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + count(outbox.PaceMinutes, "busy minute", "busy minutes") + "."
+}
+
+// covers continues a sentence about a rehearsal with how many of the rows it tried.
+func covers(p outbox.OperationPreview) string {
+	switch left := p.Rows - p.Rehearsed; {
+	case left == 0:
+		return "tried " + verb(p.Rows, "this row", "each of these rows") + " with the loaded files: " + verb(p.Rows, "it", "they") + " would pass."
+	case p.Rehearsed == 0:
+		return "tried none of these rows: rehearse again."
+	default:
+		return fmt.Sprintf("tried %s of these %s with the loaded files: %s would pass. It did not try the other %s: rehearse again.",
+			num(p.Rehearsed), count(p.Rows, "row", "rows"), verb(p.Rehearsed, "it", "they"), num(left))
+	}
 }
 
 // filterTexts are the parts of a filter that are set.

@@ -3,7 +3,6 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -43,12 +42,11 @@ func (l Links) rehearseAgain(d outbox.FixRehearsal, projection string) URL {
 // Rehearsal is one rehearsal with its answer; for the API's links.
 func (l Links) Rehearsal(id int64) URL { return l.at(nil, "rehearsals", itoa(id)) }
 
-// canaryOf is the page that starts the canary of a rehearsed cause.
-func (l Links) canaryOf(d outbox.FixRehearsal) URL {
-	query := url.Values{"rehearsal": {itoa(d.Run.ID)}}
-	if d.Fingerprint != "" {
-		query.Set("fingerprint", d.Fingerprint)
-	}
+// canaryOf is the page that starts an operation which rests on a rehearsal; an empty selection is the
+// rows that would pass.
+func (l Links) canaryOf(rehearsal int64, s outbox.Selection) URL {
+	query := selectionValues(s)
+	query.Set("rehearsal", itoa(rehearsal))
 	return l.at(query, "operations", "new")
 }
 
@@ -103,13 +101,13 @@ func rebuildRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
 	return o
 }
 
-// notLoaded says which of the rehearsed files are not loaded: "accounts: loaded 97b5…, rehearsed
+// notLoaded says which of the projections are not loaded as rehearsed: "accounts: loaded 97b5…, rehearsed
 // c18c…".
 func notLoaded(d outbox.FixRehearsal) []string {
 	var all []string
-	for _, v := range d.Versions {
-		if v.Loaded != v.Rehearsed {
-			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), shortVersion(v.Rehearsed))
+	for _, v := range slices.Concat(d.Versions, d.Others) {
+		if v.Differs() {
+			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), valueOrNone(shortVersion(v.Rehearsed)))
 			if v.RehearsedLoadedAt != nil {
 				line += ", which was loaded before, since " + v.RehearsedLoadedAt.UTC().Format("2006-01-02 15:04 UTC")
 			}
