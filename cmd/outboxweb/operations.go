@@ -82,14 +82,14 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	}
 	fmt.Fprintln(a.out)
 	t := table(a.out)
-	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tSKIPPED\tFAILED AGAIN\tNOT ATTEMPTED\tNOT WATCHED")
+	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tQUARANTINED\tSKIPPED\tFAILED AGAIN\tNOT ATTEMPTED\tNOT WATCHED")
 	n := d.Totals
-	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
+	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Quarantined, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
 	t.Flush()
 	fmt.Fprintln(a.out)
-	fmt.Fprintln(t, "GROUP\tSTATE\tROWS\tDONE\tFAILED AGAIN\tERROR\tWHY IT STOPPED")
+	fmt.Fprintln(t, "GROUP\tSTATE\tROWS\tDONE\tQUARANTINED\tFAILED AGAIN\tERROR\tWHY IT STOPPED")
 	for _, g := range d.Groups {
-		t.row(g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
+		t.row(g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.Quarantined, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
 	}
 	t.Flush()
 	for i, r := range d.NewFailures {
@@ -97,6 +97,13 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 			fmt.Fprintln(a.out, "\nnew failures outside this operation:")
 		}
 		t.row(r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
+	}
+	t.Flush()
+	for i, f := range d.NewQuarantines {
+		if i == 0 {
+			fmt.Fprintln(a.out, "\nprojections quarantined in its campaigns since it started:")
+		}
+		t.row(f.CampaignID, f.Seq, f.Projection, firstLine(f.Message, 100))
 	}
 	return t.Flush()
 }

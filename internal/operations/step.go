@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -42,8 +44,8 @@ func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 		if err != nil || !found || op.Status != outbox.OperationRunning {
 			return err
 		}
-		step := &operationStep{tx: t, op: op, now: ops.core.Now()}
-		if err := step.run(); err != nil {
+		step := &operationStep{tx: t, op: op, now: ops.core.Now(), live: ops.core.ReadModel()}
+		if err := step.run(ctx); err != nil {
 			return err
 		}
 		changed, woken = step.changed, len(step.requeued) > 0
@@ -63,12 +65,13 @@ type operationStep struct {
 	*tx
 	op       outbox.Operation
 	now      int64
+	live     *readmodel.Database
 	changed  bool
 	requeued []outbox.RowKey // in this step
 }
 
-func (s *operationStep) run() error {
-	if err := s.observe(); err != nil {
+func (s *operationStep) run(ctx context.Context) error {
+	if err := s.observe(ctx); err != nil {
 		return err
 	}
 	groups, err := s.groups()
@@ -92,11 +95,11 @@ func (s *operationStep) run() error {
 // observed is a watched row that may have an outcome.
 type observed struct {
 	outbox.Watched
-	group int64
+	group, requeued int64
 }
 
 const selectObserved = `
-select r.campaign_id, r.seq, r.group_number, r.fingerprint, r.watch_seq, c.applied_seq, coalesce(c.head_seq, 0), coalesce(c.head_status, ''), c.diverged
+select r.campaign_id, r.seq, r.group_number, r.fingerprint, r.watch_seq, c.applied_seq, coalesce(c.head_seq, 0), coalesce(c.head_status, ''), c.diverged, coalesce(r.requeued_at, 0)
 from operation_rows r
 join campaigns c on c.campaign_id = r.campaign_id
 where r.operation_id = $1
@@ -118,13 +121,16 @@ where operation_id = $1
 
 // observe records the outcomes of watched rows. The failure of the row itself is recorded when it
 // is settled, not here.
-func (s *operationStep) observe() error {
+func (s *operationStep) observe(ctx context.Context) error {
 	seen, err := sqldb.All(s, func(row sqldb.Row) (o observed, err error) {
-		err = row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged)
+		err = row.Scan(&o.CampaignID, &o.Seq, &o.group, &o.Fingerprint, &o.WatchTo, &o.Applied, &o.HeadSeq, &o.HeadStatus, &o.Diverged, &o.requeued)
 		return o, err
 	}, selectObserved, s.op.ID)
 	if err != nil {
 		return fmt.Errorf("look at what is watched: %w", err)
+	}
+	if err := s.quarantined(ctx, seen); err != nil {
+		return err
 	}
 	for _, o := range seen {
 		if err := s.endWatch(o); err != nil {
@@ -132,6 +138,27 @@ func (s *operationStep) observe() error {
 		}
 	}
 	return nil
+}
+
+// clocksApart is how far the clock of a worker may be behind that of the process that requeued a row.
+const clocksApart = time.Minute
+
+// quarantined finds the projections that rows which are applied have quarantined. One may have failed at
+// the row before, as when another one then blocked the campaign.
+func (s *operationStep) quarantined(ctx context.Context, seen []observed) error {
+	var spans []readmodel.Span
+	var of []*observed
+	for i := range seen {
+		if o := &seen[i]; o.AllApplied() {
+			spans = append(spans, readmodel.Span{CampaignID: o.CampaignID, From: o.Seq, To: o.WatchTo, Since: o.requeued - clocksApart.Microseconds()})
+			of = append(of, o)
+		}
+	}
+	found, err := s.live.QuarantinedIn(ctx, spans)
+	for i, f := range found {
+		of[i].Quarantined = f
+	}
+	return err
 }
 
 // endWatch ends the watch of one row, and stops its group if an event released by the row has

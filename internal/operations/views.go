@@ -25,6 +25,7 @@ func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 	err := row.Scan(&o.ID, &o.Kind, &status, &canary, &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID, &started, &updated, &finished,
 		&o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
 		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged, &o.Rehearsal)
+	n.Quarantined = n.Chosen - n.Waiting - n.Requeued - n.Done - n.Skipped - n.FailedAgain - n.Left - n.Unwatched // has no column
 	o.Status, o.Canary = outbox.OperationStatus(status), canary != 0
 	o.StartedAt, o.UpdatedAt = sqldb.At(started), sqldb.At(updated)
 	o.FinishedAt, o.AcknowledgedAt = sqldb.AtOrNil(finished), sqldb.AtOrNil(acknowledged)
@@ -153,7 +154,7 @@ func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outb
 // Get reads an operation with its groups, the rows it is watching, and other failures since its
 // start. A missing one is outbox.ErrNotFound.
 func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
-	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}}
+	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}, NewQuarantines: []outbox.ProjectionFailure{}}
 	summary, err := ops.core.Summary(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
@@ -171,7 +172,10 @@ func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetai
 		if err = t.countRehearsed(&d); err != nil {
 			return err
 		}
-		return t.newFailures(&d)
+		if err = t.newFailures(&d); err != nil {
+			return err
+		}
+		return ops.newQuarantines(ctx, t, &d)
 	})
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
@@ -309,10 +313,7 @@ limit $4`
 const newFailuresShown = 50
 
 func (t *tx) newFailures(d *outbox.OperationDetail) error {
-	until := int64(1) << 62
-	if d.FinishedAt != nil {
-		until = d.FinishedAt.UnixMicro()
-	}
+	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
 		err := t.Each(func(row sqldb.Row) error {
 			r, err := store.ScanListed(row)
@@ -324,6 +325,64 @@ func (t *tx) newFailures(d *outbox.OperationDetail) error {
 		}
 	}
 	return nil
+}
+
+// failuresUntil is when failures cannot be due to an operation any more.
+func failuresUntil(d *outbox.OperationDetail) int64 {
+	if d.FinishedAt != nil {
+		return d.FinishedAt.UnixMicro()
+	}
+	return sqldb.FarFuture
+}
+
+const countCampaignRows = `
+select count(*)
+from operation_rows
+where operation_id = $1
+  and campaign_id = $2`
+
+// failurePages is how many pages of open failures are looked through for those of an operation.
+const failurePages = 10
+
+// newQuarantines adds the failures since the start that quarantined projections in the operation's
+// campaigns, of the latest open failures.
+func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *outbox.OperationDetail) error {
+	f := outbox.FailureFilter{Status: outbox.FailureOpen, Limit: outbox.MaxPage}
+	for range failurePages {
+		page, err := ops.core.ReadModel().Failures(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, one := range page.Items { // the newest first
+			if one.FirstAt.Before(d.StartedAt) || len(d.NewQuarantines) == newFailuresShown {
+				return nil
+			}
+			is, err := ops.quarantinedBy(ctx, t, d, one)
+			if err != nil {
+				return err
+			}
+			if is {
+				d.NewQuarantines = append(d.NewQuarantines, one)
+			}
+		}
+		if page.NextCursor == nil {
+			return nil
+		}
+		f.Cursor = *page.NextCursor
+	}
+	return nil
+}
+
+// quarantinedBy reports whether a failure since the start has quarantined a projection in one of the
+// operation's campaigns before its end.
+func (ops *Operations) quarantinedBy(ctx context.Context, t *tx, d *outbox.OperationDetail, f outbox.ProjectionFailure) (bool, error) {
+	rows := int64(0)
+	if _, err := t.One([]any{&rows}, countCampaignRows, d.ID, f.CampaignID); err != nil || rows == 0 || f.FirstAt.UnixMicro() > failuresUntil(d) {
+		return false, err
+	}
+	aside, err := ops.core.ReadModel().SetAside(ctx, f.CampaignID)
+	at, is := aside[f.Projection]
+	return is && at == f.Seq-1, err
 }
 
 const selectOperationRow = `

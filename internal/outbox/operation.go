@@ -36,6 +36,7 @@ const (
 	ResultWaiting     RowResult = "waiting"      // not touched yet
 	ResultRequeued    RowResult = "requeued"     // pending again, and watched until it and the next events are applied
 	ResultDone        RowResult = "done"         // applied
+	ResultQuarantined RowResult = "quarantined"  // applied, but a projection failed at it or right behind it and was quarantined
 	ResultSkipped     RowResult = "skipped"      // changed since the operation began, or unable to move; left unchanged
 	ResultFailedAgain RowResult = "failed_again" // dead again after one attempt
 	ResultLeft        RowResult = "left"         // not attempted: its group stopped or the operation was cancelled
@@ -43,7 +44,7 @@ const (
 )
 
 // RowResults lists every result in the order in which a row may reach them.
-var RowResults = []RowResult{ResultWaiting, ResultRequeued, ResultDone, ResultSkipped, ResultFailedAgain, ResultLeft, ResultUnwatched}
+var RowResults = []RowResult{ResultWaiting, ResultRequeued, ResultDone, ResultQuarantined, ResultSkipped, ResultFailedAgain, ResultLeft, ResultUnwatched}
 
 // OperationTotals counts an operation's rows by result.
 type OperationTotals struct {
@@ -51,6 +52,7 @@ type OperationTotals struct {
 	Waiting     int64 `json:"waiting"`
 	Requeued    int64 `json:"requeued"`
 	Done        int64 `json:"done"`
+	Quarantined int64 `json:"quarantined"`
 	Skipped     int64 `json:"skipped"`
 	FailedAgain int64 `json:"failed_again"`
 	Left        int64 `json:"left"`
@@ -74,6 +76,8 @@ func (t *OperationTotals) Field(r RowResult) *int64 {
 		return &t.Requeued
 	case ResultDone:
 		return &t.Done
+	case ResultQuarantined:
+		return &t.Quarantined
 	case ResultSkipped:
 		return &t.Skipped
 	case ResultFailedAgain:
@@ -179,8 +183,10 @@ type OperationDetail struct {
 	Rehearsed int64 `json:"rehearsed"`
 	// failed and dead rows that are not part of the operation and arose since its start, in its
 	// campaigns or with its errors; at most 50
-	NewFailures []Row  `json:"new_failures" api:"max=50"`
-	Why         string `json:"why"` // one sentence on its progress or its end
+	NewFailures []Row `json:"new_failures" api:"max=50"`
+	// open failures since its start that quarantined projections in its campaigns; at most 50
+	NewQuarantines []ProjectionFailure `json:"new_quarantines" api:"max=50"`
+	Why            string              `json:"why"` // one sentence on its progress or its end
 }
 
 // Phase is the progress of a running operation: "canary", or "wave 3".
@@ -212,7 +218,11 @@ func (d OperationDetail) Describe(working bool) string {
 	case d.Status == OperationDone:
 		return fmt.Sprintf("Done: %s of %s applied, %s skipped", Number(t.Done), Count(t.Chosen, "row", "rows"), Number(t.Skipped))
 	case d.Status == OperationStopped:
-		return fmt.Sprintf("Stopped: %s; %s failed again, %s not attempted", d.StopReason, Count(t.FailedAgain, "row", "rows"), Number(t.Left))
+		quarantined := ""
+		if t.Quarantined > 0 {
+			quarantined = fmt.Sprintf(", %s applied with a projection quarantined", Number(t.Quarantined))
+		}
+		return fmt.Sprintf("Stopped: %s; %s failed again%s, %s not attempted", d.StopReason, Count(t.FailedAgain, "row", "rows"), quarantined, Number(t.Left))
 	case d.Status == OperationCancelled:
 		return fmt.Sprintf("Cancelled by %s; %s not attempted, %s in progress", d.CancelledBy, Count(t.Left, "row", "rows"), Number(t.Unwatched))
 	case !working:

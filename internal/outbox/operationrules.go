@@ -25,6 +25,9 @@ type Watched struct {
 	HeadSeq     int64  // 0 if its campaign has no row
 	HeadStatus  Status
 	Diverged    string // why its campaign contradicts the journal; empty if it does not
+	// Quarantined is the first event from Seq to WatchTo at which a projection was quarantined; nil if
+	// none was, and before all of them are applied.
+	Quarantined *ProjectionFailure
 }
 
 // WatchEnd is the outcome of a watched row.
@@ -49,7 +52,7 @@ func (w Watched) Blames() int64 {
 func (w Watched) End(blamed Row) (WatchEnd, bool) {
 	switch w.verdict() {
 	case allApplied:
-		return WatchEnd{Result: ResultDone}, true
+		return w.applied(), true
 	case campaignDiverged:
 		return WatchEnd{Result: ResultFailedAgain, Detail: "its campaign diverged: " + w.Diverged}, true
 	case diedAgain:
@@ -65,6 +68,25 @@ func (w Watched) End(blamed Row) (WatchEnd, bool) {
 		return WatchEnd{Result: ResultUnwatched, Detail: fmt.Sprintf("event %d before it died; it is blocked behind that", w.HeadSeq)}, true
 	}
 	return WatchEnd{}, false
+}
+
+// AllApplied reports whether the row and all events watched with it are applied.
+func (w Watched) AllApplied() bool { return w.verdict() == allApplied }
+
+// applied is the outcome of a row that is applied with all events watched with it.
+func (w Watched) applied() WatchEnd {
+	f := w.Quarantined
+	if f == nil {
+		return WatchEnd{Result: ResultDone}
+	}
+	where := "at it"
+	if f.Seq > w.Seq {
+		where = fmt.Sprintf("at event %d behind it", f.Seq)
+	}
+	quarantined := fmt.Sprintf("projection %s failed %s and was quarantined", f.Projection, where)
+	return WatchEnd{Result: ResultQuarantined, Fingerprint: f.Fingerprint,
+		Detail: fmt.Sprintf("applied; %s: %s", quarantined, f.Message),
+		Stops:  fmt.Sprintf("event %d of campaign %s was applied, but %s", w.Seq, w.CampaignID, quarantined)}
 }
 
 // watchVerdict is the state of a watched row.

@@ -71,7 +71,10 @@ func (a *ApplyTx) Resolve(campaign string, seq int64) error {
 	return nil
 }
 
-const failureColumns = `id, campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at, status, resolved_at`
+const (
+	failureColumns   = `id, campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at, status, resolved_at`
+	failureColumnsOf = `f.id, f.campaign_id, f.projection, f.seq, f.event_type, f.fingerprint, f.message, f.attempts, f.first_at, f.last_at, f.status, f.resolved_at`
+)
 
 func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
@@ -149,4 +152,43 @@ func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFail
 		err = outbox.NotFound("there is no failure %d", id)
 	}
 	return f, err
+}
+
+const selectQuarantinedIn = `
+select ` + failureColumnsOf + `
+from projection_cursors c
+join failures f on f.campaign_id = c.campaign_id and f.projection = c.projection and f.seq = c.applied_seq + 1 and f.status = 'open'
+where c.campaign_id = $1
+  and c.state || '' = 'quarantined'
+  and f.seq between $2 and $3
+  and f.last_at >= $4
+order by f.seq, f.projection
+limit 1`
+
+// Span is a range of events of a campaign, and a time.
+type Span struct {
+	CampaignID string
+	From, To   int64
+	Since      int64 // microseconds
+}
+
+// QuarantinedIn returns for each span the first failure that has quarantined a projection there since
+// its time; nil if none has.
+func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.ProjectionFailure, error) {
+	found := make([]*outbox.ProjectionFailure, len(spans))
+	err := d.read(ctx, func(t *tx) error {
+		var b sqldb.Batch
+		for i, s := range spans {
+			b.Each(func(row sqldb.Row) error {
+				f, err := scanFailure(row)
+				found[i] = &f
+				return err
+			}, selectQuarantinedIn, s.CampaignID, s.From, s.To, s.Since)
+		}
+		return t.RunAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what is quarantined: %w", err)
+	}
+	return found, nil
 }

@@ -48,7 +48,7 @@ func (f *fixture) everything() {
 // useOperations calls all methods of operations.
 func (f *fixture) useOperations(must func(...error)) {
 	f.Exec(`update campaigns set due_at = null`)
-	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0)
+	_, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 1)
 	must(err)
 	ids := f.Killed("op", 4)
 	named := func(i int) outbox.OperationRequest {

@@ -50,6 +50,7 @@ var resultLooks = map[outbox.RowResult]look{
 	outbox.ResultWaiting:     {"○", "s-pending"},
 	outbox.ResultRequeued:    {"◐", "s-processing"},
 	outbox.ResultDone:        {"✓", "s-current"},
+	outbox.ResultQuarantined: {"!", "s-failed"},
 	outbox.ResultSkipped:     {"↷", "s-paused"},
 	outbox.ResultFailedAgain: {"✕", "s-dead"},
 	outbox.ResultLeft:        {"‖", "s-pending"},

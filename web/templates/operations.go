@@ -80,6 +80,8 @@ func resultsPager(p Page, v OperationView) pagerView {
 
 func resultName(r outbox.RowResult) string {
 	switch r {
+	case outbox.ResultQuarantined:
+		return "applied, quarantined"
 	case outbox.ResultLeft:
 		return "not attempted"
 	case outbox.ResultUnwatched:
@@ -95,7 +97,7 @@ type progressPart struct {
 }
 
 // progressOrder is the order of the bar from left to right: completed first, waiting last.
-var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultFailedAgain,
+var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultQuarantined, outbox.ResultFailedAgain,
 	outbox.ResultLeft, outbox.ResultRequeued, outbox.ResultWaiting}
 
 // progressParts divides the bar. Every nonzero part has a visible width.
@@ -170,6 +172,18 @@ func estimate(p outbox.OperationPreview) string {
 	}
 	return "Estimate: " + outbox.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + count(outbox.PaceMinutes, "busy minute", "busy minutes") + "."
 }
+
+// newFailuresCount is how many failures since the start of an operation are known.
+func newFailuresCount(d outbox.OperationDetail) string {
+	n := num(int64(len(d.NewFailures) + len(d.NewQuarantines)))
+	if max(len(d.NewFailures), len(d.NewQuarantines)) >= newFailuresMost {
+		n += "+"
+	}
+	return n
+}
+
+// newFailuresMost is how many failures of each kind an operation names.
+const newFailuresMost = 50
 
 // covers continues a sentence about a rehearsal with how many of the rows it tried.
 func covers(p outbox.OperationPreview) string {

@@ -1,0 +1,87 @@
+package operations_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// gate blocks a campaign at an event of type spent without n.
+const gate = `-- projection: gate
+-- tables: gate
+
+-- schema
+create table gate (campaign_id text not null, seq bigint not null, n bigint not null, primary key (campaign_id, seq));
+
+-- on: spent
+insert into gate (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
+`
+
+// overdrawnBehindGate has campaigns that the gate blocks at event 2, on which accounts fails too and is
+// quarantined. They are opened with a gate that lets them pass. The order of the projections is that in
+// which they are applied.
+func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []string) (*enginetest.Engine, *storetest.Clock) {
+	t.Helper()
+	now, pair := storetest.NewClock(), dbtest.New(t)
+	options := []enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(1)}
+	b := enginetest.OpenPair(t, pair, enginetest.Define(t, order(gate)...), options...)
+	for i := range campaigns {
+		id := fmt.Sprintf("c-%02d", i)
+		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 100), enginetest.Noted(id))
+	}
+	b.Drain(t)
+	now.Advance(time.Hour)
+	return enginetest.OpenPair(t, pair, enginetest.Define(t, order(strings.ReplaceAll(gate, ":payload.n!", "1"))...), options...), now
+}
+
+func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
+	t.Parallel()
+	b, now := overdrawnBehindGate(t, 5, func(gate string) []string { return []string{gate, enginetest.LenientAccounts} })
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	d := settleOperation(t, b, op.ID)
+	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: 5, Quarantined: 1, Left: 4})
+	if want := "event 2 of campaign c-00 was applied, but projection accounts failed at it and was quarantined"; d.Groups[0].Reason != want || d.StopReason != want {
+		t.Errorf("the group stopped since %q, want %q", d.Groups[0].Reason, want)
+	}
+	if want := "0 rows failed again, 1 applied with a projection quarantined, 4 not attempted"; !strings.HasSuffix(d.Why, want) {
+		t.Errorf("it says %q", d.Why)
+	}
+	if rows := resultRows(t, b, op.ID, outbox.ResultQuarantined); len(rows) != 1 || !strings.HasPrefix(rows[0].Detail, "applied; projection accounts failed at it and was quarantined: projection accounts (") || rows[0].FailedFingerprint == "" {
+		t.Errorf("the row says %+v", rows)
+	}
+	if len(d.NewQuarantines) != 1 || d.NewQuarantines[0].CampaignID != "c-00" || d.NewQuarantines[0].Seq != 2 {
+		t.Errorf("new quarantines are %+v", d.NewQuarantines)
+	}
+	// Another campaign's failure is none of the operation's.
+	now.Advance(time.Minute)
+	b.MustAppend(t, enginetest.Opened("other", 10), enginetest.Spent("other", 100))
+	b.Drain(t)
+	all := mustStart(t, b, outbox.OperationRequest{})
+	wantTotals(t, settleOperation(t, b, all.ID), outbox.OperationStopped, outbox.OperationTotals{Chosen: 4, Quarantined: 4})
+	if d := operation(t, b, all.ID); len(d.NewQuarantines) != 4 {
+		t.Errorf("new quarantines are %+v, want those of the four campaigns", d.NewQuarantines)
+	}
+	if d := operation(t, b, op.ID); len(d.NewQuarantines) != 1 {
+		t.Errorf("after its end new quarantines are %+v", d.NewQuarantines)
+	}
+}
+
+// A projection that failed at the row before the operation, so that it did not block the row, is not
+// the operation's doing.
+func TestOperation_isNotStoppedByAnEarlierQuarantine(t *testing.T) {
+	t.Parallel()
+	b, _ := overdrawnBehindGate(t, 2, func(gate string) []string { return []string{enginetest.LenientAccounts, gate} })
+	b.MustHaveCursors(t, "c-00 accounts 1 quarantined", "c-01 accounts 1 quarantined")
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	d := settleOperation(t, b, op.ID)
+	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: 2, Done: 2})
+	if len(d.NewQuarantines) != 0 {
+		t.Errorf("new quarantines are %+v", d.NewQuarantines)
+	}
+}
