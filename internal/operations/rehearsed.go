@@ -17,15 +17,18 @@ where run_id = $1
 
 // triedHeads reads the events that blocked campaigns when a rehearsal was started, and that would pass.
 func (t *tx) triedHeads(rehearsal int64) ([]outbox.RowKey, error) {
-	heads, err := sqldb.All(t, func(row sqldb.Row) (key outbox.RowKey, err error) {
-		var text string
+	var heads []outbox.RowKey
+	err := t.Each(func(row sqldb.Row) error {
+		var campaign, text string
 		var at outbox.Rehearsed
-		if err := row.Scan(&key.CampaignID, &text); err != nil {
-			return key, err
+		if err := row.Scan(&campaign, &text); err != nil {
+			return err
 		}
-		err = json.Unmarshal([]byte(text), &at)
-		key.Seq = at.Head
-		return key, err
+		err := json.Unmarshal([]byte(text), &at)
+		if at.Quarantined == "" {
+			heads = append(heads, outbox.RowKey{CampaignID: campaign, Seq: at.Head})
+		}
+		return err
 	}, selectTriedHeads, rehearsal)
 	if err != nil {
 		return nil, fmt.Errorf("read what rehearsal %d tried: %w", rehearsal, err)

@@ -77,12 +77,14 @@ func (o *RehearsalRequest) Check() error {
 
 // Rehearsed is how far a rehearsal got in one campaign.
 type Rehearsed struct {
-	Head    int64 `json:"head"`    // the event that blocks the campaign; 0 for a healthy one
+	Head    int64 `json:"head"`    // the event that blocks the campaign, or at which a projection is quarantined; 0 for a healthy one
 	Applied int64 `json:"applied"` // events that would be applied, from that one on
 	Left    int64 `json:"left"`    // events behind them that were not tried; 0 if all were
 	// FailedSeq is the event that would fail; 0 if none.
 	FailedSeq int64  `json:"failed_seq"`
 	EventType string `json:"event_type" redact:"-"` // of that event
+	// Quarantined is the projection that is quarantined at Head; empty if Head blocks the campaign.
+	Quarantined string `json:"quarantined" redact:"-"`
 	// Live says that the rows of a healthy campaign were compared with the live ones, since the loaded
 	// files cannot replay it.
 	Live bool `json:"live"`
@@ -98,6 +100,9 @@ func (r RunResult) RehearsedText() string {
 	switch r.Outcome {
 	case OutcomePasses:
 		text := fmt.Sprintf("Event %d would be applied, with %s behind it.", at.Head, Count(at.Applied-1, "event", "events"))
+		if at.Quarantined != "" {
+			text = fmt.Sprintf("Projection %s, which is quarantined at event %d, would apply it, with %s behind it.", at.Quarantined, at.Head, Count(at.Applied-1, "event", "events"))
+		}
 		if at.Left > 0 {
 			text += fmt.Sprintf(" %s not tried.", Count(at.Left, "event behind those was", "events behind those were"))
 		}
@@ -105,7 +110,7 @@ func (r RunResult) RehearsedText() string {
 	case OutcomeFailsSame:
 		return fmt.Sprintf("Event %d would fail with the same error.", at.FailedSeq)
 	case OutcomeFailsDifferently:
-		return fmt.Sprintf("Event %d would fail, with another error than that which blocks the campaign.", at.FailedSeq)
+		return fmt.Sprintf("Event %d would fail, with another error than now.", at.FailedSeq)
 	case OutcomeSameRows:
 		return "The changed files make the same rows of its journal as " + at.against() + "."
 	case OutcomeOtherRows:
@@ -200,7 +205,8 @@ type FixRehearsal struct {
 	Run         Run                `json:"run"`
 	Fingerprint string             `json:"fingerprint" redact:"-"` // empty for all causes
 	Behind      int64              `json:"behind"`                 // events tried behind each blocking one
-	Blocked     int64              `json:"blocked"`                // blocked campaigns that it takes
+	Blocked     int64              `json:"blocked"`                // blocked campaigns that it takes, and those in which a changed projection is quarantined
+	Quarantined int64              `json:"quarantined"`            // of these, the campaigns that are not blocked
 	More        bool               `json:"more"`                   // there were more than it takes
 	Versions    []RehearsalVersion `json:"versions"`
 	Others      []RehearsalVersion `json:"others"` // the other projections of which it ran with another version than the loaded one
@@ -238,11 +244,19 @@ func (r *FixRehearsal) answer() string {
 	n := r.Counts
 	switch {
 	case r.Blocked == 0:
-		return "No campaign was blocked or failing, so healthy ones alone are compared"
+		return "No campaign was blocked, failing or quarantined, so healthy ones alone are compared"
 	case n.Blocked() == 0:
 		return "No blocked campaign has been rehearsed yet"
 	}
-	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Passes), Count(n.Blocked(), "blocked campaign", "blocked campaigns"))}
+	kind := "blocked"
+	switch r.Quarantined {
+	case 0:
+	case r.Blocked:
+		kind = "quarantined"
+	default:
+		kind = "blocked or quarantined"
+	}
+	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Passes), Count(n.Blocked(), kind+" campaign", kind+" campaigns"))}
 	if n.FailsSame > 0 {
 		parts = append(parts, Count(n.FailsSame, "fails", "fail")+" with the same error")
 	}
@@ -253,7 +267,7 @@ func (r *FixRehearsal) answer() string {
 		parts = append(parts, Count(n.NotRehearsed, "was", "were")+" not rehearsed")
 	}
 	if r.More {
-		parts = append(parts, fmt.Sprintf("more than %s are blocked, the others were not taken", Number(MaxRehearsed)))
+		parts = append(parts, fmt.Sprintf("more than %s are "+kind+", the others were not taken", Number(MaxRehearsed)))
 	}
 	return strings.Join(parts, "; ")
 }

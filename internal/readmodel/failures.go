@@ -192,3 +192,54 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 	}
 	return found, nil
 }
+
+const (
+	selectQuarantined = `
+select c.campaign_id, f.seq, f.fingerprint
+from projection_cursors c
+join failures f on f.campaign_id = c.campaign_id and f.projection = c.projection and f.seq = c.applied_seq + 1 and f.status = 'open'
+where c.projection = $1
+  and c.state <> 'live'
+  and c.state = 'quarantined'
+  and ($2 = '' or f.fingerprint = $2)`
+
+	quarantinedOfAll = selectQuarantined + `
+order by c.campaign_id
+limit $3`
+
+	quarantinedOfOne = selectQuarantined + `
+  and c.campaign_id = $3`
+)
+
+// QuarantinedAt is the event at which a projection is quarantined in a campaign.
+type QuarantinedAt struct {
+	CampaignID  string
+	Seq         int64
+	Fingerprint string // of its error
+}
+
+// Quarantined lists where a projection is quarantined, at most limit campaigns of all, or the named
+// ones; by errors with this fingerprint, empty for any.
+func (d *Database) Quarantined(ctx context.Context, projection, fingerprint string, limit int, campaigns ...string) (all []QuarantinedAt, err error) {
+	err = d.read(ctx, func(t *tx) error {
+		all = nil
+		collect := func(row sqldb.Row) error {
+			var q QuarantinedAt
+			err := row.Scan(&q.CampaignID, &q.Seq, &q.Fingerprint)
+			all = append(all, q)
+			return err
+		}
+		var b sqldb.Batch
+		if len(campaigns) == 0 {
+			b.Each(collect, quarantinedOfAll, projection, fingerprint, limit)
+		}
+		for _, id := range campaigns {
+			b.Each(collect, quarantinedOfOne, projection, fingerprint, id)
+		}
+		return t.RunAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list where projection %q is quarantined: %w", projection, err)
+	}
+	return all, nil
+}

@@ -28,17 +28,20 @@ type rehearsalRow struct {
 	files       []outbox.RehearsalFile // none once they are pruned
 }
 
-// blockedHead is the event that blocked a campaign when the rehearsal was started.
+// blockedHead is the event that blocked a campaign when the rehearsal was started, or at which a changed
+// projection was quarantined.
 type blockedHead struct {
 	Seq         int64  `json:"seq"`
 	Fingerprint string `json:"fingerprint"`
+	Projection  string `json:"projection,omitempty"` // the quarantined one; empty if the campaign is blocked
 }
 
 // checkTime is how long checking changed files may take.
 const checkTime = 10 * time.Second
 
-// Rehearse queues a run that applies blocked events with changed projection files to copies of the
-// live rows, and compares healthy campaigns: those alone if none is blocked. It checks the files as
+// Rehearse queues a run that applies blocked events, and those at which changed projections are
+// quarantined, with changed projection files to copies of the live rows, and compares healthy campaigns:
+// those alone if there are no others. It checks the files as
 // loading does. It returns outbox.ErrInvalid for an invalid request and for files that could not be
 // loaded, outbox.ErrConflict if there is no campaign to try them on.
 func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
@@ -56,6 +59,9 @@ func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.Reh
 		if !changed.Named(name).SameSchema(loaded.Named(name)) {
 			asked.otherSchema = append(asked.otherSchema, name)
 		}
+	}
+	if asked.blocked, err = rs.quarantinedHeads(ctx, order, names); err != nil {
+		return outbox.Run{}, err
 	}
 	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "behind": order.Behind, "versions": asked.versions}
 	a.Before, a.Asked = target, target
@@ -94,19 +100,27 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 	if err := rs.core.Require(o, 0); err != nil {
 		return outbox.Run{}, err
 	}
-	var err error
-	if asked.blocked, asked.more, err = t.blockedHeads(order); err != nil {
+	blocked, more, err := t.blockedHeads(order)
+	if err != nil {
 		return outbox.Run{}, err
 	}
+	for _, id := range slices.Sorted(maps.Keys(asked.blocked)) {
+		if _, is := blocked[id]; !is && len(blocked) < outbox.MaxRehearsed {
+			blocked[id] = asked.blocked[id]
+		} else if !is {
+			more = true
+		}
+	}
+	asked.blocked, asked.more = blocked, more
 	if len(asked.blocked) == 0 && (order.Fingerprint != "" || len(order.Campaigns) > 0) {
-		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event; rehearse without naming an error or campaigns to see what the files would change in healthy ones")
+		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event, and in none is a changed projection quarantined; rehearse without naming an error or campaigns to see what the files would change in healthy ones")
 	}
 	healthy, err := t.healthySample(asked)
 	if err != nil {
 		return outbox.Run{}, err
 	}
 	if len(asked.blocked)+len(healthy) == 0 {
-		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event, and none has applied events to compare, so there is nothing to rehearse")
+		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event, in none is a changed projection quarantined, and none has applied events to compare, so there is nothing to rehearse")
 	}
 	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))),
 		Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID, RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
@@ -121,6 +135,24 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 		return outbox.Run{}, err
 	}
 	return r.view(now), t.insertRehearsal(r.ID, asked)
+}
+
+// quarantinedHeads reads the campaigns in which a changed projection is quarantined, and the first event
+// at which one is.
+func (rs *Runs) quarantinedHeads(ctx context.Context, order outbox.RehearsalRequest, changed []string) (map[string]blockedHead, error) {
+	heads := map[string]blockedHead{}
+	for _, name := range changed {
+		all, err := rs.core.ReadModel().Quarantined(ctx, name, order.Fingerprint, outbox.MaxRehearsed+1, order.Campaigns...)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range all {
+			if head, is := heads[q.CampaignID]; !is || q.Seq < head.Seq {
+				heads[q.CampaignID] = blockedHead{q.Seq, q.Fingerprint, name}
+			}
+		}
+	}
+	return heads, nil
 }
 
 const (
@@ -317,6 +349,11 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 			return fmt.Errorf("read the results of rehearsal %d: %w", id, err)
 		}
 		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more}
+		for _, head := range asked.blocked {
+			if head.Projection != "" {
+				d.Quarantined++
+			}
+		}
 		d.Versions, d.Others = asked.compareVersions(r.Versions, loaded)
 		d.Loaded = len(d.Others) == 0 && !slices.ContainsFunc(d.Versions, outbox.RehearsalVersion.Differs)
 		d.Groups, d.Counts = outbox.GroupRehearsed(results, outbox.Fingerprint)

@@ -369,7 +369,7 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
 		t.Errorf("counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
 	}
-	if want := "No campaign was blocked or failing, so healthy ones alone are compared"; d.Answer != want {
+	if want := "No campaign was blocked, failing or quarantined, so healthy ones alone are compared"; d.Answer != want {
 		t.Errorf("answer %q, want %q", d.Answer, want)
 	}
 	if c := b.RunResult(t, d.Run, "a").Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
@@ -383,4 +383,54 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 			t.Errorf("of what is not blocked: %v", err)
 		}
 	}
+}
+
+// A campaign in which a changed projection is quarantined is tried from the event where it is.
+func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, enginetest.Ledger), enginetest.MaxAttempts(1))
+	for _, id := range []string{"a", "b"} {
+		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
+		b.MustAppend(t, enginetest.Notes(id, 30)...)
+	}
+	b.MustAppend(t, enginetest.Opened("b", 5))
+	b.Drain(t)
+	b.MustHaveCursors(t, "a accounts 2 quarantined", "b accounts 2 quarantined")
+	before := b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
+	lenient := strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient)})
+	if want := (outbox.RehearsalCounts{Passes: 1, FailsDifferently: 1}); d.Counts != want || d.Quarantined != 2 {
+		t.Errorf("counts %+v with %d quarantined, want %+v\n%+v", d.Counts, d.Quarantined, want, d.Groups)
+	}
+	if want := "1 of 2 quarantined campaigns would pass; 1 fails differently"; d.Answer != want {
+		t.Errorf("answer %q, want %q", d.Answer, want)
+	}
+	a := b.RunResult(t, d.Run, "a")
+	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); *a.Rehearsed != want || a.Projections[0].Comparison.Changed != 1 {
+		t.Errorf("a was rehearsed %+v with %+v, want %+v and one changed row", *a.Rehearsed, a.Projections, want)
+	}
+	if at := b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq; at != 34 {
+		t.Errorf("b fails at event %d, want the second opening", at)
+	}
+	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
+	if tried, err := b.Operations.TriedHeads(t.Context(), d.Run.ID); err != nil || len(tried) > 0 {
+		t.Errorf("an operation could requeue %v (%v), which are applied", tried, err)
+	}
+
+	noFix := changedTo(strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2"))
+	if still := mustRehearse(t, b, outbox.RehearsalRequest{Files: noFix, Campaigns: []string{"a"}}); still.Counts.FailsSame != 1 {
+		t.Errorf("counts of no fix: %+v, want one that fails with the same error\n%+v", still.Counts, still.Groups)
+	}
+	cause := enginetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
+	few := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: cause, Behind: 5})
+	if want := (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}); *b.RunResult(t, few.Run, "a").Rehearsed != want {
+		t.Errorf("with 5 events behind a was rehearsed %+v, want %+v", *b.RunResult(t, few.Run, "a").Rehearsed, want)
+	}
+	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("of an error that quarantines nothing: %v", err)
+	}
+
+	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
+	loaded.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+	loaded.MustHaveCursors(t, "a accounts 33 live", "b accounts 33 quarantined")
 }

@@ -122,10 +122,12 @@ func (m *rehearsing) campaign(ctx context.Context, id string) (outbox.RunResult,
 	within, cancel := context.WithDeadline(ctx, m.deadline)
 	defer cancel()
 	for try := 1; ; try++ {
-		result := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq}}
+		result := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: head.Projection}}
 		err := m.inBounds()
 		switch {
 		case err != nil:
+		case head.Projection != "":
+			err = m.quarantined(within, id, head, &result)
 		case blocked:
 			err = m.blocked(within, id, head, &result)
 		default:
@@ -264,8 +266,8 @@ func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, r
 	if err := m.compareLive(ctx, f, expected, before, result); err != nil {
 		return err
 	}
-	if shared := m.shared(expected); len(shared) > 0 {
-		return unrehearsedf("it would pass on a copy of its own rows, but a key of %s has no campaign_id: rows of other campaigns, which are not copied, may conflict", strings.Join(shared, ", "))
+	if err := m.vouches(expected); err != nil {
+		return err
 	}
 	return m.orderDecides(ctx, f)
 }
@@ -295,27 +297,35 @@ func (m *rehearsing) copied(ctx context.Context, f *Replayer, id string, before 
 		if !before.same(standsAt{mark, stands, before.paused}) {
 			return nil, errMoved
 		}
-		others, err := f.scratch.MadeOtherwise(ctx, f.tables(expected.names))
-		if err != nil {
-			return nil, err
-		}
-		if len(others) > 0 {
-			return nil, unrehearsedf("the database has %s in a different form from the projection's file: what passes on a copy may fail there", strings.Join(others, ", "))
-		}
 		expected.Seq, expected.Hash = at, before.mark.AppliedHash
-		return expected, nil
+		return expected, m.madeAlike(ctx, f, expected)
 	}
-	if at > outbox.MaxRehearsalReplay {
-		return nil, unrehearsedf("the changed schema needs the campaign replayed from its start, and it has %s; the limit is %s", outbox.Count(at, "applied event", "applied events"), outbox.Number(outbox.MaxRehearsalReplay))
-	}
-	err = expected.To(ctx, at)
+	err = m.fromStart(ctx, expected, at)
 	if err == nil && expected.Hash != before.mark.AppliedHash {
-		return nil, unrehearsedf("the projections were built from another journal")
-	}
-	if u := asInconsistent(err); u != nil {
-		return nil, unrehearsedf("the journal cannot be replayed: %s", u.reason)
+		err = unrehearsedf("the projections were built from another journal")
 	}
 	return expected, err
+}
+
+// madeAlike refuses live tables of another form than the projection's file gives them.
+func (m *rehearsing) madeAlike(ctx context.Context, f *Replayer, expected *Expected) error {
+	others, err := f.scratch.MadeOtherwise(ctx, f.tables(expected.names))
+	if err == nil && len(others) > 0 {
+		err = unrehearsedf("the database has %s in a different form from the projection's file: what passes on a copy may fail there", strings.Join(others, ", "))
+	}
+	return err
+}
+
+// fromStart replays a campaign up to an event, if it is not too long.
+func (m *rehearsing) fromStart(ctx context.Context, expected *Expected, at int64) error {
+	if at > outbox.MaxRehearsalReplay {
+		return unrehearsedf("the campaign must be replayed from its start, and it has %s; the limit is %s", outbox.Count(at, "applied event", "applied events"), outbox.Number(outbox.MaxRehearsalReplay))
+	}
+	err := expected.To(ctx, at)
+	if u := asInconsistent(err); u != nil {
+		return unrehearsedf("the journal cannot be replayed: %s", u.reason)
+	}
+	return err
 }
 
 // firstFailure returns the first event that a projection refused; nil if none did. That the
@@ -347,6 +357,14 @@ func (m *rehearsing) shared(expected *Expected) (tables []string) {
 		tables = append(tables, m.set.Named(name).Shared()...)
 	}
 	return tables
+}
+
+// vouches refuses to say that events would pass if rows that are not copied may conflict.
+func (m *rehearsing) vouches(expected *Expected) error {
+	if shared := m.shared(expected); len(shared) > 0 {
+		return unrehearsedf("it would pass on a copy of its own rows, but a key of %s has no campaign_id: rows of other campaigns, which are not copied, may conflict", strings.Join(shared, ", "))
+	}
+	return nil
 }
 
 // compareLive records how the live rows differ from a replay with the changed files.
