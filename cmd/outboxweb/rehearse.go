@@ -82,6 +82,16 @@ func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 	if d.Run.Status != outbox.RunCompleted {
 		fmt.Fprintf(a.out, "run %d is %s: %s\n", d.Run.ID, d.Run.Status, d.Run.Error)
 	}
+	err := a.printAnswer(d)
+	_, end := fmt.Fprintf(a.out, "\nthe rows that would change: outboxweb runs show %d, or /runs/%d\n", d.Run.ID, d.Run.ID)
+	return errors.Join(err, end)
+}
+
+// printAnswer prints what a rehearsal tried, its answer, and its results by outcome.
+func (a *app) printAnswer(d outbox.FixRehearsal) error {
+	for _, v := range d.Versions {
+		fmt.Fprintf(a.out, "rehearsed: %s %s instead of %s\n", v.Projection, v.Rehearsed[:min(len(v.Rehearsed), 12)], v.Before[:min(len(v.Before), 12)])
+	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
 	t := table(a.out)
 	fmt.Fprintln(t, "OUTCOME\tCAMPAIGNS\tEVENT\tFOR EXAMPLE\tERROR")
@@ -98,6 +108,5 @@ func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 			fmt.Fprintf(a.out, "\nthe changed file of %s gives its tables another form: drop them, restart and rebuild before requeuing\n", v.Projection)
 		}
 	}
-	_, end := fmt.Fprintf(a.out, "\nthe rows that would change: outboxweb runs show %d, or /runs/%d\n", d.Run.ID, d.Run.ID)
-	return errors.Join(err, end)
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,8 @@ const (
 // runDetail is a run with its results and log.
 type runDetail struct {
 	outbox.Run
-	Results []outbox.RunResult `json:"results"` // results that drifted, failed or were not fully compared
+	Rehearsal *outbox.FixRehearsal `json:"rehearsal,omitempty"` // its answer; nil unless it is one
+	Results   []outbox.RunResult   `json:"results"`             // results that drifted, failed or were not fully compared; of a rehearsal all
 	Log     []outbox.RunLine   `json:"log"`     // its end, oldest line first
 	// NotLoaded are projections that events are applied with, and that verify did not have to compare.
 	NotLoaded []string `json:"not_loaded,omitempty"`
@@ -199,7 +201,20 @@ type runDetail struct {
 
 func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail, error) {
 	d := runDetail{Run: run, Results: []outbox.RunResult{}}
-	for _, outcome := range []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared} {
+	outcomes := []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared}
+	if run.Kind == outbox.RunRehearse {
+		outcomes = outbox.RehearsalOutcomes
+		_, loaded, err := installed(ctx, st)
+		if err != nil {
+			return d, err
+		}
+		rehearsal, err := st.Runs.Rehearsal(ctx, run.ID, loaded)
+		if err != nil {
+			return d, err
+		}
+		d.Rehearsal = &rehearsal
+	}
+	for _, outcome := range outcomes {
 		page, err := st.Runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
 		if err != nil {
 			return d, err
@@ -229,10 +244,16 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 	}
 	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Count(d.Campaigns.Total, "campaign", "campaigns"), outbox.Number(d.Events.Done), outbox.Count(d.Events.Total, "event", "events"), pace(d.Run))
 	t := table(a.out)
-	fmt.Fprintf(t, "MATCHED\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", driftedHeading(d.Kind))
-	t.row(d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
-	if err := t.Flush(); err != nil {
-		return err
+	if d.Rehearsal != nil {
+		if err := a.printAnswer(*d.Rehearsal); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(t, "%s\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", matchedHeading(d.Kind), driftedHeading(d.Kind))
+		t.row(d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
+		if err := t.Flush(); err != nil {
+			return err
+		}
 	}
 	for i, name := range slices.Sorted(maps.Keys(d.Digests)) {
 		if i == 0 {
@@ -254,6 +275,13 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 		t.row(stamp(line.At), line.CampaignID, firstLine(line.Text, 200))
 	}
 	return t.Flush()
+}
+
+func matchedHeading(kind outbox.RunKind) string {
+	if kind == outbox.RunReplay {
+		return strings.ToUpper(kind.OutcomeName(outbox.OutcomeMatch))
+	}
+	return "MATCHED"
 }
 
 func driftedHeading(kind outbox.RunKind) string {
@@ -286,8 +314,13 @@ func (a *app) printResults(d runDetail) error {
 		}
 		if !headed {
 			headed = true
+			added, removed := "MISSING", "UNEXPECTED"
+			if d.Rehearsal != nil {
+				added, removed = "ADDED", "REMOVED"
+				fmt.Fprint(a.out, "\nrows that would change: of blocked campaigns from the live rows, of healthy ones from those that the loaded files make")
+			}
 			fmt.Fprintln(a.out)
-			fmt.Fprintln(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tUP TO EVENT\tMISSING\tCHANGED\tUNEXPECTED\tFIRST DIVERGENCE\tERROR")
+			fmt.Fprintf(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tUP TO EVENT\t%s\tCHANGED\t%s\tFIRST DIVERGENCE\tERROR\n", added, removed)
 		}
 		printed := false
 		for _, p := range r.Projections {
@@ -310,14 +343,18 @@ func (a *app) printResults(d runDetail) error {
 			t.row(r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, failed)
 		}
 		if !printed {
-			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, r.Outcome, r.Seq, firstLine(r.Error, 100))
+			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, d.Kind.OutcomeName(r.Outcome), r.Seq, firstLine(r.Error, 100))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	a.printNotCompared(left)
-	if more := d.Counts.Drifted + d.Counts.Failed + d.Counts.NotCompared - int64(len(d.Results)); more > 0 {
+	all := d.Counts.Drifted + d.Counts.Failed + d.Counts.NotCompared
+	if d.Rehearsal != nil {
+		all = d.Campaigns.Done
+	}
+	if more := all - int64(len(d.Results)); more > 0 {
 		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
@@ -359,10 +396,14 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		rehearsals, err := st.Runs.RehearsalCounts(ctx, page.Items)
+		if err != nil {
+			return err
+		}
 		headings := "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON"
 		return printList(a, c.jsonFlag, "runs", page.Items, headings, func(r outbox.Run) []any {
 			campaigns, events := fmt.Sprintf("%d/%d", r.Campaigns.Done, r.Campaigns.Total), fmt.Sprintf("%d/%d", r.Events.Done, r.Events.Total)
-			return []any{r.ID, r.Kind, r.Status, r.Kind.OutcomeName(string(r.Verdict)), campaigns, events,
+			return []any{r.ID, r.Kind, r.Status, cmp.Or(r.Kind.OutcomeName(string(r.Verdict)), rehearsals[r.ID].Text()), campaigns, events,
 				stamp(r.RequestedAt), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60)}
 		})
 	})

@@ -52,6 +52,9 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
 	view := templates.RunsView{Filter: filter, Page: page}
+	if view.Rehearsals, err = s.Runs.RehearsalCounts(r.Context(), page.Items); err != nil {
+		return err
+	}
 	if view.Offered, err = s.offered(r, "runs"); err != nil {
 		return err
 	}

@@ -88,6 +88,9 @@ type Rehearsed struct {
 	// Live says that the rows of a healthy campaign were compared with the live ones, since the loaded
 	// files cannot replay it.
 	Live bool `json:"live"`
+	// Drifted are the projections of a healthy campaign whose live rows are not those that the loaded
+	// files make; nil if none is known.
+	Drifted []string `json:"drifted,omitempty" redact:"-"`
 }
 
 // RehearsedText describes the result of a campaign of a rehearsal; empty for other runs. The error is
@@ -112,9 +115,9 @@ func (r RunResult) RehearsedText() string {
 	case OutcomeFailsDifferently:
 		return fmt.Sprintf("Event %d would fail, with another error than now.", at.FailedSeq)
 	case OutcomeSameRows:
-		return "The changed files make the same rows of its journal as " + at.against() + "."
+		return "The changed files make the same rows of its journal as " + at.against() + "." + at.driftText()
 	case OutcomeOtherRows:
-		return "The changed files make other rows of its journal than " + at.against() + "."
+		return "The changed files make other rows of its journal than " + at.against() + "." + at.driftText()
 	case OutcomeBreaks:
 		return fmt.Sprintf("Event %d, which is applied, fails with the changed files.", at.FailedSeq)
 	case OutcomeNotCompared:
@@ -124,6 +127,14 @@ func (r RunResult) RehearsedText() string {
 		return "Not compared."
 	}
 	return "Not rehearsed."
+}
+
+// driftText says that live rows are others than those compared; empty if none is known.
+func (at Rehearsed) driftText() string {
+	if len(at.Drifted) == 0 {
+		return ""
+	}
+	return " Its live rows in " + list(at.Drifted, " and ") + " are not those that the loaded files make: verify it."
 }
 
 // against is what a healthy campaign was compared with.
@@ -174,6 +185,21 @@ func (n RehearsalCounts) Blocked() int64 {
 	return n.Passes + n.FailsSame + n.FailsDifferently + n.NotRehearsed
 }
 
+// Text says in a few words how many of the blocked campaigns would pass or, if none was blocked, what
+// the files would change in the others; empty without a result.
+func (n RehearsalCounts) Text() string {
+	healthy := n.Healthy()
+	switch {
+	case n.Blocked() > 0:
+		return fmt.Sprintf("%s of %s would pass", Number(n.Passes), Number(n.Blocked()))
+	case n.Breaks > 0:
+		return fmt.Sprintf("%s of %s healthy cannot be rebuilt", Number(n.Breaks), Number(healthy))
+	case healthy > 0:
+		return fmt.Sprintf("%s of %s healthy would get other rows", Number(n.OtherRows), Number(healthy))
+	}
+	return ""
+}
+
 // Healthy is the number of healthy campaigns that were compared.
 func (n RehearsalCounts) Healthy() int64 { return n.SameRows + n.OtherRows + n.Breaks }
 
@@ -212,9 +238,13 @@ type FixRehearsal struct {
 	Others      []RehearsalVersion `json:"others"` // the other projections of which it ran with another version than the loaded one
 	Counts      RehearsalCounts    `json:"counts"`
 	Groups      []RehearsalGroup   `json:"groups"`
-	Answer      string             `json:"answer"`  // "38 of 40 campaigns would pass. …"
-	Effects     string             `json:"effects"` // what loading would change for healthy campaigns
-	Loaded      bool               `json:"loaded"`  // all projections are loaded in the versions that it ran with
+	// Live counts the healthy campaigns that were compared with their live rows, since the loaded files
+	// cannot replay them; Drifted those whose live rows are not those that the loaded files make.
+	Live    int64  `json:"compared_live"`
+	Drifted int64  `json:"drifted"`
+	Answer  string `json:"answer"`  // "38 of 40 campaigns would pass. …"
+	Effects string `json:"effects"` // what loading would change for healthy campaigns
+	Loaded  bool   `json:"loaded"`  // all projections are loaded in the versions that it ran with
 }
 
 // Outdated reports whether the rehearsed files are loaded, but not the other projections that it ran
@@ -281,16 +311,27 @@ func (r *FixRehearsal) effects() string {
 	if n.Healthy() == 0 {
 		return cmp.Or(not, "No healthy campaign was compared")
 	}
-	of := Count(n.Healthy(), "healthy campaign", "healthy campaigns")
+	kind := "healthy campaign"
+	if n.Healthy()+n.NotCompared >= RehearsalSample {
+		kind = "sampled healthy campaign"
+	}
+	of := Count(n.Healthy(), kind, kind+"s")
+	than := "than the loaded files make"
+	if r.Live > 0 {
+		than += ", or than they have now where those cannot replay them"
+	}
 	var parts []string
 	if n.Breaks > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s cannot be rebuilt: an event that is applied fails with the changed files", Number(n.Breaks), of))
 	}
 	if n.OtherRows > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s would get other rows: rebuild after loading if that is meant; if it is not, the changed files are wrong", Number(n.OtherRows), of))
+		parts = append(parts, fmt.Sprintf("%s of %s would get other rows %s: rebuild after loading if that is meant; if it is not, the changed files are wrong", Number(n.OtherRows), of, than))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%s compared: the changed files make the same rows", of))
+	}
+	if r.Drifted > 0 {
+		parts = append(parts, fmt.Sprintf("the live rows of %s are not those that the loaded files make: verify", Number(r.Drifted)))
 	}
 	if not != "" {
 		parts = append(parts, not)

@@ -215,7 +215,7 @@ type RunFilter struct {
 
 // The outcomes of a run in one campaign.
 const (
-	OutcomeMatch       = "match"
+	OutcomeMatch       = "match" // of a replay: nothing was to be replayed
 	OutcomeDrift       = "drift"
 	OutcomeReplayed    = "replayed"
 	OutcomeFailed      = "failed"
@@ -230,6 +230,8 @@ func (k RunKind) OutcomeName(outcome string) string {
 		return "differed before"
 	case k == RunRebuild && outcome == OutcomeMatch:
 		return "did not differ"
+	case k == RunReplay && outcome == OutcomeMatch:
+		return "nothing to replay"
 	case k == RunRehearse && outcome == OutcomeDrift:
 		return "rows change"
 	case k == RunRehearse && outcome == OutcomeMatch:
@@ -258,8 +260,8 @@ func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
 // RunResult is the result of one campaign of a run.
 type RunResult struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
-	// not_compared: nothing differs, but a projection that is paused, quarantined or behind lacks
-	// events; also for a rebuild, which does not advance a paused one
+	// match of a replay: nothing was to be replayed; not_compared: nothing differs, but a projection
+	// that is paused, quarantined or behind lacks events; also for a rebuild, which does not advance a paused one
 	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
 	Seq         int64              `json:"seq"`    // replayed up to here
 	Events      int64              `json:"events"` // number of the run's events that are this campaign's

@@ -327,7 +327,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		}
 		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
 		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-		if run.Counts.Failed != 1 || run.Counts.Replayed != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
+		if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
 			t.Errorf("%s: run %+v", watermark, run)
 		}
 		b.MustHaveCursors(t, "a trail 1 behind")

@@ -210,6 +210,12 @@ where position >= $1
 order by position
 limit 1`
 
+	selectFirst = `
+select campaign_id
+from campaigns
+order by campaign_id
+limit $1`
+
 	selectHealthy = `
 select campaign_id
 from campaigns
@@ -224,8 +230,8 @@ where campaign_id = $1
 const probes = 8 * outbox.RehearsalSample
 
 // healthySample chooses campaigns to compare, at most outbox.RehearsalSample: those of the latest
-// events, then those of events all over the journal, where large campaigns are likely. The same
-// journal gives the same sample, so that one attempt at a fix is compared with the next.
+// events, then those of events all over the journal, where large campaigns are likely, and the first
+// ones. The same journal gives the same sample, so that one attempt at a fix is compared with the next.
 func (t *tx) healthySample(asked rehearsalRow) ([]string, error) {
 	var first, last int64
 	if _, err := t.One([]any{&first, &last}, selectSpan); err != nil {
@@ -250,8 +256,12 @@ func (t *tx) healthySample(asked rehearsalRow) ([]string, error) {
 	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("draw healthy campaigns: %w", err)
 	}
+	// A small journal has all of them, wherever their events are.
+	b.Each(collect, selectFirst, probes)
+	if err := t.RunAll(&b); err != nil {
+		return nil, fmt.Errorf("list campaigns: %w", err)
+	}
 	var healthy []string
-	b = sqldb.Batch{}
 	for _, id := range drawn {
 		if _, is := asked.blocked[id]; !is {
 			b.Each(func(row sqldb.Row) error {
@@ -356,6 +366,13 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 		}
 		d.Versions, d.Others = asked.compareVersions(r.Versions, loaded)
 		d.Loaded = len(d.Others) == 0 && !slices.ContainsFunc(d.Versions, outbox.RehearsalVersion.Differs)
+		for _, one := range results {
+			if at := one.Rehearsed; at != nil && at.Live {
+				d.Live++
+			} else if at != nil && len(at.Drifted) > 0 {
+				d.Drifted++
+			}
+		}
 		d.Groups, d.Counts = outbox.GroupRehearsed(results, outbox.Fingerprint)
 		d.Describe()
 		return nil
@@ -374,6 +391,41 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 		}
 	}
 	return d, nil
+}
+
+const countRehearsed = `
+select outcome, count(*)
+from run_results
+where run_id = $1
+group by outcome`
+
+// RehearsalCounts counts the outcomes of those of the runs that are rehearsals.
+func (rs *Runs) RehearsalCounts(ctx context.Context, runs []outbox.Run) (map[int64]outbox.RehearsalCounts, error) {
+	all := map[int64]outbox.RehearsalCounts{}
+	err := rs.read(ctx, func(t *tx) error {
+		var b sqldb.Batch
+		for _, r := range runs {
+			if r.Kind != outbox.RunRehearse {
+				continue
+			}
+			b.Each(func(row sqldb.Row) error {
+				var outcome string
+				var number int64
+				err := row.Scan(&outcome, &number)
+				n := all[r.ID]
+				if field := n.Field(outcome); field != nil {
+					*field = number
+				}
+				all[r.ID] = n
+				return err
+			}, countRehearsed, r.ID)
+		}
+		return t.RunAll(&b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the outcomes of rehearsals: %w", err)
+	}
+	return all, nil
 }
 
 // compareVersions compares the versions that a rehearsal ran with, those of its changed files instead

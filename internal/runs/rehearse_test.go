@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 		t.Errorf("answer %q, want %q", d.Answer, want)
 	}
 	a := b.RunResult(t, d.Run, "a")
-	if want := (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}); *a.Rehearsed != want {
+	if want := (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}); !reflect.DeepEqual(*a.Rehearsed, want) {
 		t.Errorf("a was rehearsed %+v, want %+v", *a.Rehearsed, want)
 	}
 	if c := a.Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
@@ -110,7 +111,7 @@ func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
 	if d.Passed() || d.Loaded {
 		t.Error("it passed, or its files are loaded")
 	}
-	if want := "1 of 1 healthy campaign would get other rows: rebuild after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
+	if want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
 }
@@ -236,7 +237,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
 	}
 	result := b.RunResult(t, d.Run, "b")
-	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); *result.Rehearsed != want || result.Seq != 4 {
+	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); !reflect.DeepEqual(*result.Rehearsed, want) || result.Seq != 4 {
 		t.Errorf("b was rehearsed %+v up to event %d, want %+v up to event 4", *result.Rehearsed, result.Seq, want)
 	}
 	if healthy := b.RunResult(t, d.Run, "healthy"); healthy.Seq != 3 || healthy.Events != 2*healthy.Seq || b.MustCampaign(t, "healthy").AppliedSeq <= healthy.Seq {
@@ -316,7 +317,7 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 		effects string
 	}{
 		"cast(coalesce(:payload.price, :payload.amount!) as bigint)": {outbox.RehearsalCounts{Passes: 1, SameRows: 1}, "1 healthy campaign compared: the changed files make the same rows"},
-		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows: rebuild after loading if that is meant; if it is not, the changed files are wrong"},
+		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows than the loaded files make, or than they have now where those cannot replay them: rebuild after loading if that is meant; if it is not, the changed files are wrong"},
 		"(cast(coalesce(:payload.price, '3') as bigint) + 20)":       {outbox.RehearsalCounts{FailsDifferently: 1, Breaks: 1}, "1 of 1 healthy campaign cannot be rebuilt: an event that is applied fails with the changed files"},
 	} {
 		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})
@@ -406,7 +407,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 		t.Errorf("answer %q, want %q", d.Answer, want)
 	}
 	a := b.RunResult(t, d.Run, "a")
-	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); *a.Rehearsed != want || a.Projections[0].Comparison.Changed != 1 {
+	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); !reflect.DeepEqual(*a.Rehearsed, want) || a.Projections[0].Comparison.Changed != 1 {
 		t.Errorf("a was rehearsed %+v with %+v, want %+v and one changed row", *a.Rehearsed, a.Projections, want)
 	}
 	if at := b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq; at != 34 {
@@ -423,7 +424,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	}
 	cause := enginetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
 	few := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: cause, Behind: 5})
-	if want := (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}); *b.RunResult(t, few.Run, "a").Rehearsed != want {
+	if want := (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}); !reflect.DeepEqual(*b.RunResult(t, few.Run, "a").Rehearsed, want) {
 		t.Errorf("with 5 events behind a was rehearsed %+v, want %+v", *b.RunResult(t, few.Run, "a").Rehearsed, want)
 	}
 	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set); !errors.Is(err, outbox.ErrConflict) {
@@ -433,4 +434,40 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	loaded.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	loaded.MustHaveCursors(t, "a accounts 33 live", "b accounts 33 quarantined")
+}
+
+// Healthy campaigns are compared with what the loaded files make of their journal. That their live rows
+// are others still is said, too.
+func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
+	b.Drain(t)
+	b.Meddle(t, "update accounts set balance = 5 where campaign_id = 'a'")
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
+	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
+		t.Errorf("effects %q, want %q", d.Effects, want)
+	}
+	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(t, d.Run, "a").RehearsedText() != want {
+		t.Errorf("a: %s", b.RunResult(t, d.Run, "a").RehearsedText())
+	}
+	if text := b.RunResult(t, d.Run, "b").RehearsedText(); strings.Contains(text, "live") {
+		t.Errorf("b: %s", text)
+	}
+}
+
+// Campaigns whose few events lie among many of another one are in the sample.
+func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
+	const campaigns = 12
+	for i := range campaigns {
+		b.MustAppend(t, enginetest.Opened(fmt.Sprint("c-", i), 10))
+	}
+	b.MustAppend(t, enginetest.Notes("large", 500)...)
+	b.Drain(t)
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- changed\n")})
+	if want := (outbox.RehearsalCounts{SameRows: campaigns + 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v", d.Counts, want)
+	}
 }

@@ -471,6 +471,32 @@ func (m *rehearsing) compareSides(ctx context.Context, was, is *Replayer, expect
 		}
 		result.Projections = append(result.Projections, p)
 	}
+	return m.noteDrift(ctx, was, expected, at, result)
+}
+
+// noteDrift records the projections whose live rows are not those that the loaded files make, unless
+// events were applied since they were replayed.
+func (m *rehearsing) noteDrift(ctx context.Context, was *Replayer, expected *Expected, at standsAt, result *outbox.RunResult) error {
+	live, err := was.store.ReadModel().Live(ctx)
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+	if now, err := m.standsAt(ctx, live, expected.campaign); err != nil || !now.same(at) {
+		return err
+	}
+	for _, name := range expected.names {
+		if at.stands[name].State == outbox.CursorBehind || !was.set.CoversAll(name) {
+			continue
+		}
+		c, _, err := was.set.Compare(ctx, live, was.scratch, expected.campaign, name)
+		if err != nil {
+			return err
+		}
+		if c.Differs() {
+			result.Rehearsed.Drifted = append(result.Rehearsed.Drifted, name)
+		}
+	}
 	return nil
 }
 

@@ -14,9 +14,13 @@ import (
 // replay restores the rows of a campaign's unapplied events and catches up quarantined and resumed
 // projections, but not paused ones.
 func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.RunResult, error) {
-	result := outbox.RunResult{Outcome: outbox.OutcomeReplayed, Projections: []outbox.ProjectionResult{}}
-	if _, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID); err != nil {
+	result := outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}
+	repaired, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID)
+	if err != nil {
 		return result, err
+	}
+	if repaired.Inserted+repaired.Removed > 0 {
+		result.Outcome = outbox.OutcomeReplayed
 	}
 	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
 		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+outbox.RightJournalFirst
@@ -44,6 +48,9 @@ func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.Ru
 		}
 		if err != nil {
 			return result, err
+		}
+		if result.Outcome == outbox.OutcomeMatch {
+			result.Outcome = outbox.OutcomeReplayed
 		}
 		if p.Error != "" {
 			result.Outcome = outbox.OutcomeFailed

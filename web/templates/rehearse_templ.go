@@ -559,7 +559,7 @@ func rehearsalAnswer(p Page, d outbox.FixRehearsal) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "No campaign is blocked or failing, so healthy ones alone are compared. ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "No campaign is blocked, failing or quarantined, so healthy ones alone are compared. ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

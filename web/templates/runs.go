@@ -16,6 +16,8 @@ import (
 type RunsView struct {
 	Filter outbox.RunFilter `redact:"-"`
 	Page   outbox.Page[outbox.Run]
+	// Rehearsals are the outcomes of those among them, by run.
+	Rehearsals map[int64]outbox.RehearsalCounts `redact:"-"`
 	Offered
 }
 
@@ -128,7 +130,7 @@ func outcomeChoices(p Page, v RunView) []choice {
 		if o.outcome == outbox.OutcomeNotCompared && o.n == 0 && v.Filter.Outcome != o.outcome {
 			continue
 		}
-		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || replays == (o.outcome == outbox.OutcomeReplayed) {
+		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || o.outcome == outbox.OutcomeMatch || replays == (o.outcome == outbox.OutcomeReplayed) {
 			name := fmt.Sprintf("%s %s %s", outcomeLook(o.outcome).glyph, v.Run.Kind.OutcomeName(o.outcome), num(o.n))
 			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
 		}
@@ -167,13 +169,24 @@ func runCounts(r outbox.Run) []runCount {
 	}
 	failed := runCount{"failed", outbox.OutcomeFailed, r.Counts.Failed}
 	if r.Kind == outbox.RunReplay {
-		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}}
+		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}, {r.Kind.OutcomeName(outbox.OutcomeMatch), outbox.OutcomeMatch, r.Counts.Matched}}
 	}
 	counts := []runCount{failed, {r.Kind.OutcomeName(outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}}
 	if n := r.Counts.NotCompared; n > 0 {
 		counts = append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeNotCompared), outbox.OutcomeNotCompared, n})
 	}
 	return append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeMatch), outbox.OutcomeMatch, r.Counts.Matched})
+}
+
+// rehearsedLook is the look of a rehearsal's outcomes.
+func rehearsedLook(n outbox.RehearsalCounts) look {
+	switch {
+	case n.Passes < n.Blocked() || n.Breaks > 0:
+		return outcomeLook(outbox.OutcomeFailsSame)
+	case n.OtherRows > 0:
+		return outcomeLook(outbox.OutcomeOtherRows)
+	}
+	return outcomeLook(outbox.OutcomePasses)
 }
 
 // barValue and barMax are the attributes of a progress bar; a run that ended without any work is
@@ -250,6 +263,14 @@ func runVersions(r outbox.Run) []namedText {
 		all = append(all, namedText{name, r.Versions[name]})
 	}
 	return all
+}
+
+// versionsTitle says which versions runVersions are.
+func versionsTitle(r outbox.Run) string {
+	if r.Kind == outbox.RunRehearse {
+		return "Loaded at the start"
+	}
+	return "Projections"
 }
 
 // addressed is the maximum number of campaigns in an address.
@@ -434,6 +455,11 @@ var (
 	verifySides  = sides{"Live", "Expected", "missing in live data", "unexpected in live data"}
 	rebuildSides = sides{"Before", "After", "added", "removed"}
 	dryRunSides  = sides{"Now", "Then", "added", "removed"}
+
+	// Blocked campaigns are compared with their live rows, healthy ones with what the loaded files make
+	// of their journal.
+	rehearsedLive   = sides{"Live rows", "Changed files", "added", "removed"}
+	rehearsedLoaded = sides{"Loaded files", "Changed files", "added", "removed"}
 )
 
 func sidesOf(kind outbox.RunKind) sides {
@@ -441,9 +467,17 @@ func sidesOf(kind outbox.RunKind) sides {
 	case outbox.RunRebuild:
 		return rebuildSides
 	case outbox.RunRehearse:
-		return dryRunSides
+		return rehearsedLive
 	}
 	return verifySides
+}
+
+// sides are those of the comparisons on the page.
+func (v RunResultView) sides() sides {
+	if at := v.Result.Rehearsed; at != nil && at.Head == 0 && !at.Live {
+		return rehearsedLoaded
+	}
+	return sidesOf(v.Run.Kind)
 }
 
 // change is the word for the difference of a row.

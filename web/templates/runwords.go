@@ -85,7 +85,11 @@ func runOutcome(r outbox.Run) string {
 	case r.Kind == outbox.RunRehearse:
 		return "Rehearsed: " + total + ". No live row changed."
 	case r.Kind == outbox.RunReplay:
-		return "Replayed " + total + ", as far as events could be applied."
+		text := "Replayed " + count(n.Replayed, "campaign", "campaigns") + ", as far as events could be applied."
+		if n.Matched > 0 {
+			text += " " + num(n.Matched) + " had nothing to replay."
+		}
+		return text
 	case r.Kind == outbox.RunRebuild && n.Drifted > 0 && r.CampaignID != "":
 		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
 	case r.Kind == outbox.RunRebuild && n.Drifted == 0 && n.NotCompared > 0:
