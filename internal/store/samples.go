@@ -171,11 +171,12 @@ func (s *Store) History(ctx context.Context, r outbox.Range) (outbox.History, er
 	return s.histories.of(r).Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
 }
 
-// A sample is taken each minute in which something changed.
+// A sample is taken each minute in which something changed. The last one before the time is what the
+// first one after it is counted from.
 const selectAppliedTotals = `
-select applied_total
+select minute, applied_total
 from samples
-where minute >= $1
+where minute >= coalesce((select max(minute) from samples where minute <= $1), 0)
 order by minute desc`
 
 // Pace is the rate that estimates of time assume, from the samples of a day; see outbox.Pace. It is
@@ -186,14 +187,21 @@ func (s *Store) Pace(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	return s.pace.Get(ctx, func() (float64, error) {
-		totals := []int64{summary.Worker.Applied}
+		totals, first := []int64{summary.Worker.Applied}, int64(0)
+		since := sqldb.At(s.Now()).Add(-24 * time.Hour).UnixMicro()
 		err := s.journal.Read(context.WithoutCancel(ctx), func(t *Tx) error {
-			earlier, err := sqldb.All(t, sqldb.Column[int64], selectAppliedTotals, sqldb.At(s.Now()).Add(-24*time.Hour).UnixMicro())
-			totals = append(totals, earlier...)
-			return err
+			return t.Each(func(row sqldb.Row) error {
+				var total int64
+				err := row.Scan(&first, &total)
+				totals = append(totals, total)
+				return err
+			}, selectAppliedTotals, since)
 		})
 		if err != nil {
 			return 0, fmt.Errorf("read the samples: %w", err)
+		}
+		if first > since {
+			totals = append(totals, 0) // until the first sample there was nothing to count
 		}
 		return outbox.Pace(summary.Throughput.AppliedPerSecond, totals), nil
 	})

@@ -55,7 +55,8 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 	for _, step := range []struct {
 		total, want int64
 		pause       time.Duration
-	}{{3, 3, 0}, {3, 3, time.Minute}, {8, 8, time.Minute}, {10, 2, 9 * 24 * time.Hour}} {
+		best        float64 // in a minute of the last day
+	}{{3, 3, 0, 3}, {3, 3, time.Minute, 3}, {8, 8, time.Minute, 5}, {10, 2, 9 * 24 * time.Hour, 2}} {
 		f.Clock.Advance(step.pause)
 		beat.Applied = step.total
 		if err := f.Heartbeat(f.Ctx, beat); err != nil {
@@ -68,6 +69,9 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 		}
 		if applied != step.want {
 			t.Errorf("after %s and %d events in all, a day's chart shows %d, want %d", step.pause, step.total, applied, step.want)
+		}
+		if pace, err := f.beside().Pace(f.Ctx); err != nil || pace != step.best/60 {
+			t.Errorf("after %s and %d events in all, estimates assume %v events/s (%v), want those of the best minute, %v", step.pause, step.total, pace, err, step.best/60)
 		}
 	}
 }
