@@ -209,7 +209,9 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(fixed, "names.sql"), []byte(logging("names")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.says("rehearse "+fixed, "would pass")
+	d.says("rehearse "+fixed, "rehearsed: names ", "would pass")
+	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "rows that would change", "c-1 names passes 1 1 0 0")
+	d.says("runs list", "1 of 1 would pass")
 	const requeue = "requeue --dead --canary --rehearsal 1"
 	d.runs("requeue --dead --rehearsal 1", exitUsage, "--rehearsal needs --canary")
 	d.runs(requeue, exitFailed, "the files of rehearsal 1 are not loaded yet")
@@ -225,7 +227,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says(requeue, "started operation 1: 1 dead row")
-	d.says("operations show 1", "it rests on rehearsal 1")
+	d.says("operations show 1", "it rests on rehearsal 1; it tried 1 of the operation's 1 row")
 }
 
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {

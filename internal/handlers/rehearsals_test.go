@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
 // rehearsalQueued is a rehearsal that was just started.
@@ -102,4 +103,19 @@ func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
 			t.Errorf("%q: %s, want %s", message, got, want)
 		}
 	}
+}
+
+// A requeue that rests on a rehearsal says how many of its rows that tried; without a selection it takes
+// those rows.
+func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(3)
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{
+		{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2}},
+		{CampaignID: "c-2", Outcome: outbox.OutcomeFailsSame, Rehearsed: &outbox.Rehearsed{Head: 2}}}})
+	s.get("/operations/new?event_type="+poison+"&rehearsal=1").want(t, 200, `data-testid="rests-on"`, "tried 1 of these 3 rows with the loaded files: it would pass. It did not try the other 2: rehearse again.", `name="rehearsal" value="1"`)
+	s.get("/operations/new?rehearsal=1").want(t, 200, "1 row that would pass in rehearsal 1", "tried this row with the loaded files: it would pass.", `name="rows" value="c-1/2"`).lacks(t, `value="c-2/2"`)
+	s.get("/operations/new?rehearsal=9").want(t, 404, "found no blocked campaign that would pass")
+	s.post("/api/v1/operations/preview", `{"filter":{},"rehearsal":1}`).want(t, 200, `"rows":3`, `"rehearsed":1`)
 }
