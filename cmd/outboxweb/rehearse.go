@@ -90,7 +90,11 @@ func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 // printAnswer prints what a rehearsal tried, its answer, and its results by outcome.
 func (a *app) printAnswer(d outbox.FixRehearsal) error {
 	for _, v := range d.Versions {
-		fmt.Fprintf(a.out, "rehearsed: %s %s instead of %s\n", v.Projection, v.Rehearsed[:min(len(v.Rehearsed), 12)], v.Before[:min(len(v.Before), 12)])
+		instead := ", which was loaded"
+		if v.Before != v.Rehearsed {
+			instead = " instead of " + v.Before[:min(len(v.Before), 12)]
+		}
+		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, v.Rehearsed[:min(len(v.Rehearsed), 12)], instead)
 	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
 	t := table(a.out)

@@ -194,7 +194,7 @@ type runDetail struct {
 	outbox.Run
 	Rehearsal *outbox.FixRehearsal `json:"rehearsal,omitempty"` // its answer; nil unless it is one
 	Results   []outbox.RunResult   `json:"results"`             // results that drifted, failed or were not fully compared; of a rehearsal all
-	Log     []outbox.RunLine   `json:"log"`     // its end, oldest line first
+	Log       []outbox.RunLine     `json:"log"`                 // its end, oldest line first
 	// NotLoaded are projections that events are applied with, and that verify did not have to compare.
 	NotLoaded []string `json:"not_loaded,omitempty"`
 }
@@ -309,7 +309,8 @@ func (a *app) printResults(d runDetail) error {
 	var left []outbox.NotCompared
 	for _, r := range d.Results {
 		left = append(left, r.NotCompared()...)
-		if r.Outcome == outbox.OutcomeNotCompared {
+		unchanged := d.Rehearsal != nil && r.Error == "" && !slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.Verdict == outbox.VerdictDrift })
+		if r.Outcome == outbox.OutcomeNotCompared || unchanged {
 			continue
 		}
 		if !headed {

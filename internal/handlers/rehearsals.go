@@ -150,12 +150,13 @@ func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) erro
 	if order.Files, err = uploadedFiles(r); err != nil {
 		return err
 	}
-	// Browsers send line breaks as CR LF.
-	if text := strings.ReplaceAll(form.Text, "\r\n", "\n"); text != "" && s.ProjectionFile != nil && text != s.ProjectionFile(form.Projection).Text {
+	// Browsers send line breaks as CR LF. The text of the form counts if it was edited, or alone.
+	text := strings.ReplaceAll(form.Text, "\r\n", "\n")
+	if text != "" && s.ProjectionFile != nil && (len(order.Files) == 0 || text != s.ProjectionFile(form.Projection).Text) {
 		order.Files = append(order.Files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
 	}
 	if len(order.Files) == 0 {
-		return outbox.Invalid("text", "nothing has changed: edit the file, or choose changed files to upload")
+		return outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
 	}
 	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form.Reason, nil), order)
 	if err != nil {

@@ -28,10 +28,12 @@ func (s *Set) Files() []File {
 
 // Changed returns the set with other texts of some of its files, which replace those of the
 // projections that they define, and the names of these. It checks all files as Check does. A file
-// that is equal to the loaded one is left out; one of an unknown projection is an outbox.ErrSetup
+// that is equal to the loaded one is left out, unless all are: then their projections are named. One of an
+// unknown projection is an outbox.ErrSetup
 // refusal, as is any fault that Check finds. Errors name the files as they are loaded.
 func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (changed *Set, names []string, err error) {
 	files := slices.Clone(s.files)
+	var same []string
 	for _, one := range texts {
 		p, err := parse(s.dialect, file{name: one.Name, content: one.Text})
 		if err != nil {
@@ -46,10 +48,14 @@ func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (change
 		case slices.Contains(names, p.Name):
 			return nil, nil, outbox.Setup("%s: projection %q is defined by another of the files too", one.Name, p.Name)
 		case files[i].content == one.Text:
+			same = append(same, p.Name)
 			continue
 		}
 		files[i].content = one.Text
 		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		names = same
 	}
 	// Both dialects are checked, as Check does, whichever this set is for.
 	all, err := build("postgres", files)

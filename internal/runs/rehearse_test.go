@@ -137,7 +137,6 @@ func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
 		"attach":                         enginetest.Accounts + "attach 'other.db' as other;\n",
 		"an unknown column":              strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set owed = 1"),
 		"an unknown projection":          strings.ReplaceAll(enginetest.Accounts, "projection: accounts", "projection: others"),
-		"the loaded file":                enginetest.Accounts,
 		"too much":                       enginetest.Accounts + strings.Repeat("-- more\n", outbox.MaxRehearsalFiles/8),
 	} {
 		if _, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(text)}, b.Set); !errors.Is(err, outbox.ErrInvalid) {

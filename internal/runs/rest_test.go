@@ -87,6 +87,10 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	if want := "2 of these 3 campaigns passed rehearsal 1, which did not try the other 1: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != outbox.RemedyRehearse {
 		t.Errorf("of three campaigns of which it tried two: %q, remedy %s", partly.Verdict, partly.Remedy())
 	}
+	again := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU), Fingerprint: partly.Fingerprint}) // the loaded file
+	if g := assessed(t, b, "later"); !again.Loaded || g.Rehearsal != again.Run.ID || g.RehearsedHeads != 3 || g.Remedy() != outbox.RemedyRequeue {
+		t.Errorf("rehearsed again with what is loaded: %q", g.Verdict)
+	}
 	every := outbox.Selection{}
 	if p, err := b.Operations.Preview(t.Context(), every, d.Run.ID); err != nil || p.Rows != 4 || p.Rehearsed != 2 {
 		t.Errorf("it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
@@ -103,7 +107,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
 	}
 	b.MustSkip(t, "later", 1)
-	if g := assessed(t, b, "a"); g.Rehearsal != d.Run.ID || !strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 1: requeue with a canary") {
+	if g := assessed(t, b, "a"); !strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary") {
 		t.Errorf("of the campaigns that it tried: %q", g.Verdict)
 	}
 }

@@ -1749,12 +1749,12 @@ func newFailures(p Page, d outbox.OperationDetail) templ.Component {
 			}
 		}
 		if len(d.NewFailures) == 0 && len(d.NewQuarantines) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 112, "<p class=\"note\">No other rows failed in these campaigns or with these errors.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 112, "<p class=\"note\">No other rows are failing in these campaigns or with these errors.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else if len(d.NewFailures) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> No other failures in these campaigns or with these errors.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> No other open failures in these campaigns or with these errors.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -117,6 +117,14 @@ func notLoaded(d outbox.FixRehearsal) []string {
 	return all
 }
 
+// insteadOf says what a rehearsed version was tried instead of.
+func insteadOf(v outbox.RehearsalVersion) string {
+	if v.Before == v.Rehearsed {
+		return "which was loaded"
+	}
+	return "instead of " + shortVersion(v.Before)
+}
+
 func valueOrNone(text string) string {
 	if text == "" {
 		return "none"

@@ -120,7 +120,7 @@ func NewRehearsalPage(p Page, v NewRehearsalView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\">Runs</a> /</nav><h1>Rehearse a fix</h1><p class=\"lead\">Would a changed projection file fix the blocked campaigns? A rehearsal applies their events with it to copies of their rows, and says which rows of healthy campaigns it would change. Nothing live changes, and nothing is loaded.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\">Runs</a> /</nav><h1>Rehearse a fix</h1><p class=\"lead\">Would a changed projection file fix the blocked campaigns? A rehearsal applies their events with it to copies of their rows, and says which rows of healthy campaigns it would change. Nothing live changes, and nothing is loaded. Without a change it tries the loaded file, which tells of campaigns that became blocked before it was loaded.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
