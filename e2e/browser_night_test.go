@@ -289,7 +289,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.await("the operation is marked, too", telling(".markers", "peration 1"))
 	b.agrees()
 	b.sound("the overview when it is over")
-	if over := p.await(t, "resolved", "dead_rows"); !strings.Contains(over.Title, "60 campaigns are current again") {
+	if over := p.await(t, "resolved", "dead_rows"); !strings.Contains(over.Title, "no row is dead") {
 		t.Errorf("the last message is %+v", over)
 	}
 	b.do("leave the page, which would miss its server", chromedp.Navigate("about:blank"))
