@@ -69,7 +69,7 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Foun
 	seen := 0
 	err := m.read(ctx, func(t *tx) error {
 		return t.Each(func(rows sqldb.Row) error {
-			c, _, _, err := store.ScanFound(rows)
+			c, _, err := store.ScanFound(rows)
 			if err != nil {
 				return err
 			}

@@ -158,6 +158,9 @@ func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 		cause.Parts = append(cause.Parts, AlertPart{Key: "diverged"})
 	}
 	cause.Sentence = fmt.Sprintf("Read models do not match the journal: %s drifted%s, %s diverged, %s unverifiable", campaigns(c.Drifted), inProjections(drifted), Number(c.Diverged), Number(c.Unverifiable))
+	if c.OutdatedDrift > 0 {
+		cause.Sentence += "; " + Number(c.OutdatedDrift) + " drifted from versions of projections that are not loaded any more: verify again"
+	}
 	if c.Drifted+c.Diverged == 0 {
 		cause.Sentence = campaigns(c.Unverifiable) + " could not be verified: replaying the events failed"
 	}

@@ -121,8 +121,11 @@ func (c Campaign) verifyText() string {
 	case c.Unverifiable > 0:
 		found = append(found, "The last verify could not replay its events")
 	}
-	if c.Drifted > 0 {
-		found = append(found, "The rows of "+Count(c.Drifted, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them if the projection files are right")
+	if n := c.OutdatedDrift; n > 0 {
+		found = append(found, "The rows of "+Count(n, "projection differed from a version that is", "projections differed from versions that are")+" not loaded any more; verify again with the loaded one")
+	}
+	if n := c.Drifted - c.OutdatedDrift; n > 0 {
+		found = append(found, "The rows of "+Count(n, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them if the projection files are right")
 	}
 	return strings.Join(found, ". ")
 }

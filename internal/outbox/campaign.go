@@ -38,6 +38,7 @@ type Campaign struct {
 	ProjectionsSeq   int64     // of a diverged campaign, the last event the projections have from another journal; set only where a campaign is read by itself
 	Skips            int64     // events that are skipped and never applied
 	Drifted          int64     // projections whose live rows differ from the journal, as of the last verify; set where campaigns are shown
+	OutdatedDrift    int64     // of the drifted ones, those that were compared with another version than the loaded one
 	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; set where campaigns are shown
 	// Unverified is the first of those projections; nil if there is none, and in lists of
 	// campaigns.

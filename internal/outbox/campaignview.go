@@ -24,6 +24,8 @@ type CampaignView struct {
 	Paused        *Pause     `json:"paused"`
 	Skips         int64      `json:"skips"`   // events that are skipped and never applied
 	Drifted       int64      `json:"drifted"` // projections whose live rows differ from the journal, as of the last verify
+	// of the drifted ones, those that differed from a version that is not loaded any more: verify again
+	OutdatedDrift int64 `json:"outdated_drift"`
 	// projections that the last verify could not compare, since the journal could not be replayed;
 	// why names the event at fault
 	Unverifiable int64 `json:"unverifiable"`
@@ -47,8 +49,8 @@ func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 		LagEvents: c.LagEvents(), LagSeconds: c.Lag(now).Seconds(),
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
 		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips, Drifted: c.Drifted,
-		Unverifiable: c.Unverifiable,
-		State:        c.State(), Explanation: c.Explain(now, around),
+		OutdatedDrift: c.OutdatedDrift, Unverifiable: c.Unverifiable,
+		State: c.State(), Explanation: c.Explain(now, around),
 	}
 	if !c.HeadNextAttempt.IsZero() {
 		v.NextAttemptAt = &c.HeadNextAttempt

@@ -91,8 +91,10 @@ func (s Summary) Health(now time.Time) Health {
 // assessRows reports live rows that differ, or may differ, from the journal.
 func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	switch c := s.Campaigns; {
+	case c.Drifted > c.OutdatedDrift:
+		add(LevelBad, "Live rows of %s differ from the journal.", campaigns(c.Drifted-c.OutdatedDrift))
 	case c.Drifted > 0:
-		add(LevelBad, "Live rows of %s differ from the journal.", Count(c.Drifted, "campaign", "campaigns"))
+		add(LevelWarn, "%s differed from versions of projections that are not loaded any more: verify again.", campaigns(c.Drifted))
 	case c.Unverifiable > 0:
 		add(LevelBad, "%s could not be verified.", Count(c.Unverifiable, "campaign", "campaigns"))
 	}

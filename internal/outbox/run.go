@@ -356,8 +356,9 @@ type Comparison struct {
 	Changed int64 `json:"changed"` // rows with different fields
 	Removed int64 `json:"removed"` // rows unexpected in live data
 	// FirstSeq is the first divergence: the first event as of which the replay has what the live
-	// rows lack. An earlier one may be the cause if later ones changed the same row. It is 0 if no event explains the difference, as with a row that nothing in the journal
-	// produces.
+	// rows lack. An earlier one may be the cause if later ones changed the same row, as with a counter. If
+	// another version built the rows, it says little. It is 0 if no event explains the difference, as with
+	// a row that nothing in the journal produces.
 	FirstSeq int64 `json:"first_seq"`
 	// of a verify: the rows were not all built by the loaded version, so that every row may differ
 	// since the file changed
@@ -370,6 +371,19 @@ const MaxSamples = 20
 
 // Differs reports whether any row differs.
 func (c Comparison) Differs() bool { return c.Added+c.Changed+c.Removed > 0 }
+
+// From says from which event on the rows differ, as far as known: "first divergence at event 5 or
+// earlier". It is empty if no event explains the difference. Rows of another version may differ from the
+// first event on, so that no event tells anything.
+func (c Comparison) From() string {
+	switch {
+	case c.BuiltByOtherVersion:
+		return "not all built by the compared version"
+	case c.FirstSeq > 0:
+		return fmt.Sprintf("first divergence at event %d or earlier", c.FirstSeq)
+	}
+	return ""
+}
 
 // The kinds of row changes.
 const (
@@ -447,7 +461,7 @@ func (r RunResult) Verifications(run Run) []Verification {
 
 // judged returns a completed verification.
 func (r RunResult) judged(run Run, p ProjectionResult) Verification {
-	v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
+	v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, Version: run.Versions[p.Projection], At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
 	if v.Seq == 0 {
 		v.Seq = r.Seq
 	}
@@ -461,7 +475,7 @@ func (r RunResult) judged(run Run, p ProjectionResult) Verification {
 
 // failed returns a verification that could not be completed.
 func (r RunResult) failed(run Run, projection string, seq int64, why string) Verification {
-	return Verification{CampaignID: r.CampaignID, Projection: projection, At: r.At, Seq: seq, Verdict: VerdictFailed, RunID: run.ID, Error: why}
+	return Verification{CampaignID: r.CampaignID, Projection: projection, Version: run.Versions[projection], At: r.At, Seq: seq, Verdict: VerdictFailed, RunID: run.ID, Error: why}
 }
 
 // Verification is the last comparison of a campaign's projection with its journal, by a run or in
@@ -477,8 +491,12 @@ type Verification struct {
 	Added      int64     `json:"added"`
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`
-	FirstSeq   int64     `json:"first_seq"`
-	Error      string    `json:"error"` // why it failed; empty if it did not
+	// FirstSeq is the first divergence, as in a comparison: the cause may be an earlier event, and rows
+	// of another version may differ from the first one on.
+	FirstSeq int64  `json:"first_seq"`
+	Error    string `json:"error"`    // why it failed; empty if it did not
+	Version  string `json:"version"`  // hash of the definition that it compared with; empty if unknown
+	Outdated bool   `json:"outdated"` // another version is loaded now: verify again
 }
 
 // Failure describes a failed verification: "could not be verified at 2026-05-07T09:00:00Z: event 2

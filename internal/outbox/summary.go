@@ -86,6 +86,9 @@ type CampaignCounts struct {
 	Paused   int64 `json:"paused"`
 	Diverged int64 `json:"diverged"`
 	Drifted  int64 `json:"drifted"` // live rows differ from the journal, as of the last verify
+	// of the drifted ones, those that differed from versions of projections that are not loaded any
+	// more: verify again with the loaded ones
+	OutdatedDrift int64 `json:"outdated_drift"`
 	// the last verify could not replay the journal, since an event was changed or deleted or a
 	// projection refuses one
 	Unverifiable int64 `json:"unverifiable"`

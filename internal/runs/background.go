@@ -65,5 +65,9 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 		w.Logger.Warn("a campaign's live rows differ from its journal", "campaign", result.CampaignID)
 	}
 	names, _ := w.Set.Needs()
-	return result.Verifications(outbox.Run{Projections: names}), nil
+	versions := make(map[string]string, len(names))
+	for _, name := range names {
+		versions[name] = w.Set.Named(name).Version
+	}
+	return result.Verifications(outbox.Run{Projections: names, Versions: versions}), nil
 }

@@ -124,8 +124,8 @@ func TestReportRun_notesVerifications(t *testing.T) {
 	run := verify(enginetest.VerifyAll())
 	when := f.Clock.Now()
 	want := []outbox.Verification{
-		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h"},
-		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: outbox.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}}
+		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h", Version: "v2"},
+		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: outbox.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2, Version: "v1"}}
 	if diff := cmp.Diff(want, verifications()); diff != "" {
 		t.Errorf("verifications (-want +got): %s", diff)
 	}

@@ -77,15 +77,17 @@ const (
 	troubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
 )
 
-// foundColumn is the number of drifted projections of a campaign plus unverifiableUnit times
-// the number that could not be verified: two counts from one index lookup.
+// foundColumn is the number of drifted projections of a campaign, plus unverifiableUnit times the
+// number that could not be verified, plus outdatedUnit times the number of the drifted ones whose
+// verification is outdated: three counts from one index lookup.
 const (
 	foundColumn = `,
-  (select cast(coalesce(sum(case v.verdict when 'drift' then 1 else 1000000 end), 0) as bigint)
+  (select cast(coalesce(sum(case v.verdict when 'drift' then 1 + 1000000000000 * (` + outdated + `) else 1000000 end), 0) as bigint)
     from verifications v
     where v.campaign_id = campaigns.campaign_id
       and v.verdict in ('drift', 'failed'))`
 	unverifiableUnit = 1_000_000
+	outdatedUnit     = 1_000_000 * unverifiableUnit
 )
 
 // byKey is the query sorted by a key. The keys are sorted first and the rows fetched
@@ -158,11 +160,10 @@ limit $4`)
 )
 
 // ScanFound reads a campaign and its foundColumn.
-func ScanFound(row sqldb.Row) (c *CampaignRow, drifted, unverifiable int64, err error) {
+func ScanFound(row sqldb.Row) (c *CampaignRow, found int64, err error) {
 	c = new(CampaignRow)
-	var found int64
 	err = row.Scan(append(c.Dest(), &found)...)
-	return c, found % unverifiableUnit, found / unverifiableUnit, err
+	return c, found, err
 }
 
 func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
@@ -170,9 +171,9 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse,
 		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
 		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
-			c, drifted, unverifiable, err := ScanFound(rows)
+			c, found, err := ScanFound(rows)
 			view := c.View()
-			view.Drifted, view.Unverifiable = drifted, unverifiable
+			view.Drifted, view.Unverifiable, view.OutdatedDrift = found%unverifiableUnit, found%outdatedUnit/unverifiableUnit, found/outdatedUnit
 			return view, err
 		},
 	}

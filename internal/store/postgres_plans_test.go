@@ -14,7 +14,9 @@ import (
 )
 
 var postgresScans = []scan{
-	{"seq scan of projection_watermarks", "insert into projection_versions", "until one was applied since, once at a start with another version"},
+	{"seq scan of projection_watermarks", "projection_versions.built_version", "until one was applied since, once at a start with another version"},
+	{"scan by projection_watermarks_pkey", "projection_versions.built_version", "until one was applied without it, once at a start"},
+	{"scan by projection_cursors_pkey", "projection_versions.built_version", "until one was applied without it, once at a start"},
 	{"scan by outbox_tried", "limit $3", "rows that failed alone, in the order of a bulk requeue, up to its limit"},
 	{"scan by outbox_tried", "group by o.fingerprint", "rows that failed alone, up to a limit, once per shared snapshot"},
 	{"scan by outbox_tried", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
@@ -54,6 +56,7 @@ var postgresScans = []scan{
 	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
+	{"seq scan of projection_loads", "projection_loads", "one row for each deploy of a projection in some days"},
 	{"scan by tokens_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of audit_horizon", "removed_before", "one row"},
 	{"seq scan of journal_identity", "journal_identity", "one row"},
@@ -101,6 +104,9 @@ from generate_series(1, 1000) i, generate_series(1, 20) n`, `
 insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 select i, 'x-' || n, 1, 3, i
 from generate_series(1, 1000) i, generate_series(1, 20) n`, `
+insert into projection_loads (projection, at, version, previous, instance, host)
+select 'p-' || i, n, md5(cast(n as text)), 'before', 'w', 'h'
+from generate_series(1, 50) i, generate_series(1, 100) n`, `
 insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total)
 select i, 0, 0, 0, 0, 0, 0, i, 0
 from generate_series(1, 11000) i`, `

@@ -90,9 +90,11 @@ select count(*),
 from campaigns`
 }
 
+// countDrifted counts the drifted campaigns, and those of them that differ from a version which is
+// loaded now.
 const countDrifted = `
-select count(distinct campaign_id)
-from verifications
+select count(distinct campaign_id), count(distinct case when ` + outdated + ` = 0 then campaign_id end)
+from verifications v
 where verdict = 'drift'`
 
 const countUnverifiable = `
@@ -138,9 +140,11 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 			return err
 		}
 		sum.DueSince = sqldb.AtOrNil(due)
-		if _, err := t.One([]any{&sum.Campaigns.Drifted}, countDrifted); err != nil {
+		var driftedNow int64
+		if _, err := t.One([]any{&sum.Campaigns.Drifted, &driftedNow}, countDrifted); err != nil {
 			return err
 		}
+		sum.Campaigns.OutdatedDrift = sum.Campaigns.Drifted - driftedNow
 		if _, err := t.One([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
 			return err
 		}

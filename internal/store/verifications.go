@@ -11,23 +11,33 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error`
+const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version,
+  ` + outdated
+
+// outdated is 1 for a verification v that compared with another version of the projection than the one
+// loaded last, and 0 for any other, also where a version is unknown.
+const outdated = `case when v.version <> '' and v.version <> (
+    select l.version
+    from projection_loads l
+    where l.projection = v.projection
+    order by l.at desc
+    limit 1) then 1 else 0 end`
 
 func scanVerification(row sqldb.Row) (outbox.Verification, error) {
 	var v outbox.Verification
-	var when int64
-	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error)
-	v.At = sqldb.At(when)
+	var when, old int64
+	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, &old)
+	v.At, v.Outdated = sqldb.At(when), old == 1
 	return v, err
 }
 
 const upsertVerification = `
-insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (campaign_id, projection) do update
 set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = excluded.run_id, digest = excluded.digest,
   added = excluded.added, changed = excluded.changed, removed = excluded.removed, first_seq = excluded.first_seq,
-  error = excluded.error
+  error = excluded.error, version = excluded.version
 where excluded.at >= verifications.at`
 
 // RecordVerifications writes verifications in order of key, so that transactions cannot
@@ -39,7 +49,7 @@ func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 	})
 	var b sqldb.Batch
 	for _, v := range all {
-		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error))
+		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error), v.Version)
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("note verifications: %w", err)
@@ -64,13 +74,13 @@ func (s *Store) RecordVerifications(ctx context.Context, all []outbox.Verificati
 const (
 	verificationsOfCampaign = `
 select ` + verificationColumns + `
-from verifications
+from verifications v
 where campaign_id = $1
 order by projection`
 
 	firstFailed = `
 select ` + verificationColumns + `
-from verifications
+from verifications v
 where campaign_id = $1
   and verdict = 'failed'
 order by seq, projection
@@ -78,14 +88,14 @@ limit 1`
 
 	verificationsFailed = `
 select ` + verificationColumns + `
-from verifications
+from verifications v
 where verdict = 'failed'
 order by campaign_id, projection
 limit $1`
 
 	verificationsDrifted = `
 select ` + verificationColumns + `
-from verifications
+from verifications v
 where verdict = 'drift'
 order by campaign_id, projection
 limit $1`
@@ -157,7 +167,7 @@ func (s *Store) verified(ctx context.Context, query string, limit int) (all []ou
 
 // setFindings fills in the findings of a campaign's last verification.
 func (t *Tx) setFindings(c *outbox.Campaign) error {
-	if _, err := t.One([]any{&c.Drifted, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
+	if _, err := t.One([]any{&c.Drifted, &c.OutdatedDrift, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}
 	all, err := t.verifications(firstFailed, c.CampaignID)
@@ -168,8 +178,10 @@ func (t *Tx) setFindings(c *outbox.Campaign) error {
 }
 
 const countFound = `
-select count(*) filter (where verdict = 'drift'), count(*) filter (where verdict = 'failed')
-from verifications
+select count(*) filter (where verdict = 'drift'),
+  count(*) filter (where verdict = 'drift' and ` + outdated + ` = 1),
+  count(*) filter (where verdict = 'failed')
+from verifications v
 where campaign_id = $1`
 
 func (t *Tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
