@@ -230,7 +230,7 @@ func TestProjectionIsFixed(t *testing.T) {
 			t.Error("the page does not say that rows were not built by this one")
 		}
 		out := mustCommand(t, d, nil, append([]string{"projections", "status"}, flags...)...)
-		if strings.Count(out, "not the loaded version") != 2 {
+		if strings.Count(out, "; loaded is ") != 2 {
 			t.Errorf("projections status printed %s", out)
 		}
 

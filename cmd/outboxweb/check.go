@@ -157,12 +157,5 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 // driftOf describes how the live rows of a projection differ from a replay.
 func driftOf(p outbox.ProjectionResult) string {
 	c := p.Comparison
-	from := "no event explains the difference"
-	if c.FirstSeq > 0 {
-		from = fmt.Sprintf("they diverge at event %d", c.FirstSeq)
-	}
-	if c.BuiltByOtherVersion {
-		from += ", and the rows were not built by the loaded version"
-	}
-	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
+	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), cmp.Or(c.From(), "no event explains the difference"))
 }

@@ -176,8 +176,8 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 	}
 	c := p.Comparison
 	from := ""
-	if c.FirstSeq > 0 {
-		from = fmt.Sprintf("; first divergence at event %d", c.FirstSeq)
+	if text := c.From(); text != "" {
+		from = "; " + text
 	}
 	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
 	for _, row := range c.Samples {

@@ -348,18 +348,18 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	for _, command := range []string{"verify", "check", "digest --campaign c-1", "runs start verify --all", "runs resume 1", "rehearse " + dir} {
 		d.runs(command, exitUsage, other)
 	}
-	d.says("verify --projection log", "the live rows of 1 campaign match the journal")
+	d.says("verify --projection log", "the live rows of projection log of 1 campaign match the journal")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 2 log sha256:")
 	d.says("digest --campaign c-1 --until 1", "campaign c-1 at seq 1", "names sha256:")
 	d.says("failures projections", "no failures")
-	d.says("projections status", "names live 0 0 0 0 0 not the loaded version")
+	d.says("projections status", "names live 0 0 0 0 0 version ", "; loaded is ")
 	d.runs("runs start rebuild --all --dry-run", exitFailed, "1 would change")
 
 	write("names.sql", logging("names"))
 	write("new.sql", logging("new"))
 	d.runs("verify", exitUsage, "no server has loaded projection new, or none has any more")
 	d.says("check --no-replay", "no problems found")
-	d.says("verify --projection log --projection names", "the live rows of 1 campaign match the journal")
+	d.says("verify --projection log --projection names", "the live rows of projection log, projection names of 1 campaign match the journal")
 	if after, err := d.st.ReadModel().Versions(t.Context()); err != nil || !maps.Equal(after, before) {
 		t.Errorf("the loaded versions are %v, were %v (%v)", after, before, err)
 	}

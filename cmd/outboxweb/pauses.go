@@ -61,9 +61,9 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 		return a.printJSON(map[string]any{"projections": described})
 	}
 	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
-		built := "the loaded version"
+		built := strings.TrimPrefix(p.By(), "by ")
 		if p.BuiltByOtherVersion {
-			built = "not the loaded version"
+			built += "; loaded is " + p.Version[:min(len(p.Version), 12)]
 		}
 		return []any{p.Name, stateText(p), outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
 			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}
@@ -91,6 +91,9 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	}
 	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s campaigns\n", p.Name, stateText(p),
 		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
+	if text := p.Sentence(p.Name, p.Version); text != "" {
+		fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+	}
 	if len(cursors.Items) == 0 {
 		return nil
 	}

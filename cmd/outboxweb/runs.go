@@ -331,11 +331,7 @@ func (a *app) printResults(d runDetail) error {
 			printed = true
 			changes := "\t\t\t" // a rebuild compares digests, not rows
 			if c := p.Comparison; c != nil {
-				first := fmt.Sprint(c.FirstSeq)
-				if c.BuiltByOtherVersion {
-					first += ", built by another version"
-				}
-				changes = fmt.Sprintf("%d\t%d\t%d\t%s", c.Added, c.Changed, c.Removed, first)
+				changes = fmt.Sprintf("%d\t%d\t%d\t%s", c.Added, c.Changed, c.Removed, cmp.Or(strings.TrimPrefix(c.From(), "first divergence at "), "no event"))
 			}
 			failed := firstLine(p.Error, 100)
 			if p.ErrorSeq > 0 {
@@ -521,9 +517,28 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 		d.NotLoaded = missing
 		return a.printJSON(d)
 	}
-	err := a.printVerdict(ctx, st, run)
+	if err := a.printVerdict(ctx, st, run, c.rows()); err != nil {
+		return err
+	}
 	a.printNotLoaded(missing)
+	if run.Verdict != outbox.VerdictDrift {
+		return nil
+	}
+	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
+	for _, p := range described {
+		if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
+			fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+		}
+	}
 	return err
+}
+
+// rows are the live rows that are compared.
+func (c *verifyCmd) rows() string {
+	if len(c.Projection) == 0 {
+		return "the live rows"
+	}
+	return "the live rows of projection " + strings.Join(c.Projection, ", projection ")
 }
 
 // vouchedFor returns an error when the journal lacks events that the projections have applied:
@@ -537,19 +552,19 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 }
 
 // printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run) error {
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "the live rows of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild\n", outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "the live rows of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", outbox.Number(run.Counts.Matched),
+		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:
-		fmt.Fprintf(a.out, "the live rows of %s match the journal, as far as events are applied (%s in it)\n", outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+		fmt.Fprintf(a.out, "%s of %s match the journal, as far as events are applied (%s in it)\n", rows, outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
 	}
 	left, err := st.ReadModel().Left(ctx)
 	if err != nil {

@@ -104,13 +104,13 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 	}{
 		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
-			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 7"}},
+			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 event 7 or earlier"}},
 		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"run 3: interrupted after 1 of 2 campaigns: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
 			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
-		if err := d.printVerdict(t.Context(), d.st, run); err != nil {
+		if err := d.printVerdict(t.Context(), d.st, run, "the live rows"); err != nil {
 			t.Fatal(err)
 		}
 		if got := runError(run); (got != nil) != c.wrong {
@@ -137,7 +137,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.said("is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
-		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 7", "first line", "c-1 boom")
+		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 event 7 or earlier", "first line", "c-1 boom")
 	if err := (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}

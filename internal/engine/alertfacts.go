@@ -52,11 +52,7 @@ const behindLimit = 2 * time.Second
 func (e *Engine) readBehindAlerts(ctx context.Context, f *outbox.AlertFacts, loaded []outbox.ProjectionInfo) {
 	ctx, cancel := context.WithTimeout(ctx, behindLimit)
 	defer cancel()
-	if len(f.Found) > 0 {
-		if built, err := e.ReadModel().BuiltVersions(ctx, loaded); err == nil {
-			f.OtherBuilt = outbox.BuiltByOthers(loaded, built)
-		}
-	}
+	f.OtherBuilt = slices.DeleteFunc(f.Summary.Built(loaded), func(p outbox.ProjectionInfo) bool { return !p.BuiltByOtherVersion })
 	if len(outbox.QuarantinedAmong(f.Summary.Held)) > 0 {
 		if open, err := e.ReadModel().Failures(ctx, outbox.FailureFilter{Status: outbox.FailureOpen, Limit: outbox.MaxPage}); err == nil {
 			f.Failures = open.Items

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -53,6 +54,40 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.noteDrift("c-3", outbox.VerdictMatch)
 	s.comes("/api/v1/summary", `drifted":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
+}
+
+// A verdict belongs to the version that it compared with: once another one is loaded it is no reason to
+// rebuild.
+func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a", "b")
+	s.work()
+	load := func(version string) {
+		t.Helper()
+		s.clock = s.clock.Add(time.Minute)
+		if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "i"}, []outbox.Definition{{Projection: "campaigns", Version: version}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load("bad")
+	if err := s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: "bad", Seq: 2, Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"version":"bad"`, `"outdated":false`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"drifted":1`, `"outdated_drift":0`, "a rebuild fixes them")
+	load("v1")
+	s.comes("/api/v1/summary", `"outdated_drift":1`)
+	s.comes("/", "1 campaign differed from version bad of projection campaigns, which is not loaded any more; verify again with the loaded version v1")
+	s.get("/").want(t, 200, "h-warn", "1 campaign differed from versions of projections that are not loaded any more: verify again.", `href="/runs/new?all=1&amp;kind=verify&amp;projection=campaigns"`).
+		lacks(t, "kind=rebuild", "differ from the journal", `data-testid="drifted"`)
+	s.get("/campaigns/c-1").want(t, 200, "The rows of 1 projection differed from a version that is not loaded any more; verify again with the loaded one",
+		"1 row changed, compared with version bad of projection campaigns, which is not loaded any more").lacks(t, "a rebuild fixes them", "first divergence")
+	s.get("/campaigns").want(t, 200, "differed from a version that is not loaded any more").lacks(t, "a rebuild fixes them")
+	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"outdated":true`)
+	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"drifted":1`, `"outdated_drift":1`)
+	load("bad")
+	s.comes("/api/v1/summary", `"outdated_drift":0`)
 }
 
 func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {

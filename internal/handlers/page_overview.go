@@ -210,13 +210,6 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Sources, err = s.Intake.States(ctx); err != nil {
 		return v, err
 	}
-	if v.Summary.Held != nil { // the projections database can be read
-		built, err := s.Store.ReadModel().BuiltVersions(ctx, s.Projections)
-		if err != nil {
-			return v, err
-		}
-		v.OtherBuilt = outbox.BuiltByOthers(s.Projections, built)
-	}
 	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: activityShown})
 	v.Acts = acts.Items
 	return v, err
@@ -251,7 +244,7 @@ func (s *server) endedOperations(ctx context.Context) (ended []outbox.Operation,
 
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
 	p := s.actingPage(r, "Overview", "Overview", "")
-	p.Around = v.Summary.Surroundings()
+	p.Around, p.Loaded = v.Summary.Surroundings(), v.Summary.Built(s.Projections)
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).Overview(), s.linksOf(r).API().Summary()
 	return p
 }

@@ -106,12 +106,8 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Results, err = s.Runs.Results(ctx, f); err != nil {
 		return v, err
 	}
-	if f.Outcome == "" && f.Cursor == "" && v.Run.Campaigns.Done > 1 && v.Rehearsal == nil {
-		first := []string{outbox.OutcomeFailed, outbox.OutcomeDrift}
-		if v.Run.Counts.NotCompared > 0 {
-			first = append(first, outbox.OutcomeNotCompared)
-		}
-		for _, outcome := range first {
+	if n := v.Run.Counts; f.Outcome == "" && f.Cursor == "" && v.Rehearsal == nil && n.Failed+n.Drifted+n.NotCompared < v.Run.Campaigns.Total {
+		for _, outcome := range templates.FirstOutcomes {
 			worst, err := s.Runs.Results(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {
 				return v, err

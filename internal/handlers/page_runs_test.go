@@ -159,8 +159,8 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	result := drifted("c-1")
 	result.Projections[0].Comparison.BuiltByOtherVersion = true
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{result}})
-	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; not built by the loaded version")
-	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not built by the loaded version", `href="/projections/campaigns" data-testid="see-change"`, `data-testid="first-seq"`).lacks(t, "outside the journal")
+	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; not all built by the compared version")
+	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not built by the version that they were compared with", `href="/projections/campaigns" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
 }
 
 func TestRunPages_followARunToItsEnd(t *testing.T) {
@@ -176,7 +176,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
 		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50%" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
-		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2",
+		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2 or earlier",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
 		t.Error("what failed comes after what differs")
@@ -292,7 +292,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 		t.Errorf("%d rows are compared, want 3", n)
 	}
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
-	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2.", `data-testid="start-verify"`)
+	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2 or earlier.", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
 }
 
@@ -304,9 +304,15 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	if _, err := db.Exec(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`); err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"/projections", "/campaigns/c-1"} {
-		s.get(target).want(t, 200, `data-testid="other-version-campaigns"`, `href="/runs/new?all=1&amp;kind=rebuild&amp;projection=campaigns"`)
+	run := s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	l := s.claimRun()
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}})
+	s.finishRun(l, outbox.RunCompleted, "")
+	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all=1&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
+		s.comes(target, `data-testid="other-version-campaigns"`)
+		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now. "+outbox.BuiltAdvice)
 	}
+	s.get("/runs/new?all=1&kind=verify").want(t, 200).lacks(t, "other-version")
 	if err := s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	p := s.plainFrame(r, title, nav)
 	if summary, err := s.Store.Summary(r.Context()); err == nil { // without it the page is worth reading, too
-		p.Alarm, p.NoneDead = summary.Alarm(s.Now()), summary.Counts.Dead == 0
+		p.Alarm, p.NoneDead, p.Loaded = summary.Alarm(s.Now()), summary.Counts.Dead == 0, summary.Built(s.Projections)
 	}
 	return p
 }

@@ -258,7 +258,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 	facts := outbox.AlertFacts{Groups: groups}
 	facts.Summary.Campaigns = outbox.CampaignCounts{Blocked: 13, Drifted: 3, Unverifiable: 2}
 	facts.Found = []outbox.FoundDrift{{Projection: "seats", Verdict: outbox.VerdictDrift, Since: *at(time.Hour)}, {Projection: "users", Verdict: outbox.VerdictDrift, Since: *at(2 * time.Hour)}, {Projection: "users", Verdict: outbox.VerdictFailed, Since: alertNow}}
-	facts.OtherBuilt = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", BuiltVersion: "old1"}}
+	facts.OtherBuilt = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{{Version: "old1"}}, BuiltByOtherVersion: true}}}
 	for _, c := range []struct {
 		what  outbox.AlertWhat
 		pub   outbox.Publisher
@@ -271,7 +271,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors"},
 		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row"},
 		{outbox.AlertDrift, pub, "drift seats, drift users, failed users", 2 * time.Hour,
-			"3 campaigns drifted in projections seats and users, 0 diverged, 2 unverifiable; The rows of projection seats were built by version old1, not by the loaded one, new1"},
+			"3 campaigns drifted in projections seats and users, 0 diverged, 2 unverifiable; Rows of projection seats were built by version old1. Version new1 is loaded now. Rows may differ because the definition changed."},
 	} {
 		f := facts
 		f.Publishers = []outbox.Publisher{c.pub}

@@ -189,11 +189,7 @@ func builtByOther(others []ProjectionInfo, projection string) string {
 	if i < 0 {
 		return ""
 	}
-	by := "by another version of it"
-	if built := others[i].BuiltVersion; built != "" {
-		by = "by version " + shortVersion(built)
-	}
-	return fmt.Sprintf("The rows of projection %s were built %s, not by the loaded one, %s: rows may differ because its definition changed.", projection, by, shortVersion(others[i].Version))
+	return others[i].Sentence(projection, others[i].Version) + " Rows may differ because the definition changed."
 }
 
 func noProgress(f AlertFacts, now time.Time) []AlertCause {

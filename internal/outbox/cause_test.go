@@ -137,12 +137,3 @@ func TestStuckWithoutError_isWhatNeitherRetriesNorOperatorsExplain(t *testing.T)
 		}
 	}
 }
-
-func TestBuiltByOthers_comparesWithWhatIsLoaded(t *testing.T) {
-	t.Parallel()
-	got := BuiltByOthers([]ProjectionInfo{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}, {Name: "new", Version: "1"}},
-		map[string]string{"a": "1", "b": "1", "gone": "9"})
-	if len(got) != 1 || got[0].Name != "b" || got[0].BuiltVersion != "1" || !got[0].BuiltByOtherVersion {
-		t.Errorf("%+v", got)
-	}
-}

@@ -71,7 +71,7 @@ const (
 	CursorLive        = "live"        // it is caught up with the watermark
 	CursorQuarantined = "quarantined" // quarantined for this campaign after a failure, until a run catches it up
 	CursorPaused      = "paused"      // paused by an operator, for this campaign or for all
-	CursorBehind      = "behind"      // resumed, and waiting for a replay to catch it up
+	CursorBehind      = "behind"      // resumed, or loaded again, and waiting for a replay to catch it up
 )
 
 // Cursor is the position of one projection in one campaign.
@@ -86,7 +86,8 @@ type Cursor struct {
 	Attempts      int64      `json:"attempts"`   // failures of the event after applied_seq in this projection
 	Generation    int64      `json:"generation"` // raised by each rebuild, from 1
 	// live: it follows the watermark; quarantined: it stopped for this campaign after a failure;
-	// paused: an operator paused it; behind: it was resumed and waits for a replay
+	// paused: an operator paused it; behind: events were applied while it was paused or not loaded, and
+	// it waits for a replay
 	State string `json:"state" api:"enum=live quarantined paused behind"`
 	// ChangedAt is when its state last changed; zero if it was always live.
 	ChangedAt    time.Time `json:"-"`
@@ -96,10 +97,9 @@ type Cursor struct {
 	BlockedByRun int64     `json:"blocked_by_run"` // the run after which a replay will catch it up; 0 if there is none
 	// Failure is the first event that failed in the projection and is not applied yet; nil if there
 	// is none.
-	Failure             *CursorFailure `json:"failure"`
-	Version             string         `json:"version"`       // hash of the loaded definition
-	BuiltVersion        string         `json:"built_version"` // hash of the definition that built the rows; empty if several did, or it is unknown
-	BuiltByOtherVersion bool           `json:"built_by_other_version"`
+	Failure *CursorFailure `json:"failure"`
+	Version string         `json:"version"` // hash of the loaded definition
+	RowsBuilt
 }
 
 // Follows reports whether the projection is live in the campaign.

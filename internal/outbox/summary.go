@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,9 @@ type Summary struct {
 	// Held are the projections that are paused, quarantined, behind or no longer loaded, by name; nil
 	// while the projections database cannot be read.
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
+	// Installed are the projections that are or were loaded, by name; nil while the projections database
+	// cannot be read.
+	Installed map[string]Installed `json:"-" redact:"-"`
 }
 
 // WrongJournal reports whether the journal as a whole is likely the wrong one: it contradicts the
@@ -129,12 +133,12 @@ func (w *WorkerSummary) whyUnserved() string {
 func (w *WorkerSummary) serves(id string) bool { return w == nil || w.Campaigns.Includes(id) }
 
 // HeldProjection is a projection that an operator has paused, that is quarantined after a failure,
-// or that is behind since it was resumed.
+// or that is behind since it was resumed or loaded again.
 type HeldProjection struct {
 	Projection      string `json:"projection" redact:"-"`
 	Paused          *Pause `json:"paused"`           // who paused it for all campaigns; nil if not paused
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
-	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay; 0 while it is paused for all
+	Behind          int64  `json:"behind"`           // campaigns in which it was resumed or loaded again and waits for a replay, or that advanced without it while it is not loaded; 0 while it is paused for all
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure; 0 while it is paused for all
 	NotLoaded       bool   `json:"not_loaded"`       // it was loaded earlier and is not now: its rows are not updated
 	CountsCapped    bool   `json:"counts_capped"`    // the counts are lower bounds
@@ -163,7 +167,7 @@ func (s Summary) QuarantinedProjections() (campaigns int64) {
 	return campaigns
 }
 
-// BehindCounts counts the projections that were resumed behind a campaign's watermark, once per
+// BehindCounts counts the projections that are behind a campaign's watermark, once per
 // campaign, by what catches them up.
 type BehindCounts struct {
 	Alone    int64 // nothing, until an operator starts a replay
@@ -171,16 +175,14 @@ type BehindCounts struct {
 	CatchUps int64 // an active run
 }
 
-// BuiltByOthers returns the projections whose rows were built by another version of their
-// definition than the loaded one; built are the versions that built rows, by projection.
-func BuiltByOthers(loaded []ProjectionInfo, built map[string]string) (others []ProjectionInfo) {
-	for _, p := range loaded {
-		if version, installed := built[p.Name]; installed && version != p.Version {
-			p.BuiltVersion, p.BuiltByOtherVersion = version, true
-			others = append(others, p)
-		}
+// Built returns the loaded projections with the versions that built their rows; these are not set while
+// the projections database cannot be read.
+func (s Summary) Built(loaded []ProjectionInfo) []ProjectionInfo {
+	all := slices.Clone(loaded)
+	for i, p := range all {
+		all[i].RowsBuilt = s.Installed[p.Name].Rows(p.Version)
 	}
-	return others
+	return all
 }
 
 // ProjectionInfo describes a loaded projection.
@@ -197,17 +199,14 @@ type ProjectionInfo struct {
 	CursorsBehind   int64  `json:"cursors_behind"`   // campaigns of which it lacks events
 	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
-	Behind          int64  `json:"behind"`           // campaigns in which it was resumed and waits for a replay
+	Behind          int64  `json:"behind"`           // campaigns in which it was resumed or loaded again and waits for a replay
 	OpenFailures    int64  `json:"open_failures"`
 	RunID           int64  `json:"run_id"`         // the active run that catches it up; 0 if there is none
 	BlockedByRun    int64  `json:"blocked_by_run"` // the run after which a replay will catch it up; 0 if there is none
 	Blocking        int64  `json:"blocking"`       // campaigns that it blocks: it is live there, and an event fails in it
 	CountsCapped    bool   `json:"counts_capped"`  // the counts are lower bounds
 	Paused          *Pause `json:"paused"`         // who paused it for all campaigns; nil if not paused
-	// hash of the definition that built the rows; empty if unknown, or if the tables were not made
-	// by this program
-	BuiltVersion        string `json:"built_version"`
-	BuiltByOtherVersion bool   `json:"built_by_other_version"`
+	RowsBuilt
 }
 
 // SourceGo is the source of a projection that is written in Go.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -53,8 +54,8 @@ func (e *SchemaError) Error() string {
 
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-// installProjection records the projection's version as the one that applies events from now on. Rows
-// that several versions have built are recorded as built by none: going back to the version that built
+// installProjection records the projection's version as the one that applies events from now on. One
+// that has applied events before is recorded as having built rows: going back to the version that built
 // most of them does not make the others right.
 func (d *Database) installProjection(ctx context.Context, p Projection, first bool) error {
 	return d.write(ctx, func(t *tx) error {
@@ -88,7 +89,7 @@ values ($1, $2, $3, $4)
 on conflict (projection) do update set
   version = excluded.version,
   installed_at = excluded.installed_at,
-  built_version = `+builtByOne, p.Name, p.Version, built, d.options.Now())
+  built_version = `+builtBefore, p.Name, p.Version, built, d.options.Now())
 		return err
 	})
 }
@@ -110,21 +111,8 @@ func (d *Database) CheckStatement(ctx context.Context, query string) error {
 
 // Version is the database's record of a projection as a whole.
 type Version struct {
-	Version, Built string
-	Pause          *outbox.Pause // for all campaigns; nil when there is none
-}
-
-// Standing returns which version built the rows, for a process that has loaded one, and whether that is
-// another one. It is empty for rows that several versions built, or that nobody knows of: also while
-// another version than the loaded one is installed, which another process applies.
-func (v Version) Standing(loaded string) (built string, other bool) {
-	switch {
-	case v.Version == "" && v.Built == "": // not installed
-		return "", false
-	case v.Built == loaded && v.Version != loaded:
-		return "", true
-	}
-	return v.Built, v.Built != loaded
+	outbox.Installed               // without its loads, which are in the journal
+	Pause            *outbox.Pause // for all campaigns; nil when there is none
 }
 
 // Leave records that from now on events are applied without the installed projections that are not
@@ -151,31 +139,49 @@ func (d *Database) Leave(ctx context.Context, named []string) error {
 	})
 }
 
-// builtByOne is what built_version becomes when another version is installed, or none: rows of several
-// versions are those of none.
-const builtByOne = `case
-    when projection_versions.version <> projection_versions.built_version
-      and exists (select 1 from projection_watermarks w where w.updated_at >= projection_versions.installed_at) then ''
+// builtBefore is what built_version becomes when another version is installed, or none: the versions that
+// have built rows, separated by spaces, and the last one if it has applied anything. It stays empty where
+// they are unknown, and becomes so after very many, or if events were applied without the projection and
+// no cursor says so, as by an older version of outboxweb.
+const builtBefore = `case
+    when length(projection_versions.built_version) > 1000 then ''
+    when projection_versions.version = ''
+      and exists (
+        select 1
+        from projection_watermarks w
+        where w.updated_at >= projection_versions.installed_at
+          and not exists (
+            select 1
+            from projection_cursors c
+            where c.campaign_id = w.campaign_id
+              and c.projection = projection_versions.projection
+              and c.state || '' <> 'live')) then ''
+    when projection_versions.built_version <> ''
+      and projection_versions.version <> ''
+      and ' ' || projection_versions.built_version || ' ' not like '% ' || projection_versions.version || ' %'
+      and exists (select 1 from projection_watermarks w where w.updated_at >= projection_versions.installed_at)
+      then projection_versions.built_version || ' ' || projection_versions.version
     else projection_versions.built_version
   end`
 
 const leaveProjection = `
 update projection_versions
-set version = '', installed_at = $2, built_version = ` + builtByOne + `
+set version = '', installed_at = $2, built_version = ` + builtBefore + `
 where projection = $1
   and version <> ''`
 
 // SelectVersions reads the records of all projections, for CollectVersions.
-const SelectVersions = `select projection, version, built_version, paused_at, paused_by, reason from projection_versions`
+const SelectVersions = `select projection, version, built_version, installed_at, paused_at, paused_by, reason from projection_versions`
 
 // CollectVersions scans rows of SelectVersions into a map by projection name.
 func CollectVersions(into map[string]Version) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
-		var name, by, reason string
+		var name, built, by, reason string
+		var installed int64
 		var paused sql.NullInt64
 		var v Version
-		err := row.Scan(&name, &v.Version, &v.Built, &paused, &by, &reason)
-		v.Pause = PauseOf(paused, by, reason)
+		err := row.Scan(&name, &v.Version, &built, &installed, &paused, &by, &reason)
+		v.At, v.Built, v.Pause = sqldb.At(installed), strings.Fields(built), PauseOf(paused, by, reason)
 		into[name] = v
 		return err
 	}
@@ -211,22 +217,6 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 		versions[name] = v.Version
 	}
 	return versions, nil
-}
-
-// BuiltVersions returns the versions of the definitions that built the rows of loaded projections, as
-// Standing says, for those that are installed.
-func (d *Database) BuiltVersions(ctx context.Context, loaded []outbox.ProjectionInfo) (map[string]string, error) {
-	installed, err := d.projectionVersions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	built := make(map[string]string, len(loaded))
-	for _, p := range loaded {
-		if v := installed[p.Name]; v.Version != "" || v.Built != "" {
-			built[p.Name], _ = v.Standing(p.Version)
-		}
-	}
-	return built, nil
 }
 
 func (d *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {

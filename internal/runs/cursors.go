@@ -39,7 +39,7 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version
 		c.Attempts = f.Attempts
 	}
 	c.Version = p.Version
-	c.BuiltVersion, c.BuiltByOtherVersion = v.Standing(p.Version)
+	c.RowsBuilt = v.RowsAt(p.Version, c.LastAppliedAt)
 }
 
 const (
@@ -67,8 +67,11 @@ order by seq desc`
 // watermark. An unknown campaign is outbox.ErrNotFound.
 func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *store.CampaignRow
+	var loads map[string]map[string]outbox.Load
 	err := rs.read(ctx, func(t *tx) (err error) {
-		row, err = t.ExistingCampaign(campaign)
+		if row, err = t.ExistingCampaign(campaign); err == nil {
+			loads, err = t.Loads()
+		}
 		return err
 	})
 	if err != nil {
@@ -108,7 +111,9 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, sqldb.AtOrNil(applied)
 		}
 		c.Failure = failures[p.Name]
-		settleCursor(&c, p, versions[p.Name], row.HighWater)
+		v := versions[p.Name]
+		v.Loads = loads[p.Name]
+		settleCursor(&c, p, v, row.HighWater)
 		if row.Diverged != "" { // its applied events are of another journal
 			c.LagEvents = max(c.LagEvents, row.HighWater-row.Applied)
 		}
@@ -377,6 +382,10 @@ where campaign_id = $1`
 // ahead of it.
 func (rs *Runs) measureLag(ctx context.Context, loaded []outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
 	return rs.read(ctx, func(t *tx) error {
+		loads, err := t.Loads()
+		if err != nil {
+			return err
+		}
 		var b sqldb.Batch
 		all := make([]*outbox.Cursor, len(cursors))
 		for i := range cursors {
@@ -386,7 +395,9 @@ func (rs *Runs) measureLag(ctx context.Context, loaded []outbox.ProjectionInfo, 
 			b.Each(func(row sqldb.Row) error {
 				var highWater, lacked int64
 				err := row.Scan(&highWater, &lacked)
-				settleCursor(c, p, versions[c.Projection], highWater)
+				v := versions[c.Projection]
+				v.Loads = loads[c.Projection]
+				settleCursor(c, p, v, highWater)
 				c.LagEvents = max(c.LagEvents, lacked)
 				return err
 			}, selectExtent, cursors[i].CampaignID)
@@ -465,7 +476,9 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		}
 		for i, p := range loaded {
 			p.Blocking = blocked[p.Name]
-			describe(&p, versions[p.Name], aside[i], failures)
+			v := versions[p.Name]
+			v.Loads = summary.Installed[p.Name].Loads
+			describe(&p, v, aside[i], failures)
 			for _, h := range summary.Held {
 				if h.Projection == p.Name {
 					p.RunID, p.BlockedByRun = h.RunID, h.BlockedByRun
@@ -487,7 +500,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 
 func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside, failures map[string]int64) {
 	p.Paused = v.Pause
-	p.BuiltVersion, p.BuiltByOtherVersion = v.Standing(p.Version)
+	p.RowsBuilt = v.Rows(p.Version)
 	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
 	p.OpenFailures = failures[p.Name]
 	var open int64

@@ -204,10 +204,10 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	}
 	applied := f.Clock.Now()
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.Clock.Now(), Version: "v2", BuiltVersion: "v1", BuiltByOtherVersion: true,
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.Clock.Now(), Version: "v2", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
 			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.Clock.Now()}},
-		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", BuiltVersion: "v1"},
-		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1"},
+		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersion: "v1", BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}}}},
+		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -21,13 +21,13 @@ const heldSample = 20
 const heldLimit = 2 * time.Second
 
 // heldProjections lists the projections that are paused, quarantined or behind, by name, and the
-// first campaigns of each that is behind. fillRuns adds the runs those depend on.
-func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, err error) {
+// first campaigns of each that is behind. fillRuns adds the runs those depend on. versions are those of
+// all projections.
+func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, versions map[string]readmodel.Version, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
-	all = []outbox.HeldProjection{}
+	all, versions = []outbox.HeldProjection{}, make(map[string]readmodel.Version)
 	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
-		versions := make(map[string]readmodel.Version)
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
 		}
@@ -58,9 +58,9 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 		return t.RunAll(&behind)
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for projections that are paused, quarantined or behind: %w", err)
+		return nil, nil, nil, fmt.Errorf("look for projections that are paused, quarantined or behind: %w", err)
 	}
-	return all, sample, nil
+	return all, sample, versions, nil
 }
 
 // fillRuns sets the runs that projections which are behind depend on.

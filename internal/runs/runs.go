@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -39,8 +40,18 @@ func New(core *store.Store) *Runs {
 // Behind does; it returns nil on an error.
 func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
 	var behind []behindCursor
-	sum.Held, behind, _ = rs.heldProjections(ctx)
+	var versions map[string]readmodel.Version
+	sum.Held, behind, versions, _ = rs.heldProjections(ctx)
 	return func(t *store.Tx, sum *outbox.Summary) error {
+		loads, err := t.Loads()
+		if err != nil {
+			return err
+		}
+		sum.Installed = make(map[string]outbox.Installed, len(versions))
+		for name, v := range versions {
+			v.Loads = loads[name]
+			sum.Installed[name] = v.Installed
+		}
 		for i := range sum.Held {
 			if h := &sum.Held[i]; h.Paused != nil {
 				h.PausedCampaigns = sum.Campaigns.Total

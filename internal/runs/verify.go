@@ -79,7 +79,7 @@ func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, d
 	versions, err := live.Versions(ctx)
 	for i := range drifted {
 		p := result.Projections[i]
-		_, p.Comparison.BuiltByOtherVersion = versions[p.Projection].Standing(f.set.Named(p.Projection).Version)
+		p.Comparison.BuiltByOtherVersion = versions[p.Projection].Rows(f.set.Named(p.Projection).Version).BuiltByOtherVersion
 	}
 	return err
 }

@@ -74,6 +74,35 @@ func (s *Store) Definition(ctx context.Context, projection, version string) (d o
 	return d, nil
 }
 
+const selectLoads = `
+select projection, version, at, previous
+from projection_loads
+order by projection, at`
+
+// Loads returns when the versions of projections were loaded, by projection and version.
+func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
+	all := make(map[string]map[string]outbox.Load)
+	complete := false // the first load of the projection is among them
+	err := t.Each(func(row sqldb.Row) error {
+		var name, version, previous string
+		var at int64
+		err := row.Scan(&name, &version, &at, &previous)
+		if all[name] == nil {
+			all[name], complete = make(map[string]outbox.Load), previous == ""
+		}
+		l, again := all[name][version]
+		if l.Last = sqldb.At(at); !again && complete {
+			l.First = l.Last
+		}
+		all[name][version] = l
+		return err
+	}, selectLoads)
+	if err != nil {
+		return nil, fmt.Errorf("read when projections were loaded: %w", err)
+	}
+	return all, nil
+}
+
 // LastChange returns the last load of another version of a projection's definition; nil if no other
 // one is known.
 func (s *Store) LastChange(ctx context.Context, projection string) (change *outbox.DefinitionChange, err error) {

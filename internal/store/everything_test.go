@@ -412,8 +412,6 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.Operations.Requeuing(f.Ctx)
 	must(err)
-	_, err = f.ReadModel().BuiltVersions(f.Ctx, []outbox.ProjectionInfo{{Name: "p"}})
-	must(err)
 	_, err = f.Paused(f.Ctx, 0)
 	must(err)
 	_, err = f.ErrorGroups(f.Ctx)

@@ -71,14 +71,14 @@ func groupActions(p Page, groups []outbox.AssessedGroup) []outbox.Action {
 }
 
 // troubleActions are the actions on the objects that the overview lists.
-func troubleActions(v Overview) []outbox.Action {
+func troubleActions(p Page, v Overview) []outbox.Action {
 	var all []outbox.Action
 	for _, g := range v.Causes[:min(len(v.Causes), causesShown)] {
 		if g.Dead > 0 {
 			all = append(all, outbox.ActionOperationStart)
 		}
 	}
-	if len(v.OtherBuilt)+len(v.Drifted) > 0 {
+	if len(p.otherBuilt())+len(v.Drifted) > 0 {
 		all = append(all, outbox.ActionRunStart)
 	}
 	return all

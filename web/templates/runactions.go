@@ -1,7 +1,7 @@
 package templates
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -47,12 +47,16 @@ func runActionsOver(campaign, projection string) string {
 	}
 }
 
-// verificationDiffers says how live rows differed, or nothing.
-func verificationDiffers(v outbox.Verification) string {
+// verificationDiffers says how live rows of a campaign differed, or nothing.
+func verificationDiffers(p Page, of CampaignView, v outbox.Verification) string {
 	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq}
 	if !c.Differs() {
 		return ""
 	}
+	if v.Outdated {
+		return sentence(changeCounts(c, verifySides) + ", compared with " + outbox.OutdatedWords(p.Loaded, v))
+	}
+	c.BuiltByOtherVersion = slices.ContainsFunc(of.Cursors, func(one outbox.Cursor) bool { return one.Projection == v.Projection && one.BuiltByOtherVersion })
 	return sentence(changeCounts(c, verifySides) + firstDivergence(c))
 }
 
@@ -70,14 +74,13 @@ func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
 // DriftShown is how many verifications the overview reads.
 const DriftShown = 200
 
-// driftSentence says how many campaigns have drifted; a full list may be truncated.
-func driftSentence(drifted []outbox.Verification) string {
-	n := int64(len(driftedCampaigns(drifted)))
-	least := ""
+// driftCount counts the drifted campaigns of a list of verifications; a full list may be truncated.
+func driftCount(drifted []outbox.Verification, one, many string) string {
+	text := count(int64(len(driftedCampaigns(drifted))), one, many)
 	if len(drifted) == DriftShown {
-		least = "At least "
+		return "At least " + text
 	}
-	return fmt.Sprintf("%s%s drifted: live rows differed at the last verification from what the loaded projections make of the journal.", least, count(n, "campaign", "campaigns"))
+	return text
 }
 
 // driftCause links to where a difference is shown: the run that found it, or a new run that

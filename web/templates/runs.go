@@ -26,7 +26,8 @@ type RunView struct {
 	Run     outbox.Run
 	Filter  outbox.ResultFilter `redact:"-"`
 	Results outbox.Page[outbox.RunResult]
-	// First are results that need attention; empty if Results is filtered.
+	// First are the first results of each of FirstOutcomes; empty if Results is filtered, and if all of
+	// the run's are such.
 	First     []outbox.RunResult
 	Rehearsal *outbox.FixRehearsal // nil unless the run is one
 	LogCursor string               `redact:"-"`
@@ -363,14 +364,39 @@ const (
 	logOpened = 16 << 10
 )
 
-// others are the results of the page that are not among the first.
+// FirstOutcomes are those that need attention, which are listed first.
+var FirstOutcomes = []string{outbox.OutcomeFailed, outbox.OutcomeDrift, outbox.OutcomeNotCompared}
+
+// others are the results of the page that need no attention, where those that do are listed first.
 func (v RunView) others() (all []outbox.RunResult) {
+	if len(v.First) == 0 {
+		return v.Results.Items
+	}
 	for _, r := range v.Results.Items {
-		if !slices.ContainsFunc(v.First, func(f outbox.RunResult) bool { return f.CampaignID == r.CampaignID }) {
+		if !slices.Contains(FirstOutcomes, r.Outcome) {
 			all = append(all, r)
 		}
 	}
 	return all
+}
+
+// moreFirst are the outcomes of which not all results are listed first.
+func (v RunView) moreFirst() (more []runCount) {
+	if len(v.First) == 0 {
+		return nil
+	}
+	for _, c := range runCounts(v.Run) {
+		var shown int64
+		for _, r := range v.First {
+			if r.Outcome == c.outcome {
+				shown++
+			}
+		}
+		if slices.Contains(FirstOutcomes, c.outcome) && shown < c.n {
+			more = append(more, c)
+		}
+	}
+	return more
 }
 
 // failedEvent is an event that a projection could not replay.
@@ -537,13 +563,10 @@ func whatWords(kind outbox.RunKind) (what, none string) {
 
 // firstDivergence goes on changeCounts; empty when no event is known.
 func firstDivergence(c outbox.Comparison) string {
-	if c.BuiltByOtherVersion {
-		return "; not built by the loaded version"
+	if from := c.From(); from != "" {
+		return "; " + from
 	}
-	if c.FirstSeq == 0 {
-		return ""
-	}
-	return "; first divergence at event " + itoa(c.FirstSeq)
+	return ""
 }
 
 // changeCounts says "1 row added, 2 changed".

@@ -2,6 +2,8 @@ package templates
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -21,7 +23,10 @@ func runSentence(p Page, r outbox.Run) string {
 	case outbox.RunCancelling:
 		return fmt.Sprintf("Cancelled by %s; its worker is stopping.", r.CancelledBy) + runSilence(p, r)
 	case outbox.RunCompleted:
-		return runOutcome(r)
+		if old := p.outdatedOf(r); n.Drifted > 0 && len(old) > 0 {
+			return fmt.Sprintf("%s differed from %s.", ofRun(n.Drifted, r), outbox.OutdatedWords(p.Loaded, old...))
+		}
+		return runOutcome(p, r)
 	case outbox.RunCancelled:
 		return fmt.Sprintf("Cancelled by %s with %s done. %s", r.CancelledBy, ofCampaigns(r), runLeft(r))
 	case outbox.RunInterrupted:
@@ -40,6 +45,21 @@ func runSilence(p Page, r outbox.Run) string {
 		return ""
 	}
 	return fmt.Sprintf(" Its process last reported %s ago; if it is dead, another worker takes over in %s.", outbox.Age(p.Now.Sub(r.UpdatedAt)), outbox.Age(r.Lease.ExpiresAt.Sub(p.Now)))
+}
+
+// outdatedOf are the projections of a verify that other versions are loaded of now, in any campaign: what
+// it found says nothing of the loaded ones.
+func (p Page) outdatedOf(r outbox.Run) (outdated []outbox.Verification) {
+	if r.Kind != outbox.RunVerify || len(p.Loaded) == 0 {
+		return nil
+	}
+	for _, name := range r.Projections {
+		same := func(one outbox.ProjectionInfo) bool { return one.Name == name && one.Version == r.Versions[name] }
+		if r.Versions[name] != "" && !slices.ContainsFunc(p.Loaded, same) {
+			outdated = append(outdated, outbox.Verification{Projection: name, Version: r.Versions[name]})
+		}
+	}
+	return outdated
 }
 
 func ofCampaigns(r outbox.Run) string {
@@ -77,7 +97,7 @@ func runLeft(r outbox.Run) string {
 	}
 }
 
-func runOutcome(r outbox.Run) string {
+func runOutcome(p Page, r outbox.Run) string {
 	n, total := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns")
 	switch {
 	case r.Campaigns.Done == 0:
@@ -99,18 +119,30 @@ func runOutcome(r outbox.Run) string {
 	case r.Kind == outbox.RunRebuild:
 		return fmt.Sprintf("Rebuilt. The rows of %s match the journal now, as far as events are applied; in %s some differed before.", total, num(n.Drifted))
 	case n.Drifted > 0:
-		return fmt.Sprintf("Drift in %s: the live rows differ from the journal.", ofRun(n.Drifted, r))
+		return fmt.Sprintf("Drift in %s: the live rows%s differ from the journal.", ofRun(n.Drifted, r), rowsOf(p, r))
 	case r.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", r.UntilSeq)
 	case n.NotCompared > 0 && r.CampaignID != "":
 		return "No differences, but not all events were compared: a projection is paused, quarantined or behind."
 	case n.NotCompared > 0:
-		return fmt.Sprintf("The live rows of %s match the journal, as far as events are applied. %s not fully compared: a projection is paused, quarantined or behind.", count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
+		return fmt.Sprintf("The live rows%s of %s match the journal, as far as events are applied. %s not fully compared: a projection is paused, quarantined or behind.", rowsOf(p, r), count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
-		return "The live rows match the journal, as far as events are applied."
+		return "The live rows" + rowsOf(p, r) + " match the journal, as far as events are applied."
 	default:
-		return "The live rows of " + total + " match the journal, as far as events are applied."
+		return "The live rows" + rowsOf(p, r) + " of " + total + " match the journal, as far as events are applied."
 	}
+}
+
+// rowsOf names the projections of a run over some of the loaded ones; empty for all. It continues "the
+// live rows".
+func rowsOf(p Page, r outbox.Run) string {
+	switch n := len(r.Projections); {
+	case n >= len(p.Loaded):
+		return ""
+	case n == 1:
+		return " of projection " + r.Projections[0]
+	}
+	return " of projections " + strings.Join(r.Projections, ", ")
 }
 
 // verifiedWords say what a verify of everything found, and whether that is of the loaded versions.

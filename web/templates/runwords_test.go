@@ -14,7 +14,7 @@ func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
 		t.Error(text)
 	}
 	paused := outbox.Run{Kind: outbox.RunRebuild, Campaigns: outbox.Progress{Done: 2, Total: 2}, Counts: outbox.RunCounts{Matched: 1, NotCompared: 1}}
-	if text := runOutcome(paused); text != "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events." {
+	if text := runOutcome(Page{}, paused); text != "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events." {
 		t.Error(text)
 	}
 }

@@ -110,15 +110,4 @@ func eventStands(v EventView) string {
 	return fmt.Sprintf("Not applied yet: it waits behind event %s. All events up to %s are applied.", num(c.HeadSeq), num(c.AppliedSeq))
 }
 
-// cursorBuilt says which version of its definition built a projection's rows.
-func cursorBuilt(c outbox.Cursor) string {
-	switch c.BuiltVersion {
-	case c.Version:
-		return "by the loaded version"
-	case "":
-		return "by an unknown version"
-	}
-	return "by another version"
-}
-
 func shortVersion(v string) string { return v[:min(len(v), 12)] }

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 // trouble is a problem that is no error of rows: what it is, where, and one way forward.
 type trouble struct {
 	hue, glyph, testID, label, title string
+	note                             string // continues the title
 	items                            []troubled
 	action                           string
 	to                               URL // empty if the reader may not perform the action
@@ -32,7 +32,7 @@ const itemsNamed = 5
 // troubles are the overview's problems beside the errors, worst first.
 func troubles(p Page, v Overview) []trouble {
 	var all []trouble
-	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), builtTrouble(p, v),
+	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), outdatedTrouble(p, v), builtTrouble(p),
 		quarantineTrouble(p, v), unreadTrouble(p, v), rejectedTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
 		if one.title != "" {
 			all = append(all, one)
@@ -83,11 +83,12 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 // driftTrouble offers to rebuild what differs, or lists the campaigns if they are too many for an
 // address.
 func driftTrouble(p Page, v Overview) trouble {
-	drifted := driftedCampaigns(v.Drifted)
+	drifted := driftedCampaigns(v.driftedFrom(false))
 	if len(drifted) == 0 {
 		return trouble{}
 	}
-	t := trouble{hue: "drifted", glyph: "≠", testID: "drifted", label: "Drift", title: driftSentence(v.Drifted), guide: GuideWrong}
+	t := trouble{hue: "drifted", glyph: "≠", testID: "drifted", label: "Drift", guide: GuideWrong,
+		title: driftCount(v.driftedFrom(false), "campaign", "campaigns") + " drifted: live rows differed at the last verification from what the loaded projections make of the journal."}
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild}
 	for _, one := range drifted {
 		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
@@ -99,9 +100,9 @@ func driftTrouble(p Page, v Overview) trouble {
 	case p.Offers(outbox.ActionRunStart):
 		t.action, t.to = "Rebuild…", p.Links.NewRun(rebuild)
 	}
-	for _, one := range v.OtherBuilt { // a rebuild would make what a wrong file says
+	for _, one := range p.otherBuilt() { // a rebuild would make what a wrong file says
 		if slices.ContainsFunc(drifted, func(d outbox.Verification) bool { return d.Projection == one.Name }) {
-			t.title += " Projection " + one.Name + " has changed since rows were built: if its file is wrong, go back to the one before; if it is right, rebuild."
+			t.note = one.Sentence(one.Name, one.Version) + " " + outbox.BuiltAdvice
 			t.action, t.to = "See what changed", p.Links.Projection(one.Name)
 			break
 		}
@@ -109,25 +110,60 @@ func driftTrouble(p Page, v Overview) trouble {
 	return t
 }
 
-func builtTrouble(p Page, v Overview) trouble {
-	if len(v.OtherBuilt) == 0 {
+// outdatedTrouble are differences from versions that are not loaded any more: they say nothing of the
+// loaded ones.
+func outdatedTrouble(p Page, v Overview) trouble {
+	outdated := v.driftedFrom(true)
+	if len(outdated) == 0 {
 		return trouble{}
 	}
-	n := int64(len(v.OtherBuilt))
-	t := trouble{hue: "drifted", glyph: "≠", testID: "other-version", label: "Version", guide: GuideFile,
-		title: count(n, "projection has", "projections have") + " rows that another version of its definition built"}
-	if n > 1 {
-		t.title = count(n, "projection has", "projections have") + " rows that another version of their definition built"
+	t := trouble{hue: "drifted", glyph: "≠", testID: "outdated-drift", label: "Outdated drift", guide: GuideWrong,
+		title: driftCount(outdated, "campaign", "campaigns") + " differed from " + outbox.OutdatedWords(p.Loaded, outdated...) + "."}
+	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
+	for _, one := range outdated {
+		if !slices.Contains(verify.Projections, one.Projection) && slices.ContainsFunc(p.Loaded, func(p outbox.ProjectionInfo) bool { return p.Name == one.Projection }) {
+			verify.Projections = append(verify.Projections, one.Projection)
+		}
 	}
+	for _, one := range driftedCampaigns(outdated) {
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
+	}
+	if len(verify.Projections) > 0 && p.Offers(outbox.ActionRunStart) {
+		t.action, t.to = "Verify again…", p.Links.NewRun(verify)
+	}
+	return t
+}
+
+// driftedFrom are the differences from the versions that are loaded, or the outdated ones.
+func (v Overview) driftedFrom(outdated bool) (all []outbox.Verification) {
+	for _, one := range v.Drifted {
+		if one.Outdated == outdated {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func builtTrouble(p Page) trouble {
+	n := int64(len(p.otherBuilt()))
+	if n == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "drifted", glyph: "≠", testID: "other-version", label: "Version", guide: GuideFile,
+		title: count(n, "projection has rows that another version of its definition built", "projections have rows that another version of their definition built")}
 	// A rebuild would make whatever the loaded version says; a verify tells first whether anything differs.
 	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	fails := false
-	for _, one := range v.OtherBuilt {
-		sub := "built by " + cmp.Or(shortHash(one.BuiltVersion), "several versions, or not loaded for a while, so that events are missing") + ", loaded " + shortHash(one.Version)
+	for _, one := range p.otherBuilt() {
+		sub := "built " + one.By() + "; version " + shortHash(one.Version)
 		if len(p.failingAmong(one.Name)) > 0 {
-			sub, fails = sub+", which fails now: fix it before a rebuild", true
+			sub, fails = sub+", which fails now: fix it before a rebuild,", true
 		}
-		t.items = append(t.items, troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub})
+		item := troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub + " is loaded"}
+		if one.LoadedAt != nil {
+			item.sub, item.at = sub+" was loaded ", *one.LoadedAt
+		}
+		t.items = append(t.items, item)
 		verify.Projections = append(verify.Projections, one.Name)
 	}
 	if !fails && p.Offers(outbox.ActionRunStart) {
@@ -161,7 +197,7 @@ func overviewHealth(p Page, v Overview) outbox.Health {
 	if h.Level == outbox.LevelOK && len(outbox.NotLoadedAmong(v.Summary.Held)) > 0 {
 		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+" in the loaded projections."
 	}
-	if h.Level == outbox.LevelOK && len(v.OtherBuilt) > 0 {
+	if h.Level == outbox.LevelOK && len(p.otherBuilt()) > 0 {
 		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but not all rows were built by the loaded projections."
 	}
 	if h.Level == outbox.LevelOK && around > 0 {

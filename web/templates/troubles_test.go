@@ -27,13 +27,35 @@ func TestOverviewHealth_isNotAllRightBesideARejectedRow(t *testing.T) {
 func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	t.Parallel()
 	p := Page{Me: outbox.Local()}
-	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders"}}, OtherBuilt: []outbox.ProjectionInfo{{Name: "seats"}}}
+	other := outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "5b70"}}}
+	p.Loaded = []outbox.ProjectionInfo{{Name: "seats", RowsBuilt: other}, {Name: "orders", Version: "ed74"}}
+	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders"}}}
 	if got := driftTrouble(p, v); got.action != "Rebuild…" {
 		t.Errorf("drift of an unchanged projection: %+v", got)
 	}
-	v.OtherBuilt = append(v.OtherBuilt, outbox.ProjectionInfo{Name: "orders"})
-	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders" || !strings.Contains(got.title, "orders has changed since rows were built") {
+	p.Loaded[1].RowsBuilt = other
+	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now. If the loaded version is wrong, load the right file again") {
 		t.Errorf("drift of a changed projection: %+v", got)
+	}
+}
+
+// What a verify found with a version that is not loaded any more is no reason to rebuild with the loaded
+// one.
+func TestOutdatedTrouble_asksForAVerifyWithTheLoadedVersion(t *testing.T) {
+	t.Parallel()
+	loaded := time.Date(2026, 11, 26, 18, 30, 0, 0, time.UTC)
+	p := Page{Me: outbox.Local(), Loaded: []outbox.ProjectionInfo{{Name: "orders", Version: "5b70", RowsBuilt: outbox.RowsBuilt{LoadedAt: &loaded}}}}
+	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders", Version: "ed74", Outdated: true}, {CampaignID: "d", Projection: "orders", Version: "ed74", Outdated: true}}}
+	if got := driftTrouble(p, v); got.title != "" {
+		t.Errorf("drift of a version that is not loaded: %+v", got)
+	}
+	const want = "2 campaigns differed from version ed74 of projection orders, which is not loaded any more; verify again with the loaded version 5b70 (loaded 2026-11-26 18:30:00 UTC)."
+	if got := outdatedTrouble(p, v); got.title != want || got.action != "Verify again…" || got.to != "/runs/new?all=1&kind=verify&projection=orders" {
+		t.Errorf("%+v", got)
+	}
+	v.Drifted[0].Outdated = false
+	if got := driftTrouble(p, v); got.action != "Rebuild…" || !strings.HasPrefix(got.title, "1 campaign drifted") {
+		t.Errorf("drift of the loaded version: %+v", got)
 	}
 }
 
@@ -64,8 +86,9 @@ func TestOverviewHealth_isNotAllRightBesideRowsOfNone(t *testing.T) {
 	if got := overviewHealth(Page{Now: now}, v); got.Level != outbox.LevelWarn || got.Sentence != "All 3 campaigns are current in the loaded projections." || len(got.Notes) != 1 {
 		t.Errorf("with a projection that is not loaded: %+v", got)
 	}
-	v.Summary.Held, v.OtherBuilt = nil, []outbox.ProjectionInfo{{Name: "orders"}}
-	if got := overviewHealth(Page{Now: now}, v); got.Level != outbox.LevelWarn || got.Sentence != "All 3 campaigns are current, but not all rows were built by the loaded projections." {
+	v.Summary.Held = nil
+	other := []outbox.ProjectionInfo{{Name: "orders", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true}}}
+	if got := overviewHealth(Page{Now: now, Loaded: other}, v); got.Level != outbox.LevelWarn || got.Sentence != "All 3 campaigns are current, but not all rows were built by the loaded projections." {
 		t.Errorf("with rows of another version: %+v", got)
 	}
 }

@@ -37,6 +37,8 @@ type Page struct {
 	// Failing has the projections whose loaded version fails now, each with the fingerprint of its worst
 	// error. It is set where a run can be started.
 	Failing map[string]string `redact:"-"`
+	// Loaded are the loaded projections with the versions that built their rows.
+	Loaded []outbox.ProjectionInfo `redact:"-"`
 	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
 	Judged   *Judged
 	Alarm    outbox.Alarm // what the title says of the system
@@ -49,6 +51,17 @@ type Page struct {
 	Twin     URL                // the JSON equivalent; empty if there is none
 	Flash    *outbox.AuditEntry // the action that led here, or nil
 	After    outbox.Aftermath   // what became of it
+}
+
+// otherBuilt are those of the loaded projections, none meaning all, whose rows were not all built by the
+// loaded version.
+func (p Page) otherBuilt(projections ...string) (others []outbox.ProjectionInfo) {
+	for _, one := range p.Loaded {
+		if one.BuiltByOtherVersion && (len(projections) == 0 || slices.Contains(projections, one.Name)) {
+			others = append(others, one)
+		}
+	}
+	return others
 }
 
 // setting names a setting where the reader can change it: a flag, or a field of the program that

@@ -1,0 +1,167 @@
+package outbox
+
+import (
+	"slices"
+	"time"
+)
+
+// RowsBuilt says which versions of a projection's definition built its rows.
+type RowsBuilt struct {
+	// hash of the definition that built the rows; empty if several did, or it is unknown
+	BuiltVersion string `json:"built_version"`
+	// not all rows were built by the loaded version, as far as known
+	BuiltByOtherVersion bool `json:"built_by_other_version"`
+	// those that built rows, the first one first; empty if unknown
+	BuiltVersions []LoadedVersion `json:"built_versions"`
+	// when the loaded version was loaded last, in place of another; nil if unknown
+	LoadedAt *time.Time `json:"loaded_at"`
+}
+
+// LoadedVersion is a version of a projection's definition.
+type LoadedVersion struct {
+	Version  string     `json:"version"`
+	LoadedAt *time.Time `json:"loaded_at"` // when it was loaded last, in place of another; nil if unknown
+}
+
+// Installed is what the databases know of a projection's versions.
+type Installed struct {
+	Version string    // that applies events now; empty if none does
+	At      time.Time // since when
+	// Built are the versions that built its rows, the first one first, perhaps without Version; empty if
+	// unknown.
+	Built []string
+	Loads map[string]Load // of versions; those of long ago are missing
+}
+
+// Load is when a version was loaded in place of another.
+type Load struct {
+	First time.Time // zero if it may have been loaded earlier, too
+	Last  time.Time
+}
+
+// Rows says which versions built the rows, for a process that has loaded one.
+func (i Installed) Rows(loaded string) RowsBuilt {
+	b := RowsBuilt{BuiltVersions: []LoadedVersion{}, LoadedAt: i.loadedAt(loaded)}
+	if i.Version == "" && len(i.Built) == 0 { // not installed
+		return b
+	}
+	for _, v := range i.Built {
+		b.BuiltVersions = append(b.BuiltVersions, LoadedVersion{v, i.loadedAt(v)})
+	}
+	if len(i.Built) == 1 {
+		b.BuiltVersion = i.Built[0]
+	}
+	b.BuiltByOtherVersion = b.BuiltVersion != loaded
+	if !b.BuiltByOtherVersion && i.Version != loaded { // another process applies with another version, or without it
+		b.BuiltVersion, b.BuiltByOtherVersion = "", true
+	}
+	return b
+}
+
+// RowsAt is Rows for a campaign to which the last event was applied at a time; nil if it is unknown.
+// Versions that were loaded later built none of its rows.
+func (i Installed) RowsAt(loaded string, applied *time.Time) RowsBuilt {
+	if len(i.Built) == 0 || applied == nil {
+		return i.Rows(loaded)
+	}
+	built := i.Built[:1:1]
+	for _, v := range i.Built[1:] {
+		if !applied.Before(i.Loads[v].First) {
+			built = append(built, v)
+		}
+	}
+	if i.Version != "" && !slices.Contains(built, i.Version) && !applied.Before(i.At) {
+		built = append(built, i.Version)
+	}
+	i.Built = built
+	return i.Rows(loaded)
+}
+
+func (i Installed) loadedAt(version string) *time.Time {
+	if l, known := i.Loads[version]; known {
+		return &l.Last
+	}
+	return nil
+}
+
+// Sentence says which versions built the rows of a projection and which is loaded, where they are not
+// the same; empty otherwise. BuiltAdvice follows it.
+func (b RowsBuilt) Sentence(projection, loaded string) string {
+	if !b.BuiltByOtherVersion {
+		return ""
+	}
+	var names []string
+	for _, v := range b.BuiltVersions {
+		name := shortVersion(v.Version)
+		if v.LoadedAt != nil && v.Version != loaded {
+			name += " (loaded " + second(*v.LoadedAt) + ")"
+		}
+		names = append(names, name)
+	}
+	now := " Version " + shortVersion(loaded) + " is loaded now"
+	if b.LoadedAt != nil {
+		now += ", since " + second(*b.LoadedAt)
+	}
+	switch len(names) {
+	case 0:
+		return "It is not known which version built the rows of projection " + projection + ", and they may lack events: it was new to the journal, or another program made its tables." + now + "."
+	case 1:
+		return "Rows of projection " + projection + " were built by version " + names[0] + "." + now + "."
+	}
+	return "Rows of projection " + projection + " were built by versions " + list(names, " and ") + "." + now + "."
+}
+
+// BuiltAdvice is what to do about rows that another version than the loaded one built.
+const BuiltAdvice = "If the loaded version is wrong, load the right file again instead of rebuilding; if it is right, rebuild."
+
+// OutdatedWords name the versions of verifications that are outdated, and what to do: "version
+// ed74e2a0b1c2 of projection revenue, which is not loaded any more; verify again with …". It continues
+// "differed from".
+func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
+	var were, now []string
+	for _, v := range outdated {
+		was := "version " + shortVersion(v.Version) + " of projection " + v.Projection
+		if slices.Contains(were, was) {
+			continue
+		}
+		were = append(were, was)
+		for _, p := range loaded {
+			if text := "version " + shortVersion(p.Version); p.Name == v.Projection {
+				if p.LoadedAt != nil {
+					text += " (loaded " + second(*p.LoadedAt) + ")"
+				}
+				now = append(now, text)
+			}
+		}
+	}
+	text := list(were, " and ") + ", which is not loaded any more"
+	if len(were) > 1 {
+		text = list(were, " and ") + ", which are not loaded any more"
+	}
+	switch len(now) {
+	case 0:
+		return text
+	case 1:
+		return text + "; verify again with the loaded " + now[0]
+	}
+	return text + "; verify again with the loaded versions"
+}
+
+func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// By says which versions built the rows: "by versions 5b70dfd1a2c3 and ed74e2a0b1c2".
+func (b RowsBuilt) By() string {
+	var names []string
+	for _, v := range b.BuiltVersions {
+		names = append(names, shortVersion(v.Version))
+	}
+	switch {
+	case !b.BuiltByOtherVersion:
+		return "by the loaded version"
+	case len(names) == 0:
+		return "by an unknown version, or without earlier events"
+	case len(names) == 1:
+		return "by version " + names[0]
+	}
+	return "by versions " + list(names, " and ")
+}

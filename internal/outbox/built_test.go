@@ -1,0 +1,54 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+var builtAt = time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC)
+
+// after is some minutes after the first version was loaded.
+func after(minutes int) *time.Time {
+	t := builtAt.Add(time.Duration(minutes) * time.Minute)
+	return &t
+}
+
+// The good version was replaced by a bad one after 10 minutes, and loaded again after 20.
+func TestInstalled_namesTheVersionsThatBuiltRows(t *testing.T) {
+	t.Parallel()
+	loads := map[string]Load{"good": {First: *after(0), Last: *after(20)}, "bad": {First: *after(10), Last: *after(10)}}
+	bad := Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: loads}
+	back := Installed{Version: "good", At: *after(20), Built: []string{"good", "bad"}, Loads: loads}
+	for name, c := range map[string]struct {
+		got  RowsBuilt
+		by   string
+		only string
+	}{
+		"before the deploy":                {Installed{Version: "good", At: *after(0), Built: []string{"good"}, Loads: loads}.Rows("good"), "by the loaded version", "good"},
+		"after it":                         {bad.Rows("bad"), "by version good", "good"},
+		"there, untouched":                 {bad.RowsAt("bad", after(5)), "by version good", "good"},
+		"there, after it applied events":   {bad.RowsAt("bad", after(15)), "by versions good and bad", ""},
+		"after going back":                 {back.Rows("good"), "by versions good and bad", ""},
+		"there, never touched by the bad":  {back.RowsAt("good", after(5)), "by the loaded version", "good"},
+		"there, where the bad had events":  {back.RowsAt("good", after(15)), "by versions good and bad", ""},
+		"there, if nothing is known":       {back.RowsAt("good", nil), "by versions good and bad", ""},
+		"where it is not loaded elsewhere": {Installed{Built: []string{"good"}}.Rows("good"), "by version good", ""},
+		"nobody knows":                     {Installed{Version: "good"}.Rows("good"), "by an unknown version, or without earlier events", ""},
+		"not installed":                    {Installed{}.Rows("good"), "by the loaded version", ""},
+	} {
+		if c.got.By() != c.by || c.got.BuiltVersion != c.only {
+			t.Errorf("%s: %s, only %q, want %s, only %q", name, c.got.By(), c.got.BuiltVersion, c.by, c.only)
+		}
+	}
+}
+
+func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
+	t.Parallel()
+	b := Installed{Version: "good", At: *after(20), Built: []string{"good", "bad"}, Loads: map[string]Load{"good": {Last: *after(20)}, "bad": {Last: *after(10)}}}.Rows("good")
+	if got, want := b.Sentence("revenue", "good"), "Rows of projection revenue were built by versions good and bad (loaded 2026-11-26 18:10:00 UTC). Version good is loaded now, since 2026-11-26 18:20:00 UTC."; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := (RowsBuilt{}).Sentence("revenue", "good"); got != "" {
+		t.Errorf("of rows of the loaded version: %s", got)
+	}
+}
