@@ -150,7 +150,7 @@ func heldLines(held []outbox.HeldProjection) []string {
 		if h.Quarantined > 0 {
 			lines = append(lines, fmt.Sprintf("%s is quarantined for %s after a failure", h.Projection, h.Campaigns(h.Quarantined)))
 		}
-		if h.Behind > 0 {
+		if h.Behind > 0 && !h.NotLoaded {
 			lines = append(lines, fmt.Sprintf("%s is behind in %s%s", h.Projection, h.Campaigns(h.Behind), h.CatchUp()))
 		}
 	}

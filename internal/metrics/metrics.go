@@ -139,7 +139,7 @@ func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCoun
 	}, behindDesc)
 }
 
-var behindDesc = desc("behind_projections", "Resumed projections that are behind, counted per campaign, by the state of their replay: none (start one), waiting for another run to end, active.", "replay")
+var behindDesc = desc("behind_projections", "Projections that are behind, counted per campaign, by the state of their replay: none (start one), waiting for another run to end, active.", "replay")
 
 // registered is a factory whose collectors are registered.
 type registered struct{ promauto.Factory }

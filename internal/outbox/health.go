@@ -114,14 +114,14 @@ func assessPauses(held []HeldProjection, add func(level Level, format string, ar
 	}
 }
 
-// assessBehind reports projections that were resumed and are behind.
+// assessBehind reports loaded projections that are behind.
 func assessBehind(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	for _, h := range held {
 		level := LevelBusy
 		if h.RunID+h.BlockedByRun == 0 {
 			level = LevelWarn
 		}
-		if h.Behind > 0 {
+		if h.Behind > 0 && !h.NotLoaded {
 			add(level, "Projection %s is behind in %s%s.", h.Projection, h.Campaigns(h.Behind), h.CatchUp())
 		}
 	}
@@ -208,7 +208,7 @@ func (s Summary) calmNotes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("%s running.", Count(n, "operation is", "operations are")))
 	}
 	for _, h := range NotLoadedAmong(s.Held) {
-		notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.", h.Projection))
+		notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.%s", h.Projection, h.advancedWithout()))
 	}
 	return notes
 }

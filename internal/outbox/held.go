@@ -123,6 +123,15 @@ func (h HeldProjection) PausedWhere() string {
 	return ""
 }
 
+// advancedWithout says in how many campaigns events were applied without a projection that is not
+// loaded: " Events were applied without it in 3 campaigns."; empty if in none.
+func (h HeldProjection) advancedWithout() string {
+	if h.Behind == 0 {
+		return ""
+	}
+	return " Events were applied without it in " + h.Campaigns(h.Behind) + "."
+}
+
 // Campaigns formats one of the counts.
 func (h HeldProjection) Campaigns(n int64) string {
 	switch {

@@ -31,8 +31,9 @@ type ApplyTx struct {
 	marks   map[string]Watermark // read ahead
 	reached map[string]int64     // watermarks to announce after the commit
 
-	pausesRead bool
-	paused     []string // projections that are paused for all campaigns
+	installedRead bool
+	installed     []string // projections that are or were loaded
+	paused        []string // those that are paused for all campaigns
 
 	gathering bool
 	queue     sqldb.Batch
@@ -107,7 +108,7 @@ func (a *ApplyTx) ReadAhead(campaigns []string) error {
 // readMarks runs the query for each campaign whose watermark was not read yet.
 func (a *ApplyTx) readMarks(ids []string, query string) error {
 	var b sqldb.Batch
-	a.readPauses(&b)
+	a.readInstalled(&b)
 	for _, id := range ids {
 		if _, known := a.marks[id]; known {
 			continue

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -55,34 +56,36 @@ func (t *tx) setAside(campaign string) (map[string]int64, error) {
 	return cursors, nil
 }
 
-const selectPaused = `
-select projection
-from projection_versions
-where paused_at is not null`
+const selectInstalled = `
+select projection, case when paused_at is null then 0 else 1 end
+from projection_versions`
 
-// readPauses reads, once per transaction, which projections are paused for all campaigns. That
-// cannot change before the transaction ends.
-func (a *ApplyTx) readPauses(b *sqldb.Batch) {
-	if a.pausesRead {
+// readInstalled reads, once per transaction, the projections that are or were loaded, and which of them
+// are paused for all campaigns. A pause cannot change before the transaction ends.
+func (a *ApplyTx) readInstalled(b *sqldb.Batch) {
+	if a.installedRead {
 		return
 	}
-	a.pausesRead = true
+	a.installedRead = true
 	b.Each(func(row sqldb.Row) error {
 		var name string
-		err := row.Scan(&name)
-		a.paused = append(a.paused, name)
+		var paused int64
+		err := row.Scan(&name, &paused)
+		if a.installed = append(a.installed, name); paused == 1 {
+			a.paused = append(a.paused, name)
+		}
 		return err
-	}, selectPaused)
+	}, selectInstalled)
 }
 
 const (
 	// lastApplied is the time at which the watermark of campaign $1 last advanced.
 	lastApplied = `(select updated_at from projection_watermarks where campaign_id = $1 and applied_seq > 0)`
 
-	// holdCursor changes only cursors that are live.
+	// holdCursor changes only cursors that are live, to the state $5.
 	holdCursor = `
 insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
-values ($1, $2, $3, 'paused', $4, ` + lastApplied + `)
+values ($1, $2, $3, $5, $4, ` + lastApplied + `)
 on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at, applied_at = excluded.applied_at
 where projection_cursors.state = 'live'`
@@ -98,13 +101,24 @@ where campaign_id = $1`
 // the projections that are excluded already, and returns all excluded ones. Other campaigns get
 // no cursor for the pause until their watermark advances.
 func (a *ApplyTx) ExcludePaused(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
+	return a.exclude(campaign, w, aside, a.paused, outbox.CursorPaused)
+}
+
+// ExcludeUnloaded excludes from the campaign, as ExcludePaused does, the projections that are or were
+// loaded by some process and not by the caller, which would apply events without them. They are behind
+// there until a replay has caught them up, or a rebuild has replaced their rows.
+func (a *ApplyTx) ExcludeUnloaded(campaign string, w Watermark, aside map[string]bool, loaded func(string) bool) (map[string]bool, error) {
+	return a.exclude(campaign, w, aside, slices.DeleteFunc(slices.Clone(a.installed), loaded), outbox.CursorBehind)
+}
+
+func (a *ApplyTx) exclude(campaign string, w Watermark, aside map[string]bool, names []string, state string) (map[string]bool, error) {
 	held := make(map[string]bool)
-	for _, name := range a.paused {
+	for _, name := range names {
 		if aside[name] {
 			continue
 		}
 		held[name] = true
-		if err := a.do(nil, holdCursor, campaign, name, w.AppliedSeq, a.now); err != nil {
+		if err := a.do(nil, holdCursor, campaign, name, w.AppliedSeq, a.now, state); err != nil {
 			return aside, fmt.Errorf("hold projection %q: %w", name, err)
 		}
 	}

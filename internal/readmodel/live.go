@@ -74,6 +74,11 @@ func (l *Live) Positions(ctx context.Context, campaign string) (map[string]Posit
 	return stands, err
 }
 
+const selectPaused = `
+select projection
+from projection_versions
+where paused_at is not null`
+
 // PausedForAll reads which projections are paused for all campaigns.
 func (l *Live) PausedForAll(ctx context.Context) (map[string]bool, error) {
 	paused := make(map[string]bool)

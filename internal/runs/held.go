@@ -51,7 +51,7 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 			if h.Lacks() {
 				all = append(all, h)
 			}
-			if h.Behind > 0 {
+			if h.Behind > 0 && !h.NotLoaded {
 				behind.Each(collectBehind(&sample, name, versions[name].Version), selectBehind, name, heldSample)
 			}
 		}

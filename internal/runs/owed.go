@@ -21,13 +21,13 @@ const (
 	owedWait = 5 * time.Second
 )
 
-// behindCursor is a projection that was resumed at an event before a campaign's watermark, and that
-// gets no events until a replay has caught it up. Projections paused for all campaigns are
-// excluded.
+// behindCursor is a projection that was resumed at an event before a campaign's watermark, or that was
+// not loaded while the campaign advanced, and that gets no events until a replay has caught it up.
+// Projections that are paused for all campaigns or not loaded are excluded.
 type behindCursor struct {
 	projection, campaign string
 	seq                  int64
-	since                int64 // when it was resumed
+	since                int64 // when it was resumed, or an event was applied without it
 	version              string
 }
 
@@ -49,7 +49,7 @@ func (rs *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
 		}
 		var b sqldb.Batch
 		for _, name := range slices.Sorted(maps.Keys(versions)) {
-			if versions[name].Pause != nil {
+			if versions[name].Pause != nil || versions[name].Version == "" {
 				continue
 			}
 			b.Each(collectBehind(&all, name, versions[name].Version), selectBehind, name, asideWindow)
@@ -113,7 +113,7 @@ order by s.run_id desc
 limit 1`
 
 // untried returns the cursors of campaigns in the journal that are to be replayed automatically: no
-// replay was started since they were resumed. After a replay an operator decides, unless it ended
+// replay was started since they fell behind. After a replay an operator decides, unless it ended
 // because the projection has another version now.
 func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	last, known := make([]runRow, len(all)), make([]bool, len(all))
@@ -218,7 +218,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 }
 
 // byItself is the actor of automatic actions.
-var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume"}
+var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume, or after events were applied while it was not loaded"}
 
 // recordReplay writes the audit record of an automatic replay. It has no key and no request: those
 // belong to the action that caused it.
@@ -269,7 +269,7 @@ func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string,
 	return err
 }
 
-// behindAlone lists the projections that were resumed behind the watermark and that no run catches
+// behindAlone lists the projections that are behind the watermark and that no run catches
 // up, at most 10,000 of each. It reads the journal after the projections, the order in which a
 // resume writes them.
 func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
@@ -324,7 +324,7 @@ func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) err
 	slices.SortStableFunc(found, func(a, b behindCursor) int { return cmp.Compare(a.campaign, b.campaign) })
 	for _, c := range found {
 		report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReplayOwed, CampaignID: c.campaign, Seq: c.seq,
-			Detail: fmt.Sprintf("projection %q was resumed at event %d, and no run is catching it up; start a replay", c.projection, c.seq)})
+			Detail: fmt.Sprintf("projection %q is behind since event %d, and no run is catching it up; start a replay", c.projection, c.seq)})
 	}
 	return nil
 }

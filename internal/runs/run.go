@@ -22,6 +22,9 @@ const (
 	// campaigns and events.
 	groupCampaigns = 32
 	groupEvents    = 4000
+
+	// catchUpInterval is how often replays are started that nothing else has started.
+	catchUpInterval = time.Hour
 )
 
 // Reasons why the work on a run ended early.
@@ -41,6 +44,8 @@ func (w *Worker) Work(ctx context.Context) {
 			loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
 		})
 	}
+	// What events were applied without is caught up once a process has it loaded again.
+	run("catch up", loop.Every(catchUpInterval), nil, func(ctx context.Context) (bool, error) { return false, w.Runs.startOwed(ctx) })
 	for range workerLoops {
 		run("runs", loop.Every(w.PollInterval), w.Runs.started, w.Step)
 	}

@@ -91,11 +91,17 @@ func (a *application) stopAt(e *outbox.Event) error {
 	return a.tx.Failed(p.atFault, e, *p.failure)
 }
 
-// applySound applies events that may be applied, without the projections paused for all
-// campaigns, and resolves the failures at those events.
+// applySound applies events that may be applied, without the projections that are paused for all
+// campaigns or not loaded here, and resolves the failures at those events.
 func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err error) {
 	if a.skip, err = a.tx.ExcludePaused(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
 		return err
+	}
+	if set := a.worker.Set; set != nil {
+		loaded := func(name string) bool { return set.Named(name) != nil }
+		if a.skip, err = a.tx.ExcludeUnloaded(a.part.claim.CampaignID, a.mark, a.skip, loaded); err != nil {
+			return err
+		}
 	}
 	if a.attempt != nil && a.attempt.together {
 		err = a.applyBlindly(ctx, todo)

@@ -1,0 +1,55 @@
+package runs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// A campaign that advances while a projection's file is away has events that the projection lacks. It is
+// behind there once it is loaded again, and caught up by itself; elsewhere it is live and whole.
+func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T) {
+	t.Parallel()
+	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, track))
+	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Drain(t)
+	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
+	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
+		t.Fatal(err)
+	}
+	without.MustAppend(t, enginetest.Notes("a", 2)...)
+	without.Drain(t)
+	without.MustHaveCursors(t, "a track 3 behind")
+	summary, err := without.Summary(t.Context())
+	if err != nil || len(summary.Held) != 1 || !summary.Held[0].NotLoaded || summary.Held[0].Behind != 1 || summary.Held[0].RunID != 0 {
+		t.Errorf("held are %+v, %v", summary.Held, err)
+	}
+	if _, err := without.Maintenance.Reconcile(t.Context()); err != nil { // nobody could catch it up
+		t.Fatal(err)
+	}
+
+	back := b.Beside(t)
+	cursors, err := back.Runs.Cursors(t.Context(), "a", back.Infos())
+	if err != nil || cursors[1].State != outbox.CursorBehind || cursors[1].AppliedSeq != 3 || cursors[1].LagEvents != 2 {
+		t.Errorf("cursors are %+v, %v", cursors, err)
+	}
+	for _, c := range cursors {
+		if c.BuiltByOtherVersion {
+			t.Errorf("rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
+		}
+	}
+	back.MustAppend(t, enginetest.Notes("a", 1)...)
+	back.Drain(t)
+	back.MustHaveCursors(t, "a track 3 behind")
+	if _, err := back.Maintenance.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back.StepRuns(t)
+	back.MustHaveCursors(t, "a track 6 live")
+	if run := back.MustRun(t, enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
+		t.Errorf("run %+v after the replay, want two matches", run)
+	}
+}
