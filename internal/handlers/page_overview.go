@@ -22,6 +22,7 @@ const (
 	endedShown    = 5
 	pausedShown   = 5
 	activityShown = 5
+	latestRuns    = 20 // of which those that failed are shown
 )
 
 // overviewAge is the maximum age of the overview, and overviewKept how long its displayed ages may
@@ -183,6 +184,11 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Runs, err = s.Runs.Active(ctx); err != nil {
 		return v, err
 	}
+	latest, err := s.Runs.List(ctx, outbox.RunFilter{Limit: latestRuns})
+	if err != nil {
+		return v, err
+	}
+	v.FailedRuns = outbox.FailedRuns(latest.Items, s.Now())
 	v.Loaded = s.Projections
 	if v.Verified, err = s.Runs.LastVerified(ctx, s.Projections); err != nil {
 		return v, err

@@ -127,7 +127,16 @@ func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 	l := s.claimRun()
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}}}})
 	s.finishRun(l, outbox.RunFailed, "1 campaign failed")
-	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`).lacks(t, `class="primary" data-testid="run-resume"`)
+	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`, "it has no row to skip").lacks(t, `class="primary" data-testid="run-resume"`, "Unless the event is skipped")
+	s.comes("/", `data-testid="failed-runs"`)
+	s.get("/").want(t, 200, "1 run failed lately and was not repeated", `href="/runs/1"`)
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	s.comesBack("the run was repeated", func() int {
+		if strings.Contains(s.get("/").body, `data-testid="failed-runs"`) {
+			return 404
+		}
+		return 200
+	}, 200)
 }
 
 func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {

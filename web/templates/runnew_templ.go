@@ -276,7 +276,7 @@ func NewRunPage(p Page, v NewRunView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, " fails there at the same event, unless its file has been fixed or the event skipped.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, " fails there at the same event, unless its file has been fixed since. The event is applied to the other projections and cannot be skipped.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -33,7 +33,7 @@ const itemsNamed = 5
 func troubles(p Page, v Overview) []trouble {
 	var all []trouble
 	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), outdatedTrouble(p, v), builtTrouble(p),
-		quarantineTrouble(p, v), unreadTrouble(p, v), rejectedTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), endedTrouble(p, v)} {
+		quarantineTrouble(p, v), unreadTrouble(p, v), rejectedTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), runsTrouble(p, v), endedTrouble(p, v)} {
 		if one.title != "" {
 			all = append(all, one)
 		}
@@ -302,6 +302,27 @@ func instancesTrouble(p Page, v Overview) trouble {
 			one.sub, one.at = i.Trouble, time.Time{}
 		}
 		t.items = append(t.items, one)
+	}
+	return t
+}
+
+func runsTrouble(p Page, v Overview) trouble {
+	n := int64(len(v.FailedRuns))
+	if n == 0 {
+		return trouble{}
+	}
+	t := trouble{hue: "failed", glyph: "✕", testID: "failed-runs", label: "Runs",
+		title:  count(n, "run failed lately and was not repeated", "runs failed lately and were not repeated"),
+		action: "Show runs", to: p.Links.Runs(outbox.RunFilter{})}
+	for _, r := range v.FailedRuns {
+		item := troubled{name: "run " + itoa(r.ID), sub: string(r.Kind) + " of " + r.Scope() + ", " + string(r.Status) + " ", to: p.Links.RunOf(r.ID)}
+		if r.FinishedAt != nil {
+			item.at = *r.FinishedAt
+		}
+		t.items = append(t.items, item)
+	}
+	if n == 1 {
+		t.action, t.to = "See why", t.items[0].to
 	}
 	return t
 }
