@@ -117,7 +117,11 @@ func (c Campaign) verifyText() string {
 	var found []string
 	switch {
 	case c.Unverified != nil:
-		found = append(found, "C"+strings.TrimPrefix(c.Unverified.Failure(), "c"))
+		text := "C" + strings.TrimPrefix(c.Unverified.Failure(), "c")
+		if c.Unverified.Outdated {
+			text += "; that was with a version that is not loaded any more: verify again with the loaded one"
+		}
+		found = append(found, text)
 	case c.Unverifiable > 0:
 		found = append(found, "The last verify could not replay its events")
 	}

@@ -77,6 +77,11 @@ func unverifiableTrouble(p Page, v Overview) trouble {
 		}
 		t.items = append(t.items, troubled{name: one.CampaignID, sub: sub + ",", to: driftCause(p, one), at: one.At})
 	}
+	loaded := func(one outbox.Verification) bool { return !one.Outdated }
+	if len(v.Unverified) > 0 && !slices.ContainsFunc(v.Unverified, loaded) {
+		t.title = count(n, "campaign", "campaigns") + " could not be verified with versions of projections that are not loaded any more; verify again with the loaded ones"
+		return verifyAgain(p, t, v.Unverified)
+	}
 	return t
 }
 
@@ -119,14 +124,20 @@ func outdatedTrouble(p Page, v Overview) trouble {
 	}
 	t := trouble{hue: "drifted", glyph: "≠", testID: "outdated-drift", label: "Outdated drift", guide: GuideWrong,
 		title: driftCount(outdated, "campaign", "campaigns") + " differed from " + outbox.OutdatedWords(p.Loaded, outdated...) + "."}
+	for _, one := range driftedCampaigns(outdated) {
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
+	}
+	return verifyAgain(p, t, outdated)
+}
+
+// verifyAgain makes a verify of the loaded projections among those of outdated verifications the way
+// forward.
+func verifyAgain(p Page, t trouble, outdated []outbox.Verification) trouble {
 	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	for _, one := range outdated {
 		if !slices.Contains(verify.Projections, one.Projection) && slices.ContainsFunc(p.Loaded, func(p outbox.ProjectionInfo) bool { return p.Name == one.Projection }) {
 			verify.Projections = append(verify.Projections, one.Projection)
 		}
-	}
-	for _, one := range driftedCampaigns(outdated) {
-		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
 	}
 	if len(verify.Projections) > 0 && p.Offers(outbox.ActionRunStart) {
 		t.action, t.to = "Verify again…", p.Links.NewRun(verify)

@@ -74,6 +74,17 @@ func TestUnverifiableTrouble_namesWhatCouldNotBeReplayed(t *testing.T) {
 	if len(got.items) != 2 || got.items[0].name != "a" || got.items[0].to != "/runs/7/results/a" || !strings.Contains(got.items[0].sub, "projection seats (seats.sql:9) on taken: no seat, and likewise in 1 other") || got.items[1].name != "c" {
 		t.Errorf("%+v", got.items)
 	}
+	for i := range v.Unverified {
+		v.Unverified[i].Outdated = i > 0
+	}
+	if got := unverifiableTrouble(p, v); got.action != "Show campaigns" {
+		t.Errorf("with one of the loaded version: %+v", got)
+	}
+	v.Unverified[0].Outdated = true
+	p.Loaded = []outbox.ProjectionInfo{{Name: "seats"}}
+	if got := unverifiableTrouble(p, v); got.action != "Verify again…" || got.to != "/runs/new?all=1&kind=verify&projection=seats" || !strings.Contains(got.title, "3 campaigns could not be verified with versions of projections that are not loaded any more") {
+		t.Errorf("with versions that are not loaded: %+v", got)
+	}
 }
 
 // Rows that are not updated, or that another version built, are not all right.
