@@ -169,7 +169,7 @@ func ProjectionsLive(p Page, v ProjectionsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</code></a> is not loaded any more: its rows are not updated, and not verified. Once it is loaded again, rebuild it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</code></a> is not loaded any more: its rows are not updated, and not verified. Once it is loaded again, a replay catches it up.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -152,7 +152,7 @@ func UnloadedPage(p Page, v UnloadedView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " <section class=\"panel\" aria-label=\"What can be done\"><ul><li>If it is missing by mistake: put its file back, restart every server, and rebuild it, since it lacks the events applied in the meantime.</li><li>If it was removed for good: a dead event that it blocks passes without it once it is requeued, from the page of the event or <a href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " <section class=\"panel\" aria-label=\"What can be done\"><ul><li>If it is missing by mistake: put its file back and restart every server. A replay then catches it up with the events applied without it.</li><li>If it was removed for good: a dead event that it blocks passes without it once it is requeued, from the page of the event or <a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
