@@ -37,7 +37,7 @@ func alarmed(f *fixture) (summary, unready bool) {
 		f.TB.Fatal(err)
 	}
 	reasons := again.Ready(f.Ctx)
-	if len(reasons) > 0 && !strings.Contains(reasons[0], "--journal-db") {
+	if len(reasons) > 0 && !strings.Contains(reasons[0], "the URL of the journal database") {
 		f.TB.Fatalf("not ready for %q", reasons)
 	}
 	return sum.OtherJournal, len(reasons) > 0

@@ -157,7 +157,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		known []string
 		want  []string
 	}{
-		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "--journal-db", "campaigns=2"}},
+		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "the URL of the journal database", "campaigns=2"}},
 		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "restore the right journal", "campaigns=1", "rebuild"}},
 	} {
 		t.Run(name, func(t *testing.T) {
