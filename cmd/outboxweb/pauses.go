@@ -63,7 +63,7 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
 		built := strings.TrimPrefix(p.By(), "by ")
 		if p.BuiltByOtherVersion {
-			built += "; loaded is " + p.Version[:min(len(p.Version), 12)]
+			built += "; loaded is " + outbox.ShortHash(p.Version)
 		}
 		return []any{p.Name, stateText(p), outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
 			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}

@@ -92,9 +92,9 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 	for _, v := range d.Versions {
 		instead := ", which was loaded"
 		if v.Before != v.Rehearsed {
-			instead = " instead of " + v.Before[:min(len(v.Before), 12)]
+			instead = " instead of " + outbox.ShortHash(v.Before)
 		}
-		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, v.Rehearsed[:min(len(v.Rehearsed), 12)], instead)
+		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, outbox.ShortHash(v.Rehearsed), instead)
 	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
 	t := table(a.out)

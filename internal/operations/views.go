@@ -309,9 +309,6 @@ order by o.next_attempt_at, o.seq, o.campaign_id
 limit $4`
 )
 
-// newFailuresShown is how many new failures an operation's page names.
-const newFailuresShown = 50
-
 func (t *tx) newFailures(d *outbox.OperationDetail) error {
 	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
@@ -319,7 +316,7 @@ func (t *tx) newFailures(d *outbox.OperationDetail) error {
 			r, err := store.ScanListed(row)
 			d.NewFailures = append(d.NewFailures, r)
 			return err
-		}, query, d.ID, d.StartedAt.UnixMicro(), until, newFailuresShown-len(d.NewFailures))
+		}, query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
 		if err != nil {
 			return err
 		}
@@ -354,7 +351,7 @@ func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *outbox.Oper
 			return err
 		}
 		for _, one := range page.Items { // the newest first
-			if one.FirstAt.Before(d.StartedAt) || len(d.NewQuarantines) == newFailuresShown {
+			if one.FirstAt.Before(d.StartedAt) || len(d.NewQuarantines) == outbox.NewFailuresNamed {
 				return nil
 			}
 			is, err := ops.quarantinedBy(ctx, t, d, one)

@@ -122,7 +122,7 @@ func (m AlertMessage) Lines(now time.Time) []string {
 		add("Changed: ", fmt.Sprintf("%s %s, %s in the last message", Number(m.Count), when, Number(*m.Before)))
 	}
 	add("Build: ", m.Build)
-	add("Projection: ", strings.TrimSpace(m.Projection+" "+m.ProjectionVersion[:min(len(m.ProjectionVersion), 12)]))
+	add("Projection: ", strings.TrimSpace(m.Projection+" "+ShortHash(m.ProjectionVersion)))
 	add("What to do: ", m.Todo)
 	add("Runbook: ", m.RunbookURL)
 	add("Console: ", m.ConsoleURL)

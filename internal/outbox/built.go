@@ -92,13 +92,13 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	}
 	var names []string
 	for _, v := range b.BuiltVersions {
-		name := shortVersion(v.Version)
+		name := ShortHash(v.Version)
 		if v.LoadedAt != nil && v.Version != loaded {
 			name += " (loaded " + second(*v.LoadedAt) + ")"
 		}
 		names = append(names, name)
 	}
-	now := " Version " + shortVersion(loaded) + " is loaded now"
+	now := " Version " + ShortHash(loaded) + " is loaded now"
 	if b.LoadedAt != nil {
 		now += ", since " + second(*b.LoadedAt)
 	}
@@ -120,13 +120,13 @@ const BuiltAdvice = "If the loaded version is wrong, load the right file again i
 func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 	var were, now []string
 	for _, v := range outdated {
-		was := "version " + shortVersion(v.Version) + " of projection " + v.Projection
+		was := "version " + ShortHash(v.Version) + " of projection " + v.Projection
 		if slices.Contains(were, was) {
 			continue
 		}
 		were = append(were, was)
 		for _, p := range loaded {
-			if text := "version " + shortVersion(p.Version); p.Name == v.Projection {
+			if text := "version " + ShortHash(p.Version); p.Name == v.Projection {
 				if p.LoadedAt != nil {
 					text += " (loaded " + second(*p.LoadedAt) + ")"
 				}
@@ -153,7 +153,7 @@ func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC
 func (b RowsBuilt) By() string {
 	var names []string
 	for _, v := range b.BuiltVersions {
-		names = append(names, shortVersion(v.Version))
+		names = append(names, ShortHash(v.Version))
 	}
 	switch {
 	case !b.BuiltByOtherVersion:

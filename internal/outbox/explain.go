@@ -39,7 +39,7 @@ func (f ExplainedFailure) VersionChanged() string {
 	if f.FailedVersion == "" || f.LoadedVersion == "" || f.FailedVersion == f.LoadedVersion {
 		return ""
 	}
-	return "The loaded version differs from the one that failed (" + shortVersion(f.FailedVersion) + " → " + shortVersion(f.LoadedVersion) + "): the statement may have changed."
+	return "The loaded version differs from the one that failed (" + ShortHash(f.FailedVersion) + " → " + ShortHash(f.LoadedVersion) + "): the statement may have changed."
 }
 
 // FailedStatement is a statement of a projection's file with the values that the event binds.

@@ -213,7 +213,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 // never is the sentence about attempts that can never succeed with a version of a projection that
 // is still loaded.
 func (g ErrorGroup) never(now Running, t Tried) string {
-	says := fmt.Sprintf("It can never succeed with this version of the projection (%s %s)", t.Projection, shortVersion(t.ProjectionVersion))
+	says := fmt.Sprintf("It can never succeed with this version of the projection (%s %s)", t.Projection, ShortHash(t.ProjectionVersion))
 	if last := g.Tried[0]; last.Build != now.Build {
 		says += "; since the last failure " + now.changed(last)
 	}
@@ -234,7 +234,7 @@ func (now Running) lacks(projection string) bool {
 // changed says whether build or projection changed since t.
 func (now Running) changed(t Tried) string {
 	builds := fmt.Sprintf("(%s, now %s)", cmp.Or(t.Build, "unknown"), now.Build)
-	versions := fmt.Sprintf("(%s, now %s)", shortVersion(t.ProjectionVersion), shortVersion(now.Versions[t.Projection]))
+	versions := fmt.Sprintf("(%s, now %s)", ShortHash(t.ProjectionVersion), ShortHash(now.Versions[t.Projection]))
 	switch {
 	case t.Projection == "":
 		return "the build changed " + builds
@@ -247,8 +247,8 @@ func (now Running) changed(t Tried) string {
 	}
 }
 
-// shortVersion abbreviates a projection's version.
-func shortVersion(hash string) string { return hash[:min(len(hash), 12)] }
+// ShortHash abbreviates a hash, such as a projection's version.
+func ShortHash(hash string) string { return hash[:min(len(hash), 12)] }
 
 // distinctTries states how many builds and versions of projections were tried.
 func (g ErrorGroup) distinctTries() string {

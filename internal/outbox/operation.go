@@ -174,6 +174,9 @@ type WatchedRow struct {
 	Why        string `json:"why"`
 }
 
+// NewFailuresNamed is how many new failures of each kind an operation names.
+const NewFailuresNamed = 50
+
 // OperationDetail is an operation with everything that its page shows.
 type OperationDetail struct {
 	Operation

@@ -154,11 +154,14 @@ func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFail
 	return f, err
 }
 
-const selectQuarantinedIn = `
-select ` + failureColumnsOf + `
+// quarantinedAt joins cursors with the open failure of the event at which they stand.
+const quarantinedAt = `
 from projection_cursors c
 join failures f on f.campaign_id = c.campaign_id and f.projection = c.projection and f.seq = c.applied_seq + 1 and f.status = 'open'
-where c.campaign_id = $1
+`
+
+const selectQuarantinedIn = `
+select ` + failureColumnsOf + quarantinedAt + `where c.campaign_id = $1
   and c.state || '' = 'quarantined'
   and f.seq between $2 and $3
   and f.last_at >= $4
@@ -195,10 +198,7 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 
 const (
 	selectQuarantined = `
-select c.campaign_id, f.seq, f.fingerprint
-from projection_cursors c
-join failures f on f.campaign_id = c.campaign_id and f.projection = c.projection and f.seq = c.applied_seq + 1 and f.status = 'open'
-where c.projection = $1
+select c.campaign_id, f.seq, f.fingerprint` + quarantinedAt + `where c.projection = $1
   and c.state <> 'live'
   and c.state = 'quarantined'
   and ($2 = '' or f.fingerprint = $2)`

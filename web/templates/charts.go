@@ -458,7 +458,7 @@ func markerText(m outbox.Marker) string {
 	case outbox.MarkerDeploy:
 		return "deploy " + m.Version + " on " + m.Host
 	case outbox.MarkerVersion:
-		return "projection " + m.Subject + " changed to " + shortVersion(m.Version) + " on " + m.Host
+		return "projection " + m.Subject + " changed to " + outbox.ShortHash(m.Version) + " on " + m.Host
 	}
 	return strings.TrimSuffix(actionSentence(m.Audit), ".") + " by " + m.Actor
 }

@@ -67,7 +67,7 @@ func changedSince(before *outbox.Attempt, a outbox.Attempt) string {
 		changes = append(changes, "another build: "+cmp.Or(before.Build, "unknown")+" → "+cmp.Or(a.Build, "unknown"))
 	}
 	if before.Projection == a.Projection && before.ProjectionVersion != a.ProjectionVersion {
-		changes = append(changes, "another version of projection "+a.Projection+": "+shortHash(before.ProjectionVersion)+" → "+shortHash(a.ProjectionVersion))
+		changes = append(changes, "another version of projection "+a.Projection+": "+outbox.ShortHash(before.ProjectionVersion)+" → "+outbox.ShortHash(a.ProjectionVersion))
 	}
 	return sentence(strings.Join(changes, "; "))
 }

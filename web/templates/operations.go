@@ -176,14 +176,11 @@ func estimate(p outbox.OperationPreview) string {
 // newFailuresCount is how many failures since the start of an operation are known.
 func newFailuresCount(d outbox.OperationDetail) string {
 	n := num(int64(len(d.NewFailures) + len(d.NewQuarantines)))
-	if max(len(d.NewFailures), len(d.NewQuarantines)) >= newFailuresMost {
+	if max(len(d.NewFailures), len(d.NewQuarantines)) >= outbox.NewFailuresNamed {
 		n += "+"
 	}
 	return n
 }
-
-// newFailuresMost is how many failures of each kind an operation names.
-const newFailuresMost = 50
 
 // covers continues a sentence about a rehearsal with how many of the rows it tried.
 func covers(p outbox.OperationPreview) string {

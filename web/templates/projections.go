@@ -30,7 +30,7 @@ type ProjectionsView struct {
 // version before that one.
 func previousVersion(c outbox.DefinitionChange) string {
 	if c.Again {
-		return "version " + shortHash(c.Previous)
+		return "version " + outbox.ShortHash(c.Previous)
 	}
 	return "the previous version"
 }

@@ -107,7 +107,7 @@ func notLoaded(d outbox.FixRehearsal) []string {
 	var all []string
 	for _, v := range slices.Concat(d.Versions, d.Others) {
 		if v.Differs() {
-			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(shortVersion(v.Loaded)), valueOrNone(shortVersion(v.Rehearsed)))
+			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(outbox.ShortHash(v.Loaded)), valueOrNone(outbox.ShortHash(v.Rehearsed)))
 			if v.RehearsedLoadedAt != nil {
 				line += ", which was loaded before, since " + v.RehearsedLoadedAt.UTC().Format("2006-01-02 15:04 UTC")
 			}
@@ -122,7 +122,7 @@ func insteadOf(v outbox.RehearsalVersion) string {
 	if v.Before == v.Rehearsed {
 		return "which was loaded"
 	}
-	return "instead of " + shortVersion(v.Before)
+	return "instead of " + outbox.ShortHash(v.Before)
 }
 
 func valueOrNone(text string) string {

@@ -11,13 +11,6 @@ import (
 func (l Links) Metrics() URL { return l.at(nil, "metrics") }
 func (l Links) Ready() URL   { return l.at(nil, "readyz") }
 
-func shortHash(s string) string {
-	if len(s) > 12 {
-		return s[:12]
-	}
-	return s
-}
-
 // modeName is a mode in words; its setting is in titles and on the page of the system.
 func modeName(m outbox.Mode) string {
 	switch m {

@@ -109,5 +109,3 @@ func eventStands(v EventView) string {
 	}
 	return fmt.Sprintf("Not applied yet: it waits behind event %s. All events up to %s are applied.", num(c.HeadSeq), num(c.AppliedSeq))
 }
-
-func shortVersion(v string) string { return v[:min(len(v), 12)] }

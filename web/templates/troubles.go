@@ -166,7 +166,7 @@ func builtTrouble(p Page) trouble {
 	verify := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	fails := false
 	for _, one := range p.otherBuilt() {
-		sub := "built " + one.By() + "; version " + shortHash(one.Version)
+		sub := "built " + one.By() + "; version " + outbox.ShortHash(one.Version)
 		if len(p.failingAmong(one.Name)) > 0 {
 			sub, fails = sub+", which fails now: fix it before a rebuild,", true
 		}
