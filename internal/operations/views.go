@@ -338,48 +338,27 @@ from operation_rows
 where operation_id = $1
   and campaign_id = $2`
 
-// failurePages is how many pages of open failures are looked through for those of an operation.
-const failurePages = 10
-
 // newQuarantines adds the failures since the start that quarantined projections in the operation's
 // campaigns, of the latest open failures.
 func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *outbox.OperationDetail) error {
-	f := outbox.FailureFilter{Status: outbox.FailureOpen, Limit: outbox.MaxPage}
-	for range failurePages {
-		page, err := ops.core.ReadModel().Failures(ctx, f)
-		if err != nil {
-			return err
+	all, err := ops.core.ReadModel().QuarantinedBetween(ctx, d.StartedAt.UnixMicro(), failuresUntil(d))
+	if err != nil {
+		return err
+	}
+	rows := make([]int64, len(all))
+	var b sqldb.Batch
+	for i, f := range all {
+		b.Each(func(row sqldb.Row) error { return row.Scan(&rows[i]) }, countCampaignRows, d.ID, f.CampaignID)
+	}
+	if err := t.RunAll(&b); err != nil {
+		return err
+	}
+	for i, f := range all {
+		if rows[i] > 0 && len(d.NewQuarantines) < outbox.NewFailuresNamed {
+			d.NewQuarantines = append(d.NewQuarantines, f)
 		}
-		for _, one := range page.Items { // the newest first
-			if one.FirstAt.Before(d.StartedAt) || len(d.NewQuarantines) == outbox.NewFailuresNamed {
-				return nil
-			}
-			is, err := ops.quarantinedBy(ctx, t, d, one)
-			if err != nil {
-				return err
-			}
-			if is {
-				d.NewQuarantines = append(d.NewQuarantines, one)
-			}
-		}
-		if page.NextCursor == nil {
-			return nil
-		}
-		f.Cursor = *page.NextCursor
 	}
 	return nil
-}
-
-// quarantinedBy reports whether a failure since the start has quarantined a projection in one of the
-// operation's campaigns before its end.
-func (ops *Operations) quarantinedBy(ctx context.Context, t *tx, d *outbox.OperationDetail, f outbox.ProjectionFailure) (bool, error) {
-	rows := int64(0)
-	if _, err := t.One([]any{&rows}, countCampaignRows, d.ID, f.CampaignID); err != nil || rows == 0 || f.FirstAt.UnixMicro() > failuresUntil(d) {
-		return false, err
-	}
-	aside, err := ops.core.ReadModel().SetAside(ctx, f.CampaignID)
-	at, is := aside[f.Projection]
-	return is && at == f.Seq-1, err
 }
 
 const selectOperationRow = `

@@ -22,17 +22,6 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 	return names, err
 }
 
-// SetAside lists the projections that do not follow the campaign's watermark, each with the seq
-// it has applied.
-func (d *Database) SetAside(ctx context.Context, campaign string) (map[string]int64, error) {
-	var cursors map[string]int64
-	err := d.read(ctx, func(t *tx) (err error) {
-		cursors, err = t.setAside(campaign)
-		return err
-	})
-	return cursors, err
-}
-
 // selectSetAside finds its rows by the key: a plain condition on the state would let the
 // planner choose the index of all quarantined, paused and behind cursors.
 const selectSetAside = `

@@ -196,6 +196,39 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 	return found, nil
 }
 
+// quarantinesRead is how many open failures QuarantinedBetween looks through, the newest first.
+const quarantinesRead = 2_000
+
+const selectQuarantinedBetween = `
+select ` + failureColumnsOf + `
+from (
+  select *
+  from failures
+  where status = 'open'
+  order by id desc
+  limit $3) f
+join projection_cursors c on c.campaign_id = f.campaign_id and c.projection = f.projection and c.applied_seq = f.seq - 1
+where f.first_at between $1 and $2
+  and c.state || '' <> 'live'
+order by f.id desc`
+
+// QuarantinedBetween lists the failures between two times (microseconds) that set a projection aside, of
+// the latest open ones, the newest first.
+func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([]outbox.ProjectionFailure, error) {
+	var all []outbox.ProjectionFailure
+	err := d.read(ctx, func(t *tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			f, err := scanFailure(row)
+			all = append(all, f)
+			return err
+		}, selectQuarantinedBetween, from, until, quarantinesRead)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what is quarantined: %w", err)
+	}
+	return all, nil
+}
+
 const (
 	selectQuarantined = `
 select c.campaign_id, f.seq, f.fingerprint` + quarantinedAt + `where c.projection = $1
