@@ -109,7 +109,7 @@ func TestBrowser_operatorMendsADeadHead(t *testing.T) {
 			board := marked("campaign-poisoned")
 			b.await("the cause says why", telling(marked("cause"), "UNIQUE constraint failed"))
 			b.await("the cause says what waits", telling(board, "4 waiting"))
-			b.click(board + ` span a`)
+			b.click(board + ` a[href*="/events/"]`)
 
 			b.at("/campaigns/poisoned/events/3")
 			b.await("the row's error is shown", telling(marked("explained"), "UNIQUE constraint failed: seats.campaign_id, seats.user_id"))

@@ -31,7 +31,7 @@ func TestPostgresInstances_deadHeadSeenAndRequeuedFromAnother(t *testing.T) {
 		tab.lookUntil("the overview counts the dead row", saying(marked("count-dead"), "1"))
 		tab.await("the cause says why", telling(marked("cause"), "duplicate key value violates unique constraint"))
 	}
-	onB.click(board + ` span a`)
+	onB.click(board + ` a[href*="/events/"]`)
 	onB.at("/campaigns/poisoned/events/3")
 	onB.await("the row is dead", telling(".rowstate", "dead")+` && document.querySelectorAll(".attempts li").length === 2`)
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
