@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -42,6 +43,26 @@ func TestEventPage_explainsTheError(t *testing.T) {
 	cause := string(templates.NewLinks("").FailureGroup(groups[0].Fingerprint))
 	s.get(cause).want(t, 200, "A row with this key (seat) exists already in seats.", `href="/campaigns/c-1/events/2" data-testid="example"`)
 	s.get("/failures").want(t, 200, `data-testid="explained"`) // the only cause
+}
+
+func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
+	t.Parallel()
+	said := func(explained string) {
+		t.Helper()
+		s := newSite(t, func(c *Config) {
+			c.Explain = func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+				x, err := taken(ctx, hide, campaign, seq)
+				x.Failures[0].Error = explained
+				return x, err
+			}
+		}).trouble()
+		page := s.get("/failures").want(t, 200, `data-testid="explained"`, "seat &#34;7&#34; is &lt;taken&gt;")
+		if again := strings.Contains(page.body, `<p class="error">`); again != (explained == "another") {
+			t.Errorf("%q is said again: %v", explained, again)
+		}
+	}
+	said(`seat "7" is <taken>`)
+	said("another")
 }
 
 func TestEventPage_showsTheErrorWhereItCannotBeExplained(t *testing.T) {

@@ -719,7 +719,7 @@ func cause(p Page, c causeView) templ.Component {
 			}
 		}
 		if c.Explained != nil {
-			templ_7745c5c3_Err = exampleExplained(p, *c.Explained).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = exampleExplained(p, *c.Explained, firstLine(c.Example)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

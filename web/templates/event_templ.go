@@ -655,7 +655,7 @@ func eventFailures(p Page, v EventView) templ.Component {
 			}
 		}
 		for _, f := range v.Explained {
-			templ_7745c5c3_Err = explained(p, f, outbox.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}, v.Tab == TabHappened).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = explained(p, f, outbox.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq}, "", v.Tab == TabHappened).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
