@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -157,7 +158,7 @@ func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 	if c.Diverged > 0 {
 		cause.Parts = append(cause.Parts, AlertPart{Key: "diverged"})
 	}
-	cause.Sentence = fmt.Sprintf("Read models do not match the journal: %s drifted%s, %s diverged, %s unverifiable", campaigns(c.Drifted), inProjections(drifted), Number(c.Diverged), Number(c.Unverifiable))
+	cause.Sentence = "Read models do not match the journal: " + foundWrong(c, drifted)
 	if c.OutdatedDrift > 0 {
 		cause.Sentence += "; " + Number(c.OutdatedDrift) + " drifted from versions of projections that are not loaded any more: verify again"
 	}
@@ -165,6 +166,21 @@ func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 		cause.Sentence = campaigns(c.Unverifiable) + " could not be verified: replaying the events failed"
 	}
 	return []AlertCause{cause}
+}
+
+// foundWrong says how many campaigns are in which state, without those in which none is.
+func foundWrong(c CampaignCounts, drifted []string) string {
+	var found []string
+	if c.Drifted > 0 {
+		found = append(found, campaigns(c.Drifted)+" drifted"+inProjections(drifted))
+	}
+	if c.Diverged > 0 {
+		found = append(found, campaigns(c.Diverged)+" diverged")
+	}
+	if c.Unverifiable > 0 {
+		found = append(found, campaigns(c.Unverifiable)+" unverifiable")
+	}
+	return strings.Join(found, ", ")
 }
 
 // inProjections names projections: " in projections seats and users"; empty without any.
