@@ -40,7 +40,8 @@ type Projection struct {
 // that the event is applied. An error, a panic, or running beyond Config.EventTimeout fails the event:
 // what it changed is undone, and it is retried. Other campaigns continue; on SQLite they wait while the
 // function runs. A function that ignores the end of ctx is abandoned and leaves its goroutine: from 16
-// such calls of a projection on, its events fail at once until some return or the process is restarted.
+// such calls of a projection on, its events wait, without an attempt, until some return or the process
+// is restarted.
 type Apply func(ctx context.Context, tx Tx, ev Event) error
 
 // Tx is the transaction in which an event is applied. It is valid until the function returns. After

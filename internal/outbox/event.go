@@ -397,6 +397,9 @@ func sortKeys(raw json.RawMessage) json.RawMessage {
 // CutOff is the prefix of the error of an event that exceeded its deadline.
 const CutOff = "the event took longer than "
 
+// NotCalled begins the error of an event whose projection's function was not called.
+const NotCalled = "not called: "
+
 // Inspect verifies that consecutive events of a campaign are those that were appended: contents
 // against their hashes, and each hash chained to the one before. It returns how many are sound, and
 // why the next one is not. The content of a skipped event is not checked.

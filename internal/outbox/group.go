@@ -193,6 +193,8 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	}
 	rows := g.rows()
 	switch {
+	case strings.Contains(g.Example, ": "+NotCalled):
+		return OutlookNone, "Nothing was tried, since earlier calls of the projection's functions have not returned: it is tried once the process is restarted"
 	case g.Attempts == 0:
 		return OutlookUnknown, "No attempts recorded for these rows"
 	case now.lacks(g.Tried[0].Projection):

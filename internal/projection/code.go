@@ -142,6 +142,7 @@ type codeState struct {
 	checked sync.Map // SQL text → checkedText or its error
 	texts   atomic.Int64
 	hung    atomic.Int64 // calls that have not returned after their deadline
+	hanging atomic.Value // string: the handler of the last of them
 }
 
 // Limits of projections written in Go.
@@ -151,12 +152,23 @@ const (
 	mostRows  = 10_000 // of a query
 )
 
+// NotCalledError is an event that was not tried, since too many earlier calls hang.
+type NotCalledError struct {
+	hung int64
+	last string
+}
+
+func (e *NotCalledError) Error() string {
+	return fmt.Sprintf(outbox.NotCalled+"%d earlier calls of this projection's functions have not returned, the last of them for %s; restart the process once that is fixed", e.hung, e.last)
+}
+
 // runCode calls a Go handler and waits for it, or for the event's deadline: a call that does not
 // return by then can change nothing any more.
 func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox.Event) error {
 	state := h.projection.code
 	if n := state.hung.Load(); n >= mostHung {
-		return fmt.Errorf("%d calls of this projection's handlers have not returned after their deadline; restart the process once they are fixed", n)
+		last, _ := state.hanging.Load().(string)
+		return &NotCalledError{hung: n, last: last}
 	}
 	t := &CodeTx{set: s, tx: tx, projection: h.projection, deadline: ctx}
 	done := make(chan error, 1)
@@ -172,6 +184,7 @@ func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox
 		return t.close(err)
 	case <-ctx.Done():
 	}
+	state.hanging.Store(e.EventType + " at " + h.String())
 	state.hung.Add(1)
 	if !ended.CompareAndSwap(false, true) {
 		state.hung.Add(-1)

@@ -47,6 +47,10 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		switch {
 		case strings.HasPrefix(cause, panicked):
 			f.Reason = "The function panicked."
+		case strings.HasPrefix(cause, outbox.NotCalled):
+			f.Reason = "The function was not called, since earlier calls have not returned."
+		case strings.HasPrefix(recorded, outbox.CutOff):
+			f.Reason = "The function did not return in time."
 		case f.Reason == refused: // nothing says that it was the database
 			f.Reason = "The function returned an error."
 		}

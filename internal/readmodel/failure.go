@@ -15,11 +15,12 @@ type Failure struct {
 	Version     string // the hash of its definition
 	Permanent   bool   // it can never succeed with this Version; see sqldb.Permanent
 	MaxAttempts int    // of that projection; 0 for the default of Options.Retry
+	Untried     bool   // the event was not tried, so that it counts as no attempt
 }
 
 // Last reports whether a failure after this many attempts is the last.
 func (f Failure) Last(attempts int, r outbox.Retry) bool {
-	return f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts())
+	return !f.Untried && (f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts()))
 }
 
 // ErrorLimit is the maximum size of a stored error, in bytes.

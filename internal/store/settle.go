@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -288,11 +289,18 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	if err != nil {
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
-	if !f.counted {
+	delay := max(s.options.Retry.Longest(), time.Second)
+	switch {
+	case !f.Untried && !f.counted:
 		attempts++
+	case f.Untried && f.counted:
+		attempts--
+	}
+	if !f.Untried {
+		delay = s.options.Retry.Delay(attempts)
 	}
 	status, died := outbox.Failed, 0
-	next := now + s.options.Retry.Delay(attempts).Microseconds()
+	next := now + delay.Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
 		if dies, err = s.notifyFailed(t, f, now); err != nil {
@@ -305,12 +313,15 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
+	c.HeadStatus = sql.NullString{String: string(status), Valid: true}
+	c.HeadNext = sql.NullInt64{Int64: next, Valid: true}
+	if f.Untried && died == 0 {
+		return nil
+	}
 	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
 		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
 	}
-	c.HeadStatus = sql.NullString{String: string(status), Valid: true}
-	c.HeadNext = sql.NullInt64{Int64: next, Valid: true}
 	return nil
 }
 

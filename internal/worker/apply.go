@@ -324,7 +324,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 			"projection", f.Projection, "panic", a.worker.Redact.Text(fmt.Sprint(p.Value)), "stack", string(p.Stack))
 	}
 	var at *projection.ApplyError
-	if errors.As(cause, &at) {
+	if errors.As(cause, &at) && !f.Untried {
 		if err := a.tx.Failed(at.Projection, e, *f); err != nil {
 			return false, err
 		}
@@ -355,6 +355,7 @@ func (w *Worker) Failure(err error) *readmodel.Failure {
 	if p := w.Set.Named(projection.AtFault(err)); p != nil { // a failure of the engine's own statements is never permanent
 		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, sqldb.Permanent(err), p.MaxAttempts
 	}
+	_, f.Untried = errors.AsType[*projection.NotCalledError](err)
 	return f
 }
 

@@ -319,28 +319,52 @@ func TestGoProjection_readsItsOwnTablesOnly(t *testing.T) {
 	}
 }
 
-// Calls that never return are bounded: the process keeps a few of them, then refuses at once.
+// Calls that never return are bounded: the process keeps a few of them, and other events then wait,
+// without an attempt, until some return.
 func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
 		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { <-release; return nil }
 	}), enginetest.CuttingOffAfter(20*time.Millisecond), enginetest.MaxAttempts(1))
-	for i := range 20 {
+	const campaigns = 20
+	for i := range campaigns {
 		b.MustAppend(t, enginetest.EventOf(fmt.Sprint("c-", i), "poison", `{}`))
 	}
 	b.Drain(t)
-	cut, refused := 0, 0
-	for i := range 20 {
-		switch text := b.MustRow(t, fmt.Sprint("c-", i), 1).Row.LastError; {
-		case strings.Contains(text, "was cut off"):
+	cut, waiting := 0, 0
+	for i := range campaigns {
+		row := b.MustRow(t, fmt.Sprint("c-", i), 1)
+		switch text := row.Row.LastError; {
+		case row.Row.Status == outbox.Dead && strings.Contains(text, "was cut off") && len(row.Attempts) == 1:
 			cut++
-		case strings.Contains(text, "have not returned after their deadline"):
-			refused++
+		case row.Row.Status == outbox.Failed && strings.Contains(text, "calls of this projection's functions have not returned, the last of them for poison at code_test.go:") &&
+			row.Row.AttemptCount == 0 && len(row.Attempts) == 0:
+			waiting++
+		default:
+			t.Errorf("%+v", row)
 		}
 	}
-	if cut+refused != 20 || refused == 0 {
-		t.Errorf("%d cut off and %d refused, want 20 and some refused", cut, refused)
+	if cut+waiting != campaigns || waiting == 0 {
+		t.Errorf("%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
+	}
+	groups, err := b.Store.ErrorGroups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups.Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
+		if g.Dead == 0 && !strings.Contains(g.Verdict, "it is tried once the process is restarted") || g.Dead > 0 && g.Alike != g.Attempts {
+			t.Errorf("%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
+		}
+	}
+	close(release)
+	for enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
+		if _, err := b.Store.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{}); err != nil {
+			t.Fatal(err)
+		}
+		b.Drain(t)
+	}
+	if dead := enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0]; dead != cut {
+		t.Errorf("%d rows are left, want the %d that were cut off", dead, cut)
 	}
 }
