@@ -26,6 +26,9 @@ type Matching struct {
 // from the first on. It is the question that AppendIf relies on. On PostgreSQL it waits for appends
 // in progress. Errors are ErrInvalid and ErrBusy.
 func (e *Engine) EventsMatching(ctx context.Context, after int64, limit int, any ...Match) (Matching, error) {
+	if err := e.errIfClosed(); err != nil {
+		return Matching{}, err
+	}
 	found, err := e.engine.EventsMatching(ctx, itemsOf(any), after, limit)
 	if err != nil {
 		return Matching{}, err

@@ -1,6 +1,7 @@
 package outboxweb
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -58,9 +59,10 @@ func (e Event) stored() (outbox.Event, error) {
 
 // eventOf is an event of the journal as handlers and publishers get it.
 func eventOf(s *outbox.Event) (Event, error) {
-	e := Event{CampaignID: s.CampaignID, EventID: s.EventID, EventType: s.EventType, Payload: s.Payload, OccurredAt: s.OccurredAt,
+	// Copies: another projection or publisher gets the same stored event.
+	e := Event{CampaignID: s.CampaignID, EventID: s.EventID, EventType: s.EventType, Payload: bytes.Clone(s.Payload), OccurredAt: s.OccurredAt,
 		ActorType: s.ActorType, ActorID: s.ActorID, EntityType: s.EntityType, EntityID: s.EntityID, SessionID: s.SessionID, RequestID: s.RequestID,
-		CorrelationID: s.CorrelationID, CausationID: s.CausationID, Metadata: s.Metadata, Seq: s.Seq, Position: s.Position, RecordedAt: s.RecordedAt}
+		CorrelationID: s.CorrelationID, CausationID: s.CausationID, Metadata: bytes.Clone(s.Metadata), Seq: s.Seq, Position: s.Position, RecordedAt: s.RecordedAt}
 	if len(s.Tags) <= len("{}") {
 		return e, nil
 	}

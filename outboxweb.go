@@ -66,7 +66,8 @@ type Config struct {
 	// keeps them forever.
 	KeepHistory, KeepAudit time.Duration
 
-	// Version is the version of your program. The console shows which one applied an event.
+	// Version is the version of your program. The console shows which one applied an event, and whether
+	// it changed since an event failed. Empty takes a hash of the executable.
 	Version string
 	// Logger gets what operators should know, without secrets. nil discards it.
 	Logger *slog.Logger
@@ -96,8 +97,9 @@ type Engine struct {
 	mu      sync.Mutex
 	set     *projection.Set
 	subs    []destination.Subscription
-	process *engine.Process // nil until the first Run or Handler
-	running bool
+	process *engine.Process    // nil until the first Run or Handler
+	stop    context.CancelFunc // ends Run; nil while it does not run
+	ran     chan struct{}      // closed when Run has returned
 	closed  bool
 }
 
@@ -108,15 +110,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, outbox.Setup("JournalDB and ProjectionsDB are required; give URLs such as sqlite:data/journal.db and sqlite:data/projections.db")
 	}
 	c.BasePath = cmp.Or(c.BasePath, "/")
-	if err := handlers.CheckPath(c.BasePath); err != nil {
-		return nil, outbox.Setup("BasePath: %q %v", c.BasePath, err)
-	}
-	if c.PublicURL != "" {
-		origin, err := handlers.Origin(c.PublicURL)
-		if err != nil {
-			return nil, outbox.Setup("PublicURL: %v", err)
-		}
-		c.PublicURL = origin
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	e := &Engine{config: c, logger: c.Logger}
 	if e.logger == nil {
@@ -181,14 +176,23 @@ func (e *Engine) prepare(ctx context.Context) error {
 	return e.engine.RegisterAuditOnly(ctx, e.config.AuditOnly)
 }
 
-// Close closes the databases. Run must have returned, and no request may be in progress.
+// Close ends Run, waits until it has returned, and closes the databases. No other call and no request may
+// be in progress; what comes after it is ErrSetup.
 func (e *Engine) Close() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
+		e.mu.Unlock()
 		return nil
 	}
 	e.closed = true
+	stop, ran := e.stop, e.ran
+	e.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-ran
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.process != nil {
 		e.process.Close()
 	}
@@ -234,7 +238,7 @@ func (e *Engine) started() *engine.Process {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.process == nil {
-		version := cmp.Or(e.config.Version, "embedded")
+		version := cmp.Or(e.config.Version, executable())
 		told := e.engine.Alerts(e.alerts, version, alerts.Links(e.config.PublicURL, e.config.BasePath))
 		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
 			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
@@ -252,30 +256,45 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.config.ReadOnly {
 		return outbox.Setup("Run applies events, and Config.ReadOnly forbids every change")
 	}
-	if err := e.begin(); err != nil {
+	ctx, err := e.begin(ctx)
+	if err != nil {
 		return err
 	}
 	defer e.end()
 	return e.started().Run(ctx)
 }
 
-func (e *Engine) begin() error {
+// begin returns the context of Run, which Close ends.
+func (e *Engine) begin(ctx context.Context) (context.Context, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.closed:
-		return errClosed
-	case e.running:
-		return outbox.Setup("the engine is already running; call Run once, and again only after it has returned")
+		return nil, errClosed
+	case e.stop != nil:
+		return nil, outbox.Setup("the engine is already running; call Run once, and again only after it has returned")
 	}
-	e.running = true
-	return nil
+	ctx, e.stop = context.WithCancel(ctx)
+	e.ran = make(chan struct{})
+	return ctx, nil
 }
 
 func (e *Engine) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.running = false
+	e.stop()
+	close(e.ran)
+	e.stop = nil
+}
+
+// errIfClosed refuses what comes after Close.
+func (e *Engine) errIfClosed() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errClosed
+	}
+	return nil
 }
 
 // Append writes events to the journal in one transaction, all or none, and returns where they are.
@@ -288,7 +307,7 @@ func (e *Engine) Append(ctx context.Context, events ...Event) ([]Appended, error
 }
 
 func (e *Engine) append(ctx context.Context, a store.Append, events []Event) ([]Appended, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(e.errIfClosed(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	for i := range events {
@@ -317,6 +336,9 @@ func (e *Engine) append(ctx context.Context, a store.Append, events []Event) ([]
 //
 // When ctx ends first it is ErrNotYet with what is missing; an unknown campaign is ErrNotFound.
 func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) error {
+	if err := e.errIfClosed(); err != nil {
+		return err
+	}
 	_, err := e.engine.WaitApplied(ctx, campaignID, seq)
 	return err
 }

@@ -116,59 +116,6 @@ func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	}
 }
 
-// A second Run would apply with the identity of the first one, and Run after Close without databases.
-func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
-	t.Parallel()
-	e := open(t)
-	if err := e.Project(orders()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ran := make(chan error, 1)
-	go func() { ran <- e.Run(ctx) }()
-	if _, err := e.Append(t.Context(), placed("o-1", "tea")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
-		t.Fatal(err)
-	}
-	second, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
-		t.Errorf("a second Run: %v, want ErrSetup", err)
-	}
-	stop()
-	if err := <-ran; err != nil {
-		t.Fatal(err)
-	}
-
-	again, stop := context.WithCancel(t.Context())
-	defer stop()
-	go func() { ran <- e.Run(again) }()
-	if _, err := e.Append(t.Context(), placed("o-2", "tea")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitApplied(wait(t), "o-2", 1); err != nil {
-		t.Errorf("Run after Run: %v", err)
-	}
-	stop()
-	if err := <-ran; err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	ended, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := e.Run(ended); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("Run after Close: %v, want ErrSetup", err)
-	}
-	if err := e.Project(outboxweb.Projection{}); !errors.Is(err, outboxweb.ErrSetup) {
-		t.Errorf("Project after Close: %v, want ErrSetup", err)
-	}
-}
-
 // Nothing is written for a caller that has gone.
 func TestAppend_refusesACancelledContext(t *testing.T) {
 	t.Parallel()
@@ -400,29 +347,48 @@ func TestHandler_tellsOfTrouble(t *testing.T) {
 	}
 }
 
-func TestOpen_saysWhatIsWrong(t *testing.T) {
+// What a function does to its event stays its own.
+func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 	t.Parallel()
-	for want, change := range map[string]func(*outboxweb.Config){
-		"JournalDB and ProjectionsDB are required":                func(c *outboxweb.Config) { c.JournalDB = "" },
-		`Config.JournalDB: "d/j.db" is not a database URL`:        func(c *outboxweb.Config) { c.JournalDB = "d/j.db" },
-		"Config.ProjectionsDB: the path of":                       func(c *outboxweb.Config) { c.ProjectionsDB = "sqlite:" },
-		"Config.JournalDB and Config.ProjectionsDB name the same": func(c *outboxweb.Config) { c.ProjectionsDB = c.JournalDB },
-		"Config.JournalDB, or create it":                          func(c *outboxweb.Config) { c.JournalDB, c.NoMigrate = "sqlite:/nowhere/journal.db", true },
-		"Config.JournalDB: \"postgres":                            func(c *outboxweb.Config) { c.JournalDB = "postgres://h:x/d" },
-		"BasePath":                                                func(c *outboxweb.Config) { c.BasePath = "admin" },
-		"PublicURL":                                               func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
-		"does not exist": func(c *outboxweb.Config) {
-			c.Projections = []string{"/nowhere/at/all"}
-		},
-		"Alerts: line 1: ":       func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
-		"Alerts: mapping values": func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
-	} {
-		p := dbtest.New(t)
-		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}
-		change(&c)
-		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
-			t.Errorf("error %v, want ErrSetup with %q", err, want)
+	var readModels string
+	e := open(t, func(c *outboxweb.Config) { readModels = c.ProjectionsDB })
+	keeping := func(name string) outboxweb.Projection {
+		return outboxweb.Projection{Name: name, Version: "1", Tables: []string{name}, Schema: `create table ` + name + ` (campaign_id text primary key, payload text not null)`,
+			On: map[string]outboxweb.Apply{"*": func(ctx context.Context, tx outboxweb.Tx, ev outboxweb.Event) error {
+				err := tx.Exec(ctx, `insert into `+name+` (campaign_id, payload) values ($1, $2)`, ev.CampaignID, string(ev.Payload))
+				copy(ev.Payload, `{"item":"poison"}`)
+				return err
+			}}}
+	}
+	delivered := make(chan string, 2)
+	for _, name := range []string{"first", "second"} {
+		if err := e.Project(keeping(name)); err != nil {
+			t.Fatal(err)
 		}
+		if err := e.Publish(outboxweb.Topic{Name: name, EventTypes: []string{"*"}}, "p", outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
+			delivered <- string(events[0].Payload)
+			copy(events[0].Payload, `{"item":"poison"}`)
+			return nil
+		})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, e)
+	if _, err := e.Append(t.Context(), placed("o-1", "camomile")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"item":"camomile"}`
+	for range 2 {
+		if got := <-delivered; got != want {
+			t.Errorf("delivered %s, want %s", got, want)
+		}
+	}
+	var first, second string
+	if err := dbtest.Open(t, readModels).QueryRow(`select a.payload, b.payload from first a, second b`).Scan(&first, &second); err != nil || first != want || second != want {
+		t.Errorf("the rows have %s and %s (%v), want %s", first, second, err, want)
 	}
 }
 
@@ -436,7 +402,7 @@ func TestProject_saysWhatIsWrong(t *testing.T) {
 		"On is empty":               func(p *outboxweb.Projection) { p.On = nil },
 		"is nil":                    func(p *outboxweb.Projection) { p.On = map[string]outboxweb.Apply{"a": nil} },
 		"has no column campaign_id": func(p *outboxweb.Projection) { p.Schema = `create table orders (id text primary key)` },
-		"orders:2: table \"other\"": func(p *outboxweb.Projection) {
+		"line 2 of Schema: table \"other\" is created but not listed in Tables": func(p *outboxweb.Projection) {
 			p.Schema += ";\ncreate table other (campaign_id text primary key)"
 		},
 		"numbered by the database": func(p *outboxweb.Projection) {

@@ -48,7 +48,8 @@ type Apply func(ctx context.Context, tx Tx, ev Event) error
 // an error no statement runs any more, and the event fails, even if the error is ignored.
 type Tx interface {
 	// Exec runs an insert, update or delete on the projection's own tables, with args for $1, $2, ….
-	// The statement names campaign_id. Values are texts, numbers, nil, booleans (stored as 1 or 0) and
+	// The statement names campaign_id, and must change rows of the event's campaign only: others differ
+	// at the next verify. Values are texts, numbers, nil, booleans (stored as 1 or 0) and
 	// times (stored as microseconds since 1970).
 	Exec(ctx context.Context, sql string, args ...any) error
 	// Query runs a select on the projection's own tables, and returns its rows. With more than

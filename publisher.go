@@ -75,7 +75,7 @@ func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 			return outbox.Setup("publisher %s already exists", full)
 		}
 	}
-	if p == nil {
+	if f, is := p.(PublisherFunc); p == nil || is && f == nil {
 		return outbox.Setup("publisher %s is nil", full)
 	}
 	f := destination.Functions{Deliver: func(ctx context.Context, stored []*destination.Event) (int, error) {

@@ -232,7 +232,7 @@ func (c *serveCmd) checkNumbers() error {
 		flag               string
 		value, least, most int64 // most of 0 means no upper bound
 	}{
-		{"--batch-size", int64(c.BatchSize), 1, 100_000},
+		{"--batch-size", int64(c.BatchSize), 1, outbox.MaxBatch},
 		{"--batch-bytes", c.BatchBytes, 1, 0},
 		{"--run-parallel", int64(c.RunParallel), 1, 32},
 		{"--run-rate", c.RunRate, 0, 0},
@@ -259,10 +259,10 @@ func (c *serveCmd) checkDurations() error {
 		value time.Duration
 		least time.Duration
 	}{
-		{"--poll-interval", c.PollInterval, time.Millisecond},
-		{"--lease", c.Lease, 100 * time.Millisecond},
-		{"--event-timeout", c.EventTimeout, time.Millisecond},
-		{"--retry-base", c.RetryBase, time.Millisecond},
+		{"--poll-interval", c.PollInterval, outbox.LeastWait},
+		{"--lease", c.Lease, outbox.LeastLease},
+		{"--event-timeout", c.EventTimeout, outbox.LeastWait},
+		{"--retry-base", c.RetryBase, outbox.LeastWait},
 		{"--retry-max", c.RetryMax, c.RetryBase},
 	} {
 		if d.value < d.least {

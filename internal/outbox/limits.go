@@ -7,6 +7,11 @@ const (
 	DefaultPage = 50  // default items per page of a list
 	MaxPage     = 200 // maximum items per page of a list
 
+	MaxBatch   = 100_000                // events applied in a transaction
+	LeastWait  = time.Millisecond       // of a poll interval, an event's timeout, and a delay
+	LeastLease = 100 * time.Millisecond // of a campaign
+	LeastKept  = 24 * time.Hour         // of histories, unless they are kept forever
+
 	MaxReason = 500  // bytes of an action's reason
 	MaxPhrase = 300  // bytes of a confirmation phrase
 	MaxNote   = 2000 // bytes of a note on an error

@@ -77,6 +77,8 @@ func (c *Code) file() (file, error) {
 		return fail("Version is %q; give its handlers a version of up to 64 characters, and another one whenever they make other rows", c.Version)
 	case len(c.Tables) == 0:
 		return fail("Tables is empty; list every table that it owns")
+	case c.MaxAttempts < 0 || c.MaxAttempts > mostAttempts:
+		return fail("MaxAttempts is a whole number from 1 to %d, or 0 for the default, not %d", mostAttempts, c.MaxAttempts)
 	case len(c.On) == 0:
 		return fail("On is empty; name the event types that it handles")
 	}

@@ -3,6 +3,7 @@ package projection
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,15 +61,26 @@ func build(dialect string, files []file) (*Set, error) {
 	return s, nil
 }
 
+// origin is where a projection is defined: the program, or a line of its file; of 0 the file.
+func (p *Projection) origin(line int) string {
+	if name, ok := strings.CutPrefix(p.file, codePrefix); ok {
+		return "Go projection " + name
+	}
+	if line == 0 {
+		return p.file
+	}
+	return fmt.Sprintf("%s:%d", p.file, line)
+}
+
 func (s *Set) add(p *Projection) error {
 	for _, other := range s.projections {
 		if other.Name == p.Name {
-			return outbox.Setup("%s: projection %q is also defined in %s; a name belongs to one file", p.file, p.Name, other.file)
+			return outbox.Setup("projection %q is defined twice, by %s and by %s; a name belongs to one projection", p.Name, other.origin(0), p.origin(0))
 		}
 		for _, t := range p.tables {
 			for _, o := range other.tables {
 				if t.name == o.name {
-					return outbox.Setup("%s:%d: table %q also belongs to projection %q (%s:%d); a table belongs to one projection", p.file, t.line, t.name, other.Name, other.file, o.line)
+					return outbox.Setup("%s: table %q also belongs to projection %q (%s); a table belongs to one projection", p.origin(t.line), t.name, other.Name, other.origin(o.line))
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,7 +77,11 @@ func parse(dialect string, f file) (*Projection, error) {
 	err := r.read()
 	var at *lineError
 	if errors.As(err, &at) {
-		return nil, outbox.Setup("%s:%d: %s", f.name, max(at.line-f.above, 1), at.detail)
+		place := fmt.Sprintf("%s:%d", f.name, at.line)
+		if f.code != nil {
+			place = fmt.Sprintf("projection %q, line %d of Schema", f.code.Name, max(at.line-f.above, 1))
+		}
+		return nil, outbox.Setup("%s: %s", place, at.detail)
 	}
 	if err != nil || f.code == nil {
 		return r.p, err
@@ -85,6 +90,14 @@ func parse(dialect string, f file) (*Projection, error) {
 		r.p.SchemaStatements[i].raise(f.above)
 	}
 	return r.p, f.code.attach(r.p)
+}
+
+// tables is what lists the projection's tables.
+func (r *parser) tables() string {
+	if r.code {
+		return "Tables"
+	}
+	return "-- tables"
 }
 
 func (r *parser) read() error {
@@ -360,7 +373,7 @@ func (r *parser) finish() error {
 	}
 	for _, name := range r.p.Tables {
 		if r.table(name) == nil {
-			return faultf(r.headers["tables"], "table %q is listed in -- tables but -- schema does not create it on %s", name, r.dialect)
+			return faultf(r.headers["tables"], "table %q is listed in %s but the schema does not create it on %s", name, r.tables(), r.dialect)
 		}
 	}
 	r.p.tables = r.created

@@ -172,8 +172,8 @@ func TestLoad_refuses(t *testing.T) {
 		{"conflict rollback", strings.Replace(head, "campaign_id text", "campaign_id text unique on conflict rollback", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "on conflict rollback" would undo`},
 		{"bad wildcard", head + "-- on: scene*\n", `5: "scene*" is not an event type`},
 		{"type twice", head + "-- on: a, a\n", `5: event type "a" is listed twice`},
-		{"table not created", "-- projection: p\n-- tables: t, u\n-- schema\ncreate table t (campaign_id text);\n" + handler, `2: table "u" is listed in -- tables but -- schema does not create it`},
-		{"table not listed", head + "-- schema\ncreate table u (campaign_id text);\n", `6: table "u" is created but not listed in -- tables (line 2)`},
+		{"table not created", "-- projection: p\n-- tables: t, u\n-- schema\ncreate table t (campaign_id text);\n" + handler, `2: table "u" is listed in -- tables but the schema does not create it on sqlite`},
+		{"table not listed", head + "-- schema\ncreate table u (campaign_id text);\n", `6: table "u" is created but not listed in -- tables`},
 		{"table created twice", head + "-- schema\ncreate table t (campaign_id text);\n", `6: table "t" is created twice, here and in line 4`},
 		{"no campaign_id", "-- projection: p\n-- tables: t\n-- schema\ncreate table t (id text, check (campaign_id <> ''));\n", `4: table "t" has no column campaign_id`},
 		{"index on another's table", head + "-- schema\ncreate index i on campaigns (name);\n", `6: this is on "campaigns", which -- tables does not list`},
@@ -246,9 +246,9 @@ func TestLoad_refusesSources(t *testing.T) {
 		{"no directory", "sqlite", []string{"/nonexistent"}, []string{`"/nonexistent" does not exist`}},
 		{"a file", "sqlite", []string{filepath.Join(writeFiles(t, "a.sql", one), "a.sql")}, []string{"is not a directory"}},
 		{"no files", "sqlite", []string{writeFiles(t, "a.txt", one)}, []string{"has no .sql file"}},
-		{"name twice", "sqlite", []string{writeFiles(t, "a.sql", one), writeFiles(t, "b.sql", one)}, []string{"b.sql: projection \"p\" is also defined in", "a.sql"}},
+		{"name twice", "sqlite", []string{writeFiles(t, "a.sql", one), writeFiles(t, "b.sql", one)}, []string{"projection \"p\" is defined twice, by ", "a.sql and by ", "b.sql;"}},
 		{"table twice", "sqlite", []string{writeFiles(t, "a.sql", one, "b.sql", other)}, []string{"b.sql:4: table \"t\" also belongs to projection \"p\"", "a.sql:4"}},
-		{"same set twice", "postgres", []string{"builtin:campaigns", "builtin:campaigns"}, []string{"builtin:campaigns/campaigns.sql: projection \"campaigns\" is also defined in"}},
+		{"same set twice", "postgres", []string{"builtin:campaigns", "builtin:campaigns"}, []string{"projection \"campaigns\" is defined twice, by builtin:campaigns/campaigns.sql"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

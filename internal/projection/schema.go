@@ -93,7 +93,7 @@ func (r *parser) remember(t *table) error {
 	case r.table(t.name) != nil:
 		return faultf(t.line, "table %q is created twice, here and in line %d", t.name, r.table(t.name).line)
 	case !slices.Contains(r.p.Tables, t.name):
-		return faultf(t.line, "table %q is created but not listed in -- tables (line %d)", t.name, r.headers["tables"])
+		return faultf(t.line, "table %q is created but not listed in %s", t.name, r.tables())
 	case !slices.ContainsFunc(t.columns, func(c column) bool { return c.name == "campaign_id" }):
 		return faultf(t.line, "table %q has no column campaign_id; every table needs it, so that one campaign can be cleared and rebuilt alone", t.name)
 	}
@@ -106,7 +106,7 @@ func (r *parser) checkOn(tokens []token) error {
 	for i, t := range tokens {
 		if t.is("on") {
 			if name := next(tokens, i+1); !slices.Contains(r.p.Tables, name.name()) {
-				return faultf(name.line, "this is on %q, which -- tables does not list", name.text)
+				return faultf(name.line, "this is on %q, which %s does not list", name.text, r.tables())
 			}
 			return nil
 		}

@@ -99,7 +99,7 @@ func (r *parser) checkWrites(kind string, tokens []token) error {
 	}
 	for _, t := range targets(withoutVariables(tokens)) {
 		if !slices.Contains(r.p.Tables, t.name()) {
-			return faultf(t.line, "this %s changes table %q, which -- tables does not list; a projection changes its own tables only", kind, t.name())
+			return faultf(t.line, "this %s changes table %q, which %s does not list; a projection changes its own tables only", kind, t.name(), r.tables())
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func Custom(s Subscription, f Functions, defaults Settings) (Subscription, error
 	}
 	switch {
 	case s.Match.Empty():
-		return s, outbox.Setup(`the match of publisher %s is empty; say which events to select, or select every event with the event type "*"`, s.SubscriptionName)
+		return s, outbox.Setup(`publisher %s selects no events; say which, or select every event with the event type "*"`, s.SubscriptionName)
 	case f.Deliver == nil:
 		return s, outbox.Setup("publisher %s needs a function that delivers", s.SubscriptionName)
 	}

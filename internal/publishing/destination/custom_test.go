@@ -50,12 +50,12 @@ func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 		t.Errorf("%+v to %q, %v", s.Settings, s.Destination, err)
 	}
 	for says, change := range map[string]func(*destination.Subscription, *destination.Functions){
-		"must begin with a lower-case letter":          func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
-		"the match of publisher scenes/audit is empty": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
-		"needs a function that delivers":               func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
-		"the batch size must be from 1 to 10000":       func(s *destination.Subscription, _ *destination.Functions) { s.BatchSize = 10_001 },
-		"the factor of idle waits must be from 1":      func(s *destination.Subscription, _ *destination.Functions) { s.Idle.Factor = 0.5 },
-		"the first wait after an error":                func(s *destination.Subscription, _ *destination.Functions) { s.Pause.Base = time.Hour },
+		"must begin with a lower-case letter":      func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
+		"publisher scenes/audit selects no events": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
+		"needs a function that delivers":           func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
+		"the batch size must be from 1 to 10000":   func(s *destination.Subscription, _ *destination.Functions) { s.BatchSize = 10_001 },
+		"the factor of idle waits must be from 1":  func(s *destination.Subscription, _ *destination.Functions) { s.Idle.Factor = 0.5 },
+		"the first wait after an error":            func(s *destination.Subscription, _ *destination.Functions) { s.Pause.Base = time.Hour },
 	} {
 		s, f := custom, all
 		change(&s, &f)

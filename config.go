@@ -1,0 +1,84 @@
+package outboxweb
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// check refuses what the command's flags refuse, and completes PublicURL.
+func (c *Config) check() error {
+	if err := handlers.CheckPath(c.BasePath); err != nil {
+		return outbox.Setup("BasePath: %q %v", c.BasePath, err)
+	}
+	if c.PublicURL != "" {
+		origin, err := handlers.Origin(c.PublicURL)
+		if err != nil {
+			return outbox.Setup("PublicURL: %v", err)
+		}
+		c.PublicURL = origin
+	}
+	for _, name := range c.Hosts {
+		if err := handlers.CheckHost(name); err != nil {
+			return outbox.Setup("Hosts: %v", err)
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value int
+		most  int
+	}{
+		{"BatchSize", c.BatchSize, outbox.MaxBatch}, {"MaxAttempts", c.MaxAttempts, 0}, {"MaxPayload", c.MaxPayload, 0},
+	} {
+		switch {
+		case n.value < 0:
+			return outbox.Setup("%s must be 0 for the default, or more, not %d", n.field, n.value)
+		case n.most > 0 && n.value > n.most:
+			return outbox.Setup("%s must be %d or less, not %d", n.field, n.most, n.value)
+		}
+	}
+	for _, d := range []struct {
+		field        string
+		value, least time.Duration
+		zero         string
+	}{
+		{"PollInterval", c.PollInterval, outbox.LeastWait, "the default"},
+		{"Lease", c.Lease, outbox.LeastLease, "the default"},
+		{"EventTimeout", c.EventTimeout, outbox.LeastWait, "the default"},
+		{"RetryBase", c.RetryBase, outbox.LeastWait, "the default"},
+		{"RetryMax", c.RetryMax, max(c.RetryBase, outbox.LeastWait), "the default"},
+		{"KeepHistory", c.KeepHistory, outbox.LeastKept, "forever"},
+		{"KeepAudit", c.KeepAudit, outbox.LeastKept, "forever"},
+	} {
+		if d.value != 0 && d.value < d.least {
+			return outbox.Setup("%s must be %s or more, or 0 for %s, not %s", d.field, d.least, d.zero, d.value)
+		}
+	}
+	return nil
+}
+
+// executable names the running program by a hash of its file, so that another build has another name;
+// "embedded" if the file cannot be read.
+var executable = sync.OnceValue(func() string {
+	const unknown = "embedded"
+	name, err := os.Executable()
+	if err != nil {
+		return unknown
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return unknown
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return unknown
+	}
+	return outbox.ShortHash(hex.EncodeToString(hash.Sum(nil)))
+})

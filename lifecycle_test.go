@@ -1,0 +1,115 @@
+package outboxweb_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+)
+
+// A second Run would apply with the identity of the first one, and Run after Close without databases.
+func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	if err := e.Project(orders()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	if _, err := e.Append(t.Context(), placed("o-1", "tea")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
+		t.Fatal(err)
+	}
+	second, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
+		t.Errorf("a second Run: %v, want ErrSetup", err)
+	}
+	stop()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+
+	again, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { ran <- e.Run(again) }()
+	if _, err := e.Append(t.Context(), placed("o-2", "tea")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-2", 1); err != nil {
+		t.Errorf("Run after Run: %v", err)
+	}
+	stop()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+
+	go func() { ran <- e.Run(t.Context()) }()
+	if _, err := e.Append(t.Context(), placed("o-3", "tea")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitApplied(wait(t), "o-3", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ran; err != nil {
+		t.Errorf("Run that Close has ended: %v", err)
+	}
+	ended, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := e.Run(ended); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Run after Close: %v, want ErrSetup", err)
+	}
+	if err := e.Project(outboxweb.Projection{}); !errors.Is(err, outboxweb.ErrSetup) {
+		t.Errorf("Project after Close: %v, want ErrSetup", err)
+	}
+	_, err := e.Append(t.Context(), placed("o-4", "tea"))
+	_, readErr := e.EventsMatching(t.Context(), 0, 1, outboxweb.Match{EventTypes: []string{"order.placed"}})
+	for call, err := range map[string]error{"Append": err, "EventsMatching": readErr, "WaitApplied": e.WaitApplied(t.Context(), "o-3", 1), "the second Close": e.Close()} {
+		if want := call != "the second Close"; errors.Is(err, outboxweb.ErrSetup) != want || !want && err != nil {
+			t.Errorf("%s after Close: %v", call, err)
+		}
+	}
+}
+func TestOpen_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*outboxweb.Config){
+		"JournalDB and ProjectionsDB are required":                func(c *outboxweb.Config) { c.JournalDB = "" },
+		`Config.JournalDB: "d/j.db" is not a database URL`:        func(c *outboxweb.Config) { c.JournalDB = "d/j.db" },
+		"Config.ProjectionsDB: the path of":                       func(c *outboxweb.Config) { c.ProjectionsDB = "sqlite:" },
+		"Config.JournalDB and Config.ProjectionsDB name the same": func(c *outboxweb.Config) { c.ProjectionsDB = c.JournalDB },
+		"Config.JournalDB, or create it":                          func(c *outboxweb.Config) { c.JournalDB, c.NoMigrate = "sqlite:/nowhere/journal.db", true },
+		"Config.JournalDB: \"postgres":                            func(c *outboxweb.Config) { c.JournalDB = "postgres://h:x/d" },
+		"BasePath":                                                func(c *outboxweb.Config) { c.BasePath = "admin" },
+		"PublicURL":                                               func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
+		"does not exist": func(c *outboxweb.Config) {
+			c.Projections = []string{"/nowhere/at/all"}
+		},
+		"Hosts: ":                                             func(c *outboxweb.Config) { c.Hosts = []string{"https://x"} },
+		"MaxAttempts must be 0 for the default":               func(c *outboxweb.Config) { c.MaxAttempts = -1 },
+		"BatchSize must be 100000 or less":                    func(c *outboxweb.Config) { c.BatchSize = 100_001 },
+		"PollInterval must be 1ms or more":                    func(c *outboxweb.Config) { c.PollInterval = -1 },
+		"Lease must be 100ms or more":                         func(c *outboxweb.Config) { c.Lease = time.Millisecond },
+		"RetryMax must be 2s or more":                         func(c *outboxweb.Config) { c.RetryBase, c.RetryMax = 2*time.Second, time.Second },
+		"KeepAudit must be 24h0m0s or more, or 0 for forever": func(c *outboxweb.Config) { c.KeepAudit = time.Minute },
+		"Alerts: line 1: ":                                    func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
+		"Alerts: mapping values":                              func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
+	} {
+		p := dbtest.New(t)
+		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}
+		change(&c)
+		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
+			t.Errorf("error %v, want ErrSetup with %q", err, want)
+		}
+	}
+}
