@@ -262,7 +262,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	loaded := writeProjections(t, guests(fixed))
 	s = g.start(t, d, append(flags, loaded...)...)
 	b.open("/")
-	b.await("the overview says that the loaded files passed", telling(".cause .verdict", "every blocked campaign passed rehearsal 1: requeue with a canary")+" && "+telling(marked("last-verified"), "No verify has compared everything lately")+
+	b.await("the overview says that the loaded files passed", telling(".cause .verdict", "every blocked campaign passed rehearsal 1: requeue with a canary")+" && "+telling(marked("last-verified"), "No verify has compared all campaigns lately")+
 		` && document.querySelector(".cause "+`+js(marked("requeue-group"))+`).href.includes("rehearsal=1")`)
 	b.open("/operations/new")
 	b.await("the rehearsal is found from here, too", telling(marked("passed-rehearsal"), "Rehearsal 1 tried each of these rows with the loaded files: they would pass.")+" && "+telling(marked("judged"), "passed rehearsal 1"))

@@ -517,7 +517,7 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 		d.NotLoaded = missing
 		return a.printJSON(d)
 	}
-	if err := a.printVerdict(ctx, st, run, c.rows()); err != nil {
+	if err := a.printVerdict(ctx, st, run, c.rows(), c.flags()); err != nil {
 		return err
 	}
 	a.printNotLoaded(missing)
@@ -541,6 +541,21 @@ func (c *verifyCmd) rows() string {
 	return "the live rows of projection " + strings.Join(c.Projection, ", projection ")
 }
 
+// flags are the scope as flags of another run, each after a space.
+func (c *runScope) flags() string {
+	text := ""
+	if len(c.Campaign) == 0 {
+		text = " --all"
+	}
+	for _, id := range c.Campaign {
+		text += " --campaign " + quoted1(id)
+	}
+	for _, name := range c.Projection {
+		text += " --projection " + name
+	}
+	return text
+}
+
 // vouchedFor returns an error when the journal lacks events that the projections have applied:
 // their agreement then proves little.
 func vouchedFor(ctx context.Context, st *engine.Engine) error {
@@ -552,15 +567,17 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 }
 
 // printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string) error {
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows, scope string) error {
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), scope)
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
 		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
+	case run.Campaigns.Done == 0:
+		fmt.Fprintln(a.out, "there are no campaigns, so that nothing was compared")
 	case run.Verdict == "":
 		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
 	default:

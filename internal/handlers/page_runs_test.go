@@ -169,7 +169,7 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	result.Projections[0].Comparison.BuiltByOtherVersion = true
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{result}})
 	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; not all built by the compared version")
-	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not built by the version that they were compared with", `href="/projections/campaigns" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
+	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not all built by the version that they were compared with", `href="/projections/campaigns" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
 }
 
 func TestRunPages_followARunToItsEnd(t *testing.T) {
@@ -264,16 +264,29 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 		s.finishRun(l, outbox.RunCompleted, "")
 	}
 	const all = `"all_campaigns":true`
-	s.get("/").want(t, 200, "No verify has compared everything lately.")
+	s.get("/").want(t, 200, "No verify has compared all campaigns lately.")
 	run("verify", `"campaign_id":"c-2"`, matched("c-2"))
-	s.comes("/", "No verify has compared everything lately.")
+	s.comes("/", "No verify has compared all campaigns lately.")
 	run("verify", all, drifted("c/1"), matched("c-2"))
-	s.comes("/", `by <a href="/runs/2">run 2</a>: drift in 1 of 2 campaigns.`)
+	s.comes("/", `by <a href="/runs/2">run 2</a>, in 2 campaigns: drift in 1 of 2 campaigns.`)
 	run("rebuild", all, drifted("c/1"), matched("c-2"))
 	s.comes("/", `Rows were rebuilt since, by <a href="/runs/3">run 3</a>.`)
 	run("verify", all, matched("c/1"), matched("c-2"))
-	s.comes("/", `by <a href="/runs/4">run 4</a>: no differences, as far as events were applied then.`)
-	s.get("/").lacks(t, "rebuilt since")
+	s.comes("/", `by <a href="/runs/4">run 4</a>, in 2 campaigns: no differences, as far as events were applied then.`)
+	s.get("/").lacks(t, "rebuilt since", "newer")
+	s.seed("c-3", "a")
+	s.comes("/", "1 newer campaign was not compared.")
+}
+
+// A verify of an empty journal says nothing of what came later.
+func TestOverview_isNotVerifiedByARunWithoutCampaigns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	s.finishRun(s.claimRun(), outbox.RunCompleted, "")
+	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`)
+	s.seed("c-1", "a")
+	s.comes("/", "No verify has compared all campaigns lately.")
 }
 
 func TestRunPages_showHowRowsDiffer(t *testing.T) {

@@ -177,7 +177,7 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	r.owner, r.expires, r.pace = "", 0, 0
 	if r.Counts.Drifted > 0 {
 		r.Verdict = outbox.VerdictDrift
-	} else if status == outbox.RunCompleted && (r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild) && r.Counts.NotCompared == 0 {
+	} else if status == outbox.RunCompleted && (r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild) && r.Counts.NotCompared == 0 && r.Campaigns.Done > 0 {
 		r.Verdict = outbox.VerdictMatch
 	}
 	if err := t.digestsOfRun(r); err != nil {
@@ -283,8 +283,8 @@ func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 // verifiedAmong is how many of the latest verifies LastVerified looks at.
 const verifiedAmong = 10
 
-// LastVerified returns the last verify that compared all campaigns in all loaded projections to
-// their end; nil if none of the latest did.
+// LastVerified returns the last verify that compared all campaigns that there were, in all loaded
+// projections, to their end; nil if none of the latest did.
 func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo) (*outbox.Run, error) {
 	latest, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunVerify, Status: outbox.RunCompleted, Limit: verifiedAmong})
 	if err != nil {
@@ -292,7 +292,7 @@ func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo
 	}
 	for _, r := range latest.Items {
 		missing := func(p outbox.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
-		if r.All && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
+		if r.All && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
 			return &r, nil
 		}
 	}

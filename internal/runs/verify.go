@@ -62,9 +62,6 @@ func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64,
 	if err := f.skipsStill(ctx, expected); err != nil {
 		return result, err
 	}
-	if err := f.noteVersions(ctx, &result, drifted); err != nil {
-		return result, err
-	}
 	return result, f.findDivergences(ctx, expected, &result, drifted)
 }
 
@@ -84,11 +81,17 @@ func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, d
 	return err
 }
 
-// findDivergences sets the first divergence of each projection that differs. It overwrites the
-// replay's tables.
+// findDivergences sets the first divergence of each projection that differs, unless another version
+// built rows of it. It overwrites the replay's tables.
 func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
+	if err := f.noteVersions(ctx, result, drifted); err != nil {
+		return err
+	}
 	for i, rows := range drifted {
 		p := &result.Projections[i]
+		if p.Comparison.BuiltByOtherVersion {
+			continue
+		}
 		if p.Comparison.FirstSeq, err = (divergenceSearch{f, expected.campaign, p.Projection, expected.began}).first(ctx, p.Seq, rows); err != nil {
 			return err
 		}
