@@ -15,7 +15,7 @@ type campaignsCmd struct {
 	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing."`
 	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
 	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused campaign."`
-	Rows   campaignsRowsCmd   `cmd:"" help:"Show the rows that the projections hold for a campaign, as of any of its events."`
+	Rows   campaignsRowsCmd   `cmd:"" help:"Show the rows that the journal gives a campaign, as of any of its events, and whether the live rows are the same."`
 	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of a campaign again, due now."`
 }
 

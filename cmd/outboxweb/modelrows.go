@@ -31,8 +31,11 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	}
 	const patience = 24 * time.Hour // until interrupted
 	var m outbox.ReadModel
-	err = a.readingBoth(ctx, func(_ *engine.Engine, _ *projection.Set, travel *timetravel.Travel) (err error) {
-		m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience)
+	var held map[string][]outbox.Cursor
+	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+		if m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
+			held, err = st.Runs.Held(ctx, set.Infos(), c.Campaign)
+		}
 		return err
 	})
 	if err != nil {
@@ -42,7 +45,16 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	if c.JSON {
 		return a.printJSON(m)
 	}
-	fmt.Fprintf(a.out, "campaign %s as of event %d of %d\n", m.CampaignID, m.Seq, m.LastSeq)
+	fmt.Fprintf(a.out, "campaign %s as of event %d of %d, replayed from the journal\n", m.CampaignID, m.Seq, m.LastSeq)
+	for _, s := range m.Standings {
+		if s.Verdict == string(outbox.VerdictDrift) {
+			fmt.Fprintf(a.out, "drift: %s of projection %s not as below; which ones: outboxweb verify --campaign %s --projection %s\n",
+				outbox.Count(s.Differ, "live row is", "live rows are"), s.Projection, quoted1(m.CampaignID), s.Projection)
+		}
+	}
+	if text := outbox.Standings(outbox.Lacking(held[c.Campaign], m.Seq)); text != "" {
+		fmt.Fprintf(a.out, "readers see older rows than these, as %s\n", text)
+	}
 	for _, t := range m.Tables {
 		fmt.Fprintf(a.out, "%s%s\n", t.Name, sourceText(m, t))
 		for _, row := range t.Rows {

@@ -167,7 +167,7 @@ func (s *server) routeCampaignsAPI() {
 	})
 	s.apiGet("/campaigns/{campaign}/read-model", serveJSON(s, s.readReadModel), endpoint{
 		id: "getReadModel", tag: tagCampaigns,
-		summary:  "The rows that the projections hold for a campaign, as of any of its events",
+		summary:  "The rows that the journal gives a campaign, as of any of its events, and how the live rows compare",
 		details:  "A replay of the journal gives them. The first request replays the campaign; while that takes long the answer is 503.",
 		query:    queryOf(modelQuery{}),
 		answers:  gives[outbox.ReadModel]("the rows, with what the event changed and what set each cell"),

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ReadModel is the rows that the projections hold for a campaign, as of an event.
+// ReadModel is the rows that a replay of the journal gives a campaign, as of an event.
 type ReadModel struct {
 	CampaignID string          `json:"campaign_id" redact:"-"`
 	Seq        int64           `json:"seq"`       // the rows are as they were after this event

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+)
+
+// The rows are of the journal. Who asks for them wants to know whether readers see the same.
+func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	d.says("campaigns rows c-1", "campaign c-1 as of event 2 of 2, replayed from the journal")
+	d.lacks("campaigns rows c-1", "drift")
+	db := dbtest.Open(t, d.flags[3])
+	if _, err := db.Exec(`delete from log where seq = 2`); err != nil {
+		t.Fatal(err)
+	}
+	d.says("campaigns rows c-1", "drift: 1 live row is of projection log not as below; which ones: outboxweb verify --campaign 'c-1' --projection log")
+}
