@@ -71,6 +71,9 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 // Standing describes a projection that is not live in its campaign: "is paused, 4 events behind".
 func (c Cursor) Standing() string {
 	lag := Count(c.LagEvents, "event behind", "events behind")
+	if c.NotLoaded {
+		return "is not loaded, " + lag
+	}
 	if c.State == CursorBehind {
 		return "is " + lag + catchUp(c.RunID, c.BlockedByRun)
 	}

@@ -1,9 +1,11 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -62,9 +64,9 @@ where campaign_id = $1
 order by seq desc`
 )
 
-// Cursors returns the position of each of the loaded projections in a campaign, in their order. A
-// projection that was never paused or quarantined has no cursor of its own: its position is the
-// watermark. An unknown campaign is outbox.ErrNotFound.
+// Cursors returns the position of each of the loaded projections in a campaign, in their order, and then
+// of those that are not loaded and lack events. A projection that was never paused or quarantined has no
+// cursor of its own: its position is the watermark. An unknown campaign is outbox.ErrNotFound.
 func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
 	var row *store.CampaignRow
 	var loads map[string]map[string]outbox.Load
@@ -118,6 +120,18 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			c.LagEvents = max(c.LagEvents, row.HighWater-row.Applied)
 		}
 		cursors[i] = c
+		delete(stored, p.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		c := stored[name]
+		if c.Follows() {
+			continue
+		}
+		c.NotLoaded = true
+		if settleCursor(&c, outbox.ProjectionInfo{}, versions[name], row.HighWater); c.LagEvents > 0 {
+			c.RowsBuilt = outbox.RowsBuilt{}
+			cursors = append(cursors, c)
+		}
 	}
 	if !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return c.LagEvents > 0 || waitsForReplay(c) }) {
 		return cursors, nil
@@ -167,8 +181,8 @@ where v.paused_at is not null
   and coalesce(c.state, 'live') = 'live'`
 )
 
-// Held returns, by campaign, the cursors of loaded projections that are not live in it, in their
-// order. If all are live everywhere, which is the usual case, it runs a single query.
+// Held returns, by campaign, the cursors of projections that are not live in it: of the loaded ones in
+// their order, and then of those that are not loaded. If all are live everywhere, which is the usual case, it runs a single query.
 func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campaigns ...string) (map[string][]outbox.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
@@ -202,11 +216,19 @@ func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campai
 	if err != nil {
 		return nil, fmt.Errorf("look for projections that are not live in campaigns: %w", err)
 	}
-	for _, p := range loaded {
-		for _, c := range all {
-			if c.Projection == p.Name {
-				held[c.CampaignID] = append(held[c.CampaignID], c.Cursor)
+	order := make(map[string]int, len(loaded))
+	for i, p := range loaded {
+		order[p.Name] = i - len(loaded)
+	}
+	slices.SortStableFunc(all, func(a, b outbox.CampaignCursor) int {
+		return cmp.Or(order[a.Projection]-order[b.Projection], cmp.Compare(a.Projection, b.Projection))
+	})
+	for _, c := range all {
+		if _, isLoaded := order[c.Projection]; isLoaded || c.LagEvents > 0 {
+			if c.NotLoaded = !isLoaded; c.NotLoaded {
+				c.RowsBuilt = outbox.RowsBuilt{}
 			}
+			held[c.CampaignID] = append(held[c.CampaignID], c.Cursor)
 		}
 	}
 	return held, nil

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -27,12 +28,21 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	if err != nil || len(summary.Held) != 1 || !summary.Held[0].NotLoaded || summary.Held[0].Behind != 1 || summary.Held[0].RunID != 0 {
 		t.Errorf("held are %+v, %v", summary.Held, err)
 	}
+	const lacks = "Everything is applied, but projection track is not loaded, 2 events behind"
+	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos())
+	if err != nil || len(cursors) != 2 || !cursors[1].NotLoaded || cursors[1].LagEvents != 2 {
+		t.Errorf("cursors without it are %+v, %v", cursors, err)
+	}
+	held, err := without.Runs.Held(t.Context(), without.Infos(), "a", "b")
+	if says := without.MustCampaign(t, "a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why; err != nil || says != lacks || len(held["b"]) > 0 {
+		t.Errorf("the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
+	}
 	if _, err := without.Maintenance.Reconcile(t.Context()); err != nil { // nobody could catch it up
 		t.Fatal(err)
 	}
 
 	back := b.Beside(t)
-	cursors, err := back.Runs.Cursors(t.Context(), "a", back.Infos())
+	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos())
 	if err != nil || cursors[1].State != outbox.CursorBehind || cursors[1].AppliedSeq != 3 || cursors[1].LagEvents != 2 {
 		t.Errorf("cursors are %+v, %v", cursors, err)
 	}
