@@ -332,7 +332,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.finishRun(l, outbox.RunCompleted, "")
 	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all=1&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
 		s.comes(target, `data-testid="other-version-campaigns"`)
-		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now. "+outbox.BuiltAdvice)
+		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+outbox.BuiltAdvice)
 	}
 	s.get("/runs/new?all=1&kind=verify").want(t, 200).lacks(t, "other-version")
 	if err := s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {

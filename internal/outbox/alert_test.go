@@ -271,7 +271,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors"},
 		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row"},
 		{outbox.AlertDrift, pub, "drift seats, drift users, failed users", 2 * time.Hour,
-			"3 campaigns drifted in projections seats and users, 2 campaigns unverifiable; Rows of projection seats were built by version old1. Version new1 is loaded now. Rows may differ because the definition changed."},
+			"3 campaigns drifted in projections seats and users, 2 campaigns unverifiable; Rows of projection seats were built by version old1. Version new1 is loaded now, and builds what is applied since then. Rows may differ because the definition changed."},
 	} {
 		f := facts
 		f.Publishers = []outbox.Publisher{c.pub}

@@ -11,7 +11,8 @@ type RowsBuilt struct {
 	BuiltVersion string `json:"built_version"`
 	// not all rows were built by the loaded version, as far as known
 	BuiltByOtherVersion bool `json:"built_by_other_version"`
-	// those that built rows, the first one first; empty if unknown
+	// those that built rows, the first one first; empty if unknown. Of all campaigns together it lacks
+	// the loaded version, which builds what is applied since it was loaded, until another one is
 	BuiltVersions []LoadedVersion `json:"built_versions"`
 	// when the loaded version was loaded last, in place of another; nil if unknown
 	LoadedAt *time.Time `json:"loaded_at"`
@@ -101,6 +102,9 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	now := " Version " + ShortHash(loaded) + " is loaded now"
 	if b.LoadedAt != nil {
 		now += ", since " + second(*b.LoadedAt)
+	}
+	if len(names) > 0 && !slices.ContainsFunc(b.BuiltVersions, func(v LoadedVersion) bool { return v.Version == loaded }) {
+		now += ", and builds what is applied since then"
 	}
 	switch len(names) {
 	case 0:

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -47,6 +48,10 @@ func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 	b := Installed{Version: "good", At: *after(20), Built: []string{"good", "bad"}, Loads: map[string]Load{"good": {Last: *after(20)}, "bad": {Last: *after(10)}}}.Rows("good")
 	if got, want := b.Sentence("revenue", "good"), "Rows of projection revenue were built by versions good and bad (loaded 2026-11-26 18:10:00 UTC). Version good is loaded now, since 2026-11-26 18:20:00 UTC."; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
+	}
+	b = Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: map[string]Load{"good": {Last: *after(0)}, "bad": {Last: *after(10)}}}.Rows("bad")
+	if got := b.Sentence("revenue", "bad"); !strings.HasSuffix(got, "Version bad is loaded now, since 2026-11-26 18:10:00 UTC, and builds what is applied since then.") {
+		t.Errorf("of a version that no row is known of: %s", got)
 	}
 	if got := (RowsBuilt{}).Sentence("revenue", "good"); got != "" {
 		t.Errorf("of rows of the loaded version: %s", got)

@@ -34,7 +34,7 @@ func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 		t.Errorf("drift of an unchanged projection: %+v", got)
 	}
 	p.Loaded[1].RowsBuilt = other
-	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now. If the loaded version is wrong, load the right file again") {
+	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now, and builds what is applied since then. If the loaded version is wrong, load the right file again") {
 		t.Errorf("drift of a changed projection: %+v", got)
 	}
 }
