@@ -83,6 +83,9 @@ func (a *app) printExplained(f outbox.ExplainedFailure) error {
 		if c.Refused {
 			value += " (refused)"
 		}
+		if c.Computed {
+			value += " (in an expression)"
+		}
 		return []any{c.Name, c.Binding, value, string(c.Existing)}
 	})
 }

@@ -23,7 +23,7 @@ func taken(_ context.Context, hide outbox.Hider, campaign string, seq int64) (ou
 		Projection: "seats", Error: "projection seats (seats.sql:12) on poison.pill: <taken>", Reason: "A row with this key (seat) exists already in seats.",
 		FailedVersion: "97b5433e5e7e99d7", LoadedVersion: "c18c0000000099d7",
 		Statement: &outbox.FailedStatement{File: "seats.sql", Line: 12, Lines: []outbox.SourceLine{{Number: 11, Text: "-- on: poison.pill"}, {Number: 12, Text: "insert into seats values (:payload.<seat>);", Failed: true}},
-			Values: []outbox.BoundValue{{Name: ":payload.<seat>", Value: json.RawMessage(`"<7>"`), Columns: []string{"seat"}, Refused: true}, {Name: ":payload.code", Value: secret, Columns: []string{"code"}}}},
+			Values: []outbox.BoundValue{{Name: ":payload.<seat>", Value: json.RawMessage(`"<7>"`), Columns: []string{"seat"}, Computed: []string{"seat"}, Refused: true}, {Name: ":payload.code", Value: secret, Columns: []string{"code"}, Computed: []string{"code"}}}},
 		Constraint: &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: "seats", Columns: []string{"seat"}},
 		Existing:   &outbox.ExistingRow{Table: "seats", Fields: []outbox.Field{{Name: "seat", Value: json.RawMessage(`"<7>"`)}, {Name: "password", Value: json.RawMessage(`"hunter22"`)}}},
 	})
@@ -34,7 +34,7 @@ func TestEventPage_explainsTheError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Explain = taken }).trouble()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "A row with this key (seat) exists already in seats.", "seats.sql:12", "insert into seats values (:payload.&lt;seat&gt;);", "&#34;&lt;7&gt;&#34;",
-		"The row that is there", "The loaded version differs from the one that failed (97b5433e5e7e → c18c00000000)", "hidden: looks like a secret").lacks(t, "hunter22")
+		"The row that is there", "in an expression", "The loaded version differs from the one that failed (97b5433e5e7e → c18c00000000)", "hidden: looks like a secret").lacks(t, "hunter22")
 	s.get("/campaigns/c-1/events/1").want(t, 200).lacks(t, `data-testid="explained"`)
 	s.get("/api/v1/campaigns/c-1/events/2/explanation").want(t, 200, `"reason":"A row with this key (seat) exists already in seats."`, `"unexplained":""`).lacks(t, "hunter22")
 	s.get("/api/v1/campaigns/c-1/events/1/explanation").want(t, 200, `"failures":[]`)

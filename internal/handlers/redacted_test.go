@@ -73,7 +73,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		}
 		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
-				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}}}},
+				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}, Computed: []string{}}}},
 				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must(json.Marshal(secretJSON("existing")))}}}}}}, nil
 		}
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {

@@ -62,8 +62,10 @@ type BoundValue struct {
 	Name    string          `json:"name" redact:"-"`    // as the file names it, such as :payload.user_id
 	Value   json.RawMessage `json:"value"`              // any JSON value; hidden where the event's own is
 	Columns []string        `json:"columns" redact:"-"` // which it is written to, or compared with
-	Missing bool            `json:"missing"`            // required, and the event does not have it
-	Refused bool            `json:"refused"`            // it is a value of the constraint's columns
+	// Computed are those of the columns that it is only an input of: what is written is not known.
+	Computed []string `json:"computed" redact:"-"`
+	Missing  bool     `json:"missing"` // required, and the event does not have it
+	Refused  bool     `json:"refused"` // it is a value of the constraint's columns
 }
 
 // The kinds of constraints.
@@ -99,6 +101,7 @@ type ComparedColumn struct {
 	Binding          string // empty if the event gives it nothing
 	Value, Existing  json.RawMessage
 	Refused, Missing bool
+	Computed         bool // of a column of the constraint: Value is an input of what is written
 }
 
 // Compared lists the columns of the failed statement, those that were refused first.
@@ -111,7 +114,8 @@ func (f ExplainedFailure) Compared() []ComparedColumn {
 			names = []string{"–"}
 		}
 		for _, name := range names {
-			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Refused: same && (v.Missing || v.Refused)})
+			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Computed: f.keyed(name) && slices.Contains(v.Computed, name),
+				Refused: same && (v.Missing || v.Refused && f.keyed(name))})
 		}
 	}
 	if f.Existing != nil {

@@ -70,7 +70,7 @@ func (x *explaining) constrain(ctx context.Context, live Queryer) {
 		values[i].Refused = c.Table == x.table().name && slices.ContainsFunc(v.Columns, func(name string) bool { return slices.Contains(c.Columns, name) })
 	}
 	absent := func(v outbox.BoundValue) bool { return v.Refused && string(v.Value) == "null" }
-	if c.Kind == outbox.ConstraintNotNull && slices.ContainsFunc(values, absent) { // of an expression's values, those without one are why
+	if c.Kind == outbox.ConstraintNotNull { // of an expression's values, only those without one can be why
 		for i, v := range values {
 			values[i].Refused = absent(v)
 		}

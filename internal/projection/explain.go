@@ -165,9 +165,9 @@ func (x *explaining) hides(v *value) bool {
 // values describes the bound values.
 func (x *explaining) values() []outbox.BoundValue {
 	all := []outbox.BoundValue{}
-	columns := x.columns()
+	columns, computed := x.columns()
 	for i := range x.h.args {
-		b := outbox.BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Missing: x.failed[i] != nil}
+		b := outbox.BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Computed: computed[i], Missing: x.failed[i] != nil}
 		b.Value = x.valueOf(i)
 		all = append(all, b)
 	}
@@ -185,20 +185,25 @@ func (x *explaining) valueOf(i int) json.RawMessage {
 
 var hiddenValue = json.RawMessage(`"` + outbox.Hidden + `"`)
 
-// columns lists the columns to which each argument is written, or compared with.
-func (x *explaining) columns() [][]string {
-	all := make([][]string, len(x.h.args))
+// columns lists the columns to which each argument is written, or compared with, and of which of them it
+// is only an input.
+func (x *explaining) columns() (all, computed [][]string) {
+	all, computed = make([][]string, len(x.h.args)), make([][]string, len(x.h.args))
 	for i := range all {
-		all[i] = []string{}
+		all[i], computed[i] = []string{}, []string{}
 	}
 	for _, w := range x.h.writes(x.table()) {
 		for _, n := range x.h.within(w) {
-			if !slices.Contains(all[n], w.column) {
-				all[n] = append(all[n], w.column)
+			if slices.Contains(all[n], w.column) {
+				continue
+			}
+			all[n] = append(all[n], w.column)
+			if w.to-w.from > 1 {
+				computed[n] = append(computed[n], w.column)
 			}
 		}
 	}
-	return all
+	return all, computed
 }
 
 // table is the table that the statement changes.

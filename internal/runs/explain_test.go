@@ -3,6 +3,7 @@ package runs_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,10 @@ update seats set user_id = :payload.user where campaign_id = :campaign_id and id
 insert into seats (campaign_id, id, user_id, n)
 values (:campaign_id, :payload.id, :payload.user, cast(:payload.price as bigint) * cast(:payload.factor as bigint));
 
+-- on: seat.valued
+insert into seats (campaign_id, id, user_id, n)
+values (:campaign_id, :payload.id, :payload.user, nullif(cast(:payload.price as bigint), cast(:payload.factor as bigint)));
+
 -- on: room.closed
 delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
@@ -94,6 +99,7 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":payload.user :campaign_id"},
 		{"not null", "seat.taken", `{"id":"2"}`, "not_null", "seats", "user_id", "Column user_id of seats must have a value", "", ":payload.user"},
 		{"not null, an expression of two values", "seat.rated", `{"id":"2","user":"bo","price":7}`, "not_null", "seats", "n", "Column n of seats must have a value", "", ":payload.factor"},
+		{"not null, an expression of present values", "seat.valued", `{"id":"2","user":"bo","price":7,"factor":7}`, "not_null", "seats", "n", "Column n of seats must have a value", "", ""},
 		{"check", "seat.taken", `{"id":"2","user":"bo","role":"king"}`, "check", "seats", "role", "A check of table seats refuses the value of role.", "", ":payload.role"},
 		{"foreign key", "seat.taken", `{"id":"2","user":"bo","room":"r-9"}`, "foreign_key", "seats", "campaign_id room", "refers to is missing", "", ":campaign_id :payload.room"},
 		{"required value", "seat.taken", `{"user":"bo"}`, "", "", "", "The statement requires payload.id, and the event does not have it.", "", ""},
@@ -122,6 +128,11 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 			}
 			if got := refusedValues(f); got != c.refused {
 				t.Errorf("refused values %q, want %q", got, c.refused)
+			}
+			for _, v := range f.Statement.Values {
+				if within := v.Name == ":payload.price" || v.Name == ":payload.factor"; within != slices.Equal(v.Computed, []string{"n"}) && c.eventType == "seat.valued" {
+					t.Errorf("%s is an input of %q", v.Name, v.Computed)
+				}
 			}
 			if text := mustJSON(t, f); strings.Contains(text, "hunter22") {
 				t.Errorf("the secret is in it: %s", text)
