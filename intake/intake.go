@@ -50,7 +50,7 @@ const Table = "outboxweb_intake"
 type Event struct {
 	CampaignID string // the stream that orders the event: an aggregate, a tenant, a game
 	// EventID is unique within the campaign. An event that is appended twice under one id, with equal
-	// content, is one event of the journal.
+	// content, is one event of the journal. OccurredAt is not compared: that of the first one stays.
 	EventID   string
 	EventType string
 	Payload   json.RawMessage // a JSON object

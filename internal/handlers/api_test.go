@@ -18,7 +18,7 @@ func TestAppend_answersWithSeqAndPosition(t *testing.T) {
 	one := `{"event_id":"e-1","event_type":"campaign.created","payload":{"big":12345678901234567890123}}`
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 201, `"campaign_id":"c-1"`, `"seq":1`, `"position":1`, `"existed":false`)
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 200, `"seq":1`, `"existed":true`)
-	s.post("/api/v1/campaigns/c-1/events", strings.Replace(one, "big", "bug", 1)).want(t, 409, "already exists at seq 1 with different content")
+	s.post("/api/v1/campaigns/c-1/events", strings.Replace(one, "big", "bug", 1)).want(t, 409, "already exists at seq 1 with different content (payload)")
 	s.get("/api/v1/campaigns/c-1/events/1").want(t, 200, `"payload":{"big":12345678901234567890123}`)
 
 	batch := `{"expected_seq":1,"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{}}]}`

@@ -101,13 +101,41 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 	equal(t, "rows left", s.rows(), "bad behind big nameless z-1 missed")
 	equal(t, "rejections", s.rejections(), "bad open, big open, nameless open, z-1 open, missed open")
 	for id, want := range map[string]string{"bad": "payload is not JSON", "big": "payload is 2008 bytes; the limit is 1000", "nameless": "campaign_id is required",
-		"z-1": "already exists at seq 1 with different content", "missed": `expected_seq 5 was missed: the next seq of campaign "c-4" is 1, not 6`} {
+		"z-1": "already exists at seq 1 with different content (payload)", "missed": `expected_seq 5 was missed: the next seq of campaign "c-4" is 1, not 6`} {
 		if r := s.rejected(id); !strings.Contains(r.Reason, want) || r.Attempts != 1 {
 			t.Errorf("%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
 		}
 	}
 	equal(t, "rejected rows", s.state().Rejected, 5)
 	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeRejected)
+}
+
+// A row that is inserted again has the time of its own insert, unless the writer keeps the first one.
+func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first, later := event("c-1", "e-1"), event("c-1", "e-1")
+	first.OccurredAt, later.OccurredAt = at, at.Add(time.Hour)
+	s.put(first, later) // of one read
+	s.drain()
+	s.put(event("c-1", "e-1"), later)
+	s.raw("c-1", "e-2", `{}`)
+	s.raw("c-1", "e-2", `{}`)
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
+	equal(t, "rows left", s.rows(), "")
+	equal(t, "rejections", s.rejections(), "")
+	equal(t, "journalled", s.state().Journalled, 2)
+	got, err := s.Events(s.Ctx, "c-1", 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "occurred_at of the first", got.Items[0].OccurredAt, at)
+	later.ActorID, later.Payload = "7", []byte(`{"secret":"s"}`)
+	s.put(later)
+	s.drain()
+	equal(t, "reason", s.rejected("e-1").Reason, `event "e-1" of campaign "c-1" already exists at seq 1 with different content (actor_id, payload)`)
 }
 
 func TestIntake_retriesARowAsItIsNow(t *testing.T) {

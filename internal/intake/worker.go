@@ -450,7 +450,8 @@ func rejects(r *outbox.Refusal) bool {
 	return errors.Is(r, outbox.ErrInvalid) || errors.Is(r, outbox.ErrTooLarge) || errors.Is(r, outbox.ErrConflict)
 }
 
-// appendOnce appends rows in one transaction, in which this process must have the lease.
+// appendOnce appends rows in one transaction, in which this process must have the lease. A row that
+// was inserted again may have another occurred_at, which is the time of the insert by default.
 func (j *journalling) appendOnce(rows []row) error {
 	events := make([]outbox.Event, len(rows))
 	var again []string
@@ -460,7 +461,7 @@ func (j *journalling) appendOnce(rows []row) error {
 			again = append(again, rows[i].key)
 		}
 	}
-	_, err := j.Intake.core.Append(j.ctx, store.Append{Events: events, Then: func(t *store.Tx, result []store.Appended) error {
+	_, err := j.Intake.core.Append(j.ctx, store.Append{Events: events, AnyTime: true, Then: func(t *store.Tx, result []store.Appended) error {
 		for _, key := range again {
 			if _, err := t.Exec(deleteRejection, j.Source.Name, key); err != nil {
 				return err

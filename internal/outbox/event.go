@@ -365,19 +365,28 @@ func NextChainHash(previous string, seq int64, eventHash string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SameContent reports whether two normalized events have the same content, ignoring the order of
-// JSON keys and comparing numbers as written. It is the slow comparison for events whose content
-// hashes differ.
-func SameContent(a, b Event) bool {
-	if a.ContentHash() == b.ContentHash() {
-		return true
-	}
-	for _, e := range []*Event{&a, &b} {
-		for _, raw := range []*json.RawMessage{&e.Tags, &e.Metadata, &e.Payload} {
-			*raw = sortKeys(*raw)
+// DifferingFields names the fields of the writer's content in which two normalized events differ,
+// ignoring the order of JSON keys and comparing numbers as written. There are none if the events are
+// the same fact.
+func DifferingFields(a, b Event) (names []string) {
+	others := b.Envelope()
+	for i, f := range a.Envelope() {
+		if *f.Value != *others[i].Value {
+			names = append(names, f.Name)
 		}
 	}
-	return a.ContentHash() == b.ContentHash()
+	if !a.OccurredAt.Equal(b.OccurredAt) {
+		names = append(names, "occurred_at")
+	}
+	for _, f := range []struct {
+		name string
+		a, b json.RawMessage
+	}{{"payload", a.Payload, b.Payload}, {"metadata", a.Metadata, b.Metadata}, {"tags", a.Tags, b.Tags}} {
+		if !bytes.Equal(f.a, f.b) && !bytes.Equal(sortKeys(f.a), sortKeys(f.b)) {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 func sortKeys(raw json.RawMessage) json.RawMessage {

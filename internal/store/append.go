@@ -16,6 +16,8 @@ type Append struct {
 	// ExpectedSeq makes the append conditional: the campaign's high-water
 	// seq must be this. All events must then be of one campaign.
 	ExpectedSeq *int64
+	// AnyTime takes an event for one that exists also when only occurred_at differs.
+	AnyTime bool
 	// Condition makes the append conditional: no event of the journal may match it. nil means no
 	// condition. A call whose events are all in the journal already is answered as without one.
 	Condition *outbox.AppendCondition
@@ -76,7 +78,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 		return nil, err
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, condition: a.Condition, then: a.Then, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, anyTime: a.AnyTime, condition: a.Condition, then: a.Then, key: key, until: began.Add(sqldb.LockWait), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -351,6 +352,9 @@ func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err e
 		}
 		stored = &e
 	}
+	if call.anyTime {
+		given.OccurredAt = stored.OccurredAt
+	}
 	call.result[i], err = sameEvent(given, *stored)
 	return err
 }
@@ -361,9 +365,10 @@ func sameEvent(given, stored outbox.Event) (Appended, error) {
 	if given.OccurredAt.IsZero() {
 		given.OccurredAt = stored.OccurredAt
 	}
+	differing := outbox.DifferingFields(given, stored)
 	switch {
-	case !outbox.SameContent(given, stored):
-		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d with different content", given.EventID, given.CampaignID, stored.Seq)
+	case len(differing) > 0:
+		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d with different content (%s)", given.EventID, given.CampaignID, stored.Seq, strings.Join(differing, ", "))
 	case given.Seq != 0 && given.Seq != stored.Seq:
 		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d, not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
 	}

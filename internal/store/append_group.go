@@ -16,6 +16,7 @@ import (
 type appendCall struct {
 	events    []outbox.Event
 	expected  *int64
+	anyTime   bool // occurred_at alone makes no other event
 	condition *outbox.AppendCondition
 	then      func(*Tx, []Appended) error // nil does nothing
 	key       *AppendKey                  // nil without one

@@ -87,20 +87,22 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 	first.Payload = []byte(`{"big":12345678901234567890123}`)
 	first.OccurredAt = began
 	f.MustAppend(first)
-	for name, change := range map[string]func(*outbox.Event){
-		"last digit of a big integer": func(e *outbox.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) },
-		"number as text":              func(e *outbox.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) },
-		"event type":                  func(e *outbox.Event) { e.EventType = "other" },
-		"envelope field":              func(e *outbox.Event) { e.ActorID = "p-2" },
-		"time":                        func(e *outbox.Event) { e.OccurredAt = began.Add(time.Microsecond) },
-		"metadata":                    func(e *outbox.Event) { e.Metadata = []byte(`{"x":1}`) },
-		"tags":                        func(e *outbox.Event) { e.Tags = []byte(`{"x":"1"}`) },
+	for name, c := range map[string]struct {
+		change    func(*outbox.Event)
+		differing string
+	}{
+		"last digit of a big integer": {func(e *outbox.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) }, "payload"},
+		"number as text":              {func(e *outbox.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) }, "payload"},
+		"event type":                  {func(e *outbox.Event) { e.EventType = "other" }, "event_type"},
+		"envelope field":              {func(e *outbox.Event) { e.ActorID = "p-2" }, "actor_id"},
+		"time":                        {func(e *outbox.Event) { e.OccurredAt = began.Add(time.Microsecond) }, "occurred_at"},
+		"metadata and tags":           {func(e *outbox.Event) { e.Metadata, e.Tags = []byte(`{"x":1}`), []byte(`{"x":"1"}`) }, "metadata, tags"},
 	} {
 		again := first
-		change(&again)
+		c.change(&again)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})
-			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1", "different content"); r.Index != 2 {
+			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1 with different content ("+c.differing+")"); r.Index != 2 {
 				t.Errorf("%s: index %d, want 2", name, r.Index)
 			}
 		})
