@@ -28,18 +28,22 @@
 // cannot be journalled stays and holds back the later rows of its campaign, until an operator retries
 // or discards it. Only such a row may be corrected with an update, before it is retried.
 //
-// The package uses the standard library only.
+// The package, and what it imports of outboxweb, needs the standard library only.
 package intake
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Table is the name of the table.
@@ -86,6 +90,8 @@ func Pgx[Tag interface{ RowsAffected() int64 }](tx interface {
 	return pgxTx[Tag]{tx}
 }
 
+var errNoTx = errors.New("the transaction is nil; begin one, and pass it")
+
 type pgxTx[Tag interface{ RowsAffected() int64 }] struct {
 	tx interface {
 		Exec(ctx context.Context, sql string, args ...any) (Tag, error)
@@ -93,6 +99,9 @@ type pgxTx[Tag interface{ RowsAffected() int64 }] struct {
 }
 
 func (t pgxTx[Tag]) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if t.tx == nil {
+		return nil, errNoTx
+	}
 	tag, err := t.tx.Exec(ctx, query, args...)
 	return pgxResult[Tag]{tag}, err
 }
@@ -113,7 +122,14 @@ const rowsAtOnce = 50
 // Append inserts events within the caller's transaction, in their order. The caller commits; until
 // then nothing has happened, and after a rollback nothing has. An event that could never be journalled
 // is an error that names it, and nothing is inserted.
+//
+// What depends on the server is known when it reads the row, and then rejects it: a payload, metadata
+// or tags over its limit (--max-payload or MaxPayload, 256 KiB unless it is set), an EventID that the
+// campaign has with different content, an ExpectedSeq that the campaign is not at.
 func Append(ctx context.Context, tx Tx, events ...Event) error {
+	if t, isSQL := tx.(*sql.Tx); tx == nil || isSQL && t == nil {
+		return fmt.Errorf("append events to %s: %w", Table, errNoTx)
+	}
 	rows := make([][]any, len(events))
 	for i := range events {
 		row, err := events[i].values()
@@ -156,45 +172,31 @@ func insert(n int) string {
 
 // values are the event's columns.
 func (e *Event) values() ([]any, error) {
-	for _, f := range []struct{ name, value string }{{"CampaignID", e.CampaignID}, {"EventID", e.EventID}, {"EventType", e.EventType}} {
-		if f.value == "" {
-			return nil, fmt.Errorf("%s is empty", f.name)
-		}
+	o := outbox.Event{CampaignID: e.CampaignID, EventID: e.EventID, EventType: e.EventType, Payload: e.Payload, OccurredAt: e.OccurredAt,
+		ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID, SessionID: e.SessionID, RequestID: e.RequestID,
+		CorrelationID: e.CorrelationID, CausationID: e.CausationID, Metadata: e.Metadata}
+	if o.OccurredAt.IsZero() {
+		o.OccurredAt = time.Now()
 	}
-	metadata, err := object("Metadata", e.Metadata, "{}")
-	if err != nil {
-		return nil, err
-	}
-	payload, err := object("Payload", e.Payload, "")
-	if err != nil {
-		return nil, err
-	}
-	tags := []byte("{}")
 	if len(e.Tags) > 0 {
-		if tags, err = json.Marshal(e.Tags); err != nil {
+		for name, value := range e.Tags {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) { // which JSON would replace
+				return nil, fmt.Errorf("tags are not valid UTF-8")
+			}
+		}
+		var err error
+		if o.Tags, err = json.Marshal(e.Tags); err != nil {
 			return nil, err
 		}
 	}
-	occurred := e.OccurredAt
-	if occurred.IsZero() {
-		occurred = time.Now()
+	if err := o.NormalizeRow(e.ExpectedSeq, math.MaxInt); err != nil {
+		return nil, err
 	}
 	var expected any
 	if e.ExpectedSeq != nil {
 		expected = *e.ExpectedSeq
 	}
-	return []any{e.CampaignID, e.EventID, e.EventType, payload, occurred.UTC().Format("2006-01-02T15:04:05.999999Z"),
-		e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
-		string(tags), metadata, expected}, nil
-}
-
-// object returns the text of a JSON object, or absent for none.
-func object(name string, raw json.RawMessage, absent string) (string, error) {
-	switch trimmed := bytes.TrimSpace(raw); {
-	case len(trimmed) == 0 && absent != "":
-		return absent, nil
-	case len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(trimmed):
-		return "", fmt.Errorf("%s is not a JSON object", name)
-	}
-	return string(raw), nil
+	return []any{o.CampaignID, o.EventID, o.EventType, string(o.Payload), o.OccurredAt.Format("2006-01-02T15:04:05.999999Z"),
+		o.ActorType, o.ActorID, o.EntityType, o.EntityID, o.SessionID, o.RequestID, o.CorrelationID, o.CausationID,
+		string(o.Tags), string(o.Metadata), expected}, nil
 }

@@ -2,8 +2,11 @@ package intake_test
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -370,22 +373,73 @@ func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
 	equal(t, "rejections", s.rejections(), "")
 }
 
-func TestAppend_namesTheEventAtFault(t *testing.T) {
+// Append refuses what a server would reject in any configuration.
+func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for name, bad := range map[string]writers.Event{
-		"CampaignID is empty":          {EventID: "e", EventType: "t", Payload: []byte(`{}`)},
-		"EventID is empty":             {CampaignID: "c", EventType: "t", Payload: []byte(`{}`)},
-		"EventType is empty":           {CampaignID: "c", EventID: "e", Payload: []byte(`{}`)},
-		"Payload is not a JSON object": {CampaignID: "c", EventID: "e", EventType: "t", Payload: []byte(`[]`)},
-		"Metadata is not a JSON":       {CampaignID: "c", EventID: "e", EventType: "t", Payload: []byte(`{}`), Metadata: []byte(`{`)},
+	columns := strings.Split("campaign_id, event_id, event_type, payload, metadata, tags, occurred_at, expected_seq", ", ")
+	for name, c := range map[string]struct {
+		change func(*writers.Event)
+		column int    // of columns
+		value  any    // of the column, in a row past Append
+		want   string // in the error, and in the reason of the rejected row
+	}{
+		"no campaign":                {func(e *writers.Event) { e.CampaignID = "" }, 0, "", "campaign_id is required"},
+		"invalid UTF-8 in an id":     {func(e *writers.Event) { e.CampaignID = "c\xff" }, 0, "c\xff", "campaign_id is not valid UTF-8"},
+		"an id that is a path":       {func(e *writers.Event) { e.CampaignID = ".." }, 0, "..", "campaign_id must not be"},
+		"a long id":                  {func(e *writers.Event) { e.EventID = strings.Repeat("x", 201) }, 1, strings.Repeat("x", 201), "event_id is 201 bytes long"},
+		"no id":                      {func(e *writers.Event) { e.EventID = "" }, 1, "", "event_id is required"},
+		"no type":                    {func(e *writers.Event) { e.EventType = "" }, 2, "", "event_type is required"},
+		"a line break":               {func(e *writers.Event) { e.EventType = "a\nb" }, 2, "a\nb", "event_type contains the control character U+000A"},
+		"a wildcard":                 {func(e *writers.Event) { e.EventType = "*" }, 2, "*", "event_type must not contain spaces or *"},
+		"a list":                     {func(e *writers.Event) { e.Payload = []byte(`[]`) }, 3, `[]`, "payload must be a JSON object"},
+		"no JSON":                    {func(e *writers.Event) { e.Payload = []byte(`{"a":`) }, 3, `{"a":`, "payload is not JSON"},
+		"NUL":                        {func(e *writers.Event) { e.Payload = []byte(`{"a":"\u0000"}`) }, 3, `{"a":"\u0000"}`, "payload contains a NUL character"},
+		"invalid UTF-8 in a payload": {func(e *writers.Event) { e.Payload = []byte("{\"a\":\"\xff\"}") }, 3, "{\"a\":\"\xff\"}", "payload is not valid UTF-8"},
+		"metadata that is no JSON":   {func(e *writers.Event) { e.Metadata = []byte(`{`) }, 4, `{`, "metadata is not JSON"},
+		"NUL in a tag":               {func(e *writers.Event) { e.Tags = map[string]string{"a": "\x00"} }, 5, `{"a":"\u0000"}`, "tags contains a NUL character"},
+		"invalid UTF-8 in a tag":     {func(e *writers.Event) { e.Tags = map[string]string{"a": "\xff"} }, 5, "{\"a\":\"\xff\"}", "not valid UTF-8"},
+		"a distant year":             {func(e *writers.Event) { e.OccurredAt = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) }, 6, "20000-01-01T00:00:00Z", "occurred_at"},
+		"a negative seq":             {func(e *writers.Event) { e.ExpectedSeq = ptr(int64(-1)) }, 7, -1, "expected_seq must be a whole number from 0, not -1"},
+		"a seq with none after it":   {func(e *writers.Event) { e.ExpectedSeq = ptr(int64(math.MaxInt64)) }, 7, int64(math.MaxInt64), "expected_seq must be a whole number from 0"},
 	} {
-		err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad)
-		if err == nil || !strings.Contains(err.Error(), "event 2 of 2: "+name) {
-			t.Errorf("%s: %v", name, err)
+		bad := event("c-1", "e-1")
+		c.change(&bad)
+		if err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad); err == nil || !strings.Contains(err.Error(), "append event 2 of 2: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		equal(t, name+": rows", s.rows(), "")
+		values := []any{"c-1", "e-1", "order.paid", "{}", "{}", "{}", "2026-03-01T12:00:00Z", nil}
+		values[c.column] = c.value
+		if _, err := s.db.Exec("insert into outboxweb_intake ("+strings.Join(columns, ", ")+") values ($1, $2, $3, $4, $5, $6, $7, $8)", values...); err != nil {
+			continue // PostgreSQL refuses invalid UTF-8 itself
+		}
+		s.drain()
+		if page, err := s.intake.Rejections(s.Ctx, "shop", "", 1); err != nil || len(page.Items) != 1 || !strings.Contains(page.Items[0].Reason, c.want) {
+			t.Errorf("%s: rejected %+v, %v, want %q", name, page.Items, err, c.want)
+		}
+		mustExec(t, s.db, `delete from outboxweb_intake`)
+		s.Exec(`delete from intake_rejections`)
+	}
+	for name, tx := range map[string]writers.Tx{"none": nil, "a nil transaction": (*sql.Tx)(nil), "a nil one of pgx": writers.Pgx(pgx.Tx(nil))} {
+		if err := writers.Append(s.Ctx, tx, event("c", "fine")); err == nil || !strings.Contains(err.Error(), "the transaction is nil") {
+			t.Errorf("with %s: %v", name, err)
 		}
 	}
-	equal(t, "rows", s.rows(), "")
+}
+
+// JSON has no such year, but PostgreSQL does: it stopped the source, and answers about it.
+func TestIntake_rejectsADistantYear(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	mustExec(t, s.db, `insert into outboxweb_intake (campaign_id, event_id, event_type, payload, occurred_at) values ('c-1', 'far', 'a', '{}', '20000-01-01T00:00:00Z')`)
+	s.put(event("c-2", "fine"))
+	s.drain()
+	equal(t, "rejections", s.rejections(), "far open")
+	equal(t, "campaign c-2", s.journal("c-2"), "fine")
+	if _, err := json.Marshal(s.state()); err != nil || s.state().OldestAt == nil {
+		t.Errorf("state: %+v, %v", s.state(), err)
+	}
 }
 
 // A batch that continued behind the last one would have the second event of c-1 before the first,

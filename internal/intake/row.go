@@ -47,21 +47,19 @@ func (r *row) normalize(maxPayload int) error {
 			return &outbox.Refusal{Err: outbox.ErrTooLarge, Field: name, Detail: fmt.Sprintf("%s is %d bytes; the limit is %d", name, r.bytes[i], maxPayload)}
 		}
 	}
-	if e.EventID == "" {
-		return outbox.Invalid("event_id", "event_id is required")
-	}
+	var expected *int64
 	if r.expected.Valid {
-		expected, err := strconv.ParseInt(r.expected.String, 10, 64)
-		if err != nil || expected < 0 {
+		seq, err := strconv.ParseInt(r.expected.String, 10, 64)
+		if err != nil {
 			return outbox.Invalid("expected_seq", "expected_seq must be a whole number from 0, not %s", outbound.Shorten(r.expected.String))
 		}
-		e.Seq = expected + 1
+		expected = &seq
 	}
 	var err error
 	if e.OccurredAt, err = moment(r.at); err != nil {
 		return err
 	}
-	return e.Normalize(maxPayload)
+	return e.NormalizeRow(expected, maxPayload)
 }
 
 // explain is the refusal in the words of the row: a condition on the seq was written as expected_seq.
@@ -78,13 +76,16 @@ func moment(value any) (time.Time, error) {
 	case nil:
 		return time.Time{}, nil
 	case time.Time:
+		if err := outbox.CheckYear(v); err != nil {
+			return time.Time{}, err
+		}
 		return v, nil
 	case []byte:
 		return moment(string(v))
 	case string:
 		for _, form := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
 			if t, err := time.Parse(form, v); err == nil {
-				return t, nil
+				return moment(t)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -186,10 +187,30 @@ func (e *Event) Normalize(maxPayload int) error {
 	}
 	e.Skipped, e.Altered, e.Redacted = nil, false, nil // writers cannot set these
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
-	if y := e.OccurredAt.Year(); y < 1 || y > 9999 {
+	return CheckYear(e.OccurredAt)
+}
+
+// CheckYear validates the time at which an event occurred: JSON has four digits for a year.
+func CheckYear(occurred time.Time) error {
+	if y := occurred.UTC().Year(); y < 1 || y > 9999 {
 		return Invalid("occurred_at", "occurred_at must be between the years 1 and 9999, in UTC")
 	}
 	return nil
+}
+
+// NormalizeRow is Normalize for a row of a source: it must have an event_id, and may name the seq that
+// its campaign is at, which is nil otherwise.
+func (e *Event) NormalizeRow(expected *int64, maxPayload int) error {
+	switch {
+	case e.EventID == "":
+		return Invalid("event_id", "event_id is required")
+	case expected == nil:
+	case *expected < 0 || *expected == math.MaxInt64:
+		return Invalid("expected_seq", "expected_seq must be a whole number from 0, not %d", *expected)
+	default:
+		e.Seq = *expected + 1
+	}
+	return e.Normalize(maxPayload)
 }
 
 func (e *Event) normalizeDocuments(maxPayload int) error {
