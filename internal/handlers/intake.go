@@ -24,7 +24,7 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var v templates.SourceView
-	if v.Source, err = s.source(r.Context(), source); err != nil {
+	if v.Source, err = s.Intake.Source(r.Context(), source); err != nil {
 		return err
 	}
 	var q paging
@@ -41,20 +41,6 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.renderLive(w, r, p, pageOf(templates.SourcePage, v), pageOf(templates.SourceLive, v))
-}
-
-// source returns the state of a source, or outbox.ErrNotFound.
-func (s *server) source(ctx context.Context, name string) (outbox.IntakeSource, error) {
-	all, err := s.Intake.States(ctx)
-	if err != nil {
-		return outbox.IntakeSource{}, err
-	}
-	for _, one := range all {
-		if one.Name == name {
-			return one, nil
-		}
-	}
-	return outbox.IntakeSource{}, outbox.NotFound("there is no source %q", name)
 }
 
 // intakeList is the answer with the sources.

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,8 +32,16 @@ func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); len(v.Sources) != 0 {
 		t.Errorf("sources: %+v", v)
 	}
-	s.get("/intake/none").want(t, 404, "There is no source")
-	s.get(apiPrefix+"/intake/none/rejections").want(t, 404)
+	s.get("/intake/none").want(t, 404, "There is no source", ", nor any other")
+	s.reject()
+	const sentence = "no source &#34;none&#34;; use shop"
+	s.get("/intake/none").want(t, 404, sentence)
+	s.get(apiPrefix+"/intake/none/rejections").want(t, 404, `there is no source \"none\"; use shop`)
+	for action, confirm := range map[string]string{"retry": "", "discard": "discard none 1"} {
+		body := strings.Replace(`{"reason":"r","confirm":"`+confirm+`"}`, `,"confirm":""`, "", 1)
+		s.post(apiPrefix+"/intake/none/rejections/1/"+action, body).want(t, 404, `there is no source \"none\"; use shop`)
+		s.submit("/intake/none/rejections/1/"+action, url.Values{"reason": {"r"}, "confirm": {confirm}}.Encode()).want(t, 404, sentence)
+	}
 }
 
 // A campaign of which all that the journal has is applied may still lack what a source holds back.

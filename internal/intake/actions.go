@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -53,7 +54,7 @@ func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Ac
 		case err != nil:
 			return r, err
 		case !found:
-			return r, outbox.NotFound("source %s has no rejected row %d; it may be in the journal by now, or it is of another source", source, id)
+			return r, in.missing(t, source, id)
 		case r.Status != outbox.IntakeOpen:
 			return r, outbox.Conflict("rejected row %d is %s, not open", id, r.Status)
 		case to == outbox.IntakeDiscarding && strings.TrimSpace(o.Reason) == "":
@@ -72,4 +73,24 @@ func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Ac
 		_, err = t.Exec(updateRejection, source, id, string(to), now, o.By.Name, o.Reason)
 		return r, err
 	})
+}
+
+// missing is the refusal of a rejected row that does not exist.
+func (in *Intake) missing(t *store.Tx, source string, id int64) error {
+	known, err := sqldb.All(t, func(row sqldb.Row) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	}, `select source from intake_sources order by source`)
+	if err != nil {
+		return err
+	}
+	for _, s := range in.Settings.Sources {
+		if !slices.Contains(known, s.Name) {
+			known = append(known, s.Name)
+		}
+	}
+	if !slices.Contains(known, source) {
+		return noSource(source, known)
+	}
+	return outbox.NotFound("source %s has no rejected row %d; it may be in the journal by now, or it is of another source", source, id)
 }

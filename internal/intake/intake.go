@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/outbound"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -63,6 +64,22 @@ func (in *Intake) States(ctx context.Context) ([]outbox.IntakeSource, error) {
 		return nil, fmt.Errorf("list the sources: %w", err)
 	}
 	return all, nil
+}
+
+// Source returns the state of a source. It is outbox.ErrNotFound for one that no process has or had.
+func (in *Intake) Source(ctx context.Context, name string) (outbox.IntakeSource, error) {
+	all, err := in.States(ctx)
+	if err != nil {
+		return outbox.IntakeSource{}, err
+	}
+	var known []string
+	for _, s := range all {
+		if s.Name == name {
+			return s, nil
+		}
+		known = append(known, s.Name)
+	}
+	return outbox.IntakeSource{}, noSource(name, known)
 }
 
 func (in *Intake) readStates(ctx context.Context) (all []outbox.IntakeSource, err error) {
@@ -138,7 +155,7 @@ func scanRejection(row sqldb.Row) (outbox.IntakeRejection, error) {
 
 // Rejections pages through the rejected rows of a source, discarded ones included, newest first.
 func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit int) (page outbox.Page[outbox.IntakeRejection], err error) {
-	if err := in.exists(ctx, source); err != nil {
+	if _, err := in.Source(ctx, source); err != nil {
 		return page, err
 	}
 	list := &sqldb.List[outbox.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
@@ -169,17 +186,10 @@ func (in *Intake) Blocking(ctx context.Context, campaign string) (sources []stri
 	return sources, nil
 }
 
-// exists returns outbox.ErrNotFound for a source that no process has or had.
-func (in *Intake) exists(ctx context.Context, source string) error {
-	if in.configured(source) {
-		return nil
+// noSource is the refusal of a source that no process has or had; it names those there are.
+func noSource(name string, known []string) error {
+	if len(known) == 0 {
+		return outbox.NotFound("there is no source %q, nor any other", outbound.Shorten(name))
 	}
-	return in.core.Journal().Read(ctx, func(t *store.Tx) error {
-		var one int64
-		found, err := t.One([]any{&one}, `select 1 from intake_sources where source = $1`, source)
-		if err == nil && !found {
-			err = outbox.NotFound("there is no source %q", source)
-		}
-		return err
-	})
+	return outbox.NotFound("there is no source %q; use %s", outbound.Shorten(name), outbox.OrList(known))
 }
