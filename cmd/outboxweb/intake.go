@@ -32,7 +32,7 @@ func (c *Common) intakeSettings() (intake.Settings, error) {
 // intakeCmd shows sources and decides on their rejected rows.
 type intakeCmd struct {
 	List       intakeListCmd       `cmd:"" default:"withargs" help:"Show the sources: state, waiting and rejected rows, last error."`
-	Rejections intakeRejectionsCmd `cmd:"" help:"List a source's rejected rows, newest first."`
+	Rejections intakeRejectionsCmd `cmd:"" help:"List a source's rejected rows, newest first. Long ids are shortened; --json has them in full."`
 	Retry      intakeRetryCmd      `cmd:"" help:"Retry a rejected row as it is in its table now."`
 	Discard    intakeDiscardCmd    `cmd:"" help:"Delete a rejected row from its table; its event never enters the journal."`
 	Schema     intakeSchemaCmd     `cmd:"" help:"Print the statements that create the table outboxweb_intake in a service's database."`
@@ -99,15 +99,17 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
+		switch {
+		case c.JSON:
 			return a.printJSON(page)
+		case len(page.Items) == 0:
+			fmt.Fprintln(a.out, "no rejected rows of source "+c.Source)
+			return nil
 		}
-		t := table(a.out)
-		t.row("ID", "ROW", "CAMPAIGN", "EVENT", "TYPE", "STATUS", "REJECTED", "REASON")
-		for _, r := range page.Items {
-			t.row(r.ID, r.RowKey, r.CampaignID, r.EventID, r.EventType, r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 120))
-		}
-		return t.Flush()
+		const most = 40 // characters of an id: more than a UUID has
+		return printTable(a.out, "ID\tROW\tCAMPAIGN\tEVENT\tTYPE\tSTATUS\tREJECTED\tREASON", page.Items, func(r outbox.IntakeRejection) []any {
+			return []any{r.ID, firstLine(r.RowKey, most), firstLine(r.CampaignID, most), firstLine(r.EventID, most), firstLine(r.EventType, most), r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
+		})
 	})
 }
 

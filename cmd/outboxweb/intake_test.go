@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	writers "github.com/outboxweb/outboxweb/intake"
@@ -72,6 +73,14 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	d.said("intake 1 row of source shop rejected, the first")
 	d.takesIn("rejections", "shop")
 	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
+	for _, args := range [][]string{{"rejections", "nosuch"}, {"retry", "nosuch", "1", "--reason", "x"}, {"discard", "nosuch", "1", "--reason", "x", "--confirm", "discard nosuch 1"}} {
+		if err := d.onIntake(args...); err == nil || err.Error() != `there is no source "nosuch"; use shop` {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	if err := d.onIntake("retry", "shop", "7", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "source shop has no rejected row 7; it may be in the journal by now") {
+		t.Errorf("a row that does not exist: %v", err)
+	}
 	d.takesIn("retry", "shop", "1", "--reason", "try")
 	d.said("row 1 of source shop is retried by the server that holds the source")
 	move()
@@ -89,4 +98,24 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
 		t.Errorf("events: %+v, %v", events.Items, err)
 	}
+}
+
+func TestIntakeRejections_shortensLongIDs(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	journal := dbtest.Open(t, d.JournalDB)
+	if _, err := journal.Exec(`insert into intake_sources (source) values ('shop')`); err != nil {
+		t.Fatal(err)
+	}
+	d.takesIn("rejections", "shop")
+	d.said("no rejected rows of source shop")
+	long := strings.Repeat("x", 200)
+	if _, err := journal.Exec(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
+values ('shop', $1, $1, $1, $1, '{}', 2, 'wrong', 1)`, long); err != nil {
+		t.Fatal(err)
+	}
+	d.takesIn("rejections", "shop")
+	d.said("1 " + strings.Repeat(strings.Repeat("x", 40)+"… ", 4) + "open ")
+	d.takesIn("rejections", "shop", "--json")
+	d.said(`"campaign_id": "`+long+`"`, `"event_id": "`+long+`"`)
 }
