@@ -15,7 +15,9 @@ var postgresSchema string
 var postgresNotify string
 
 // Schema returns the statements that create the table where it is missing, for the dialect sqlite or
-// postgres. They may be run again at any time, for example as a step of the service's migrations.
+// postgres. They may be run again at any time, for example as a step of the service's migrations. On
+// PostgreSQL, processes that create the table at the same moment need a lock, such as
+// pg_advisory_xact_lock in the same transaction: otherwise one of them may fail.
 func Schema(dialect string) (string, error) {
 	switch dialect {
 	case "sqlite":

@@ -45,7 +45,9 @@ func openShop(ctx context.Context, db string) (*Shop, error) {
 	s := &Shop{url: own}
 	dialect, first := "sqlite", ""
 	if strings.HasPrefix(own, "postgres") {
-		dialect, first = "postgres", "create schema if not exists shop;"
+		// Of several processes that start at once, one creates them: PostgreSQL's "if not exists" does
+		// not wait for another transaction. The statements are one, which holds the lock to its end.
+		dialect, first = "postgres", "select pg_advisory_xact_lock(7367536); create schema if not exists shop;"
 	}
 	outbox, err := intake.Schema(dialect)
 	if err != nil {

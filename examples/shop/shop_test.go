@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/pgtest"
+)
+
+// Several processes may be started at once on a fresh database.
+func TestOpenShop_manyAtOnce(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	if err := server.CreateDatabase(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error)
+	const many = 8
+	for range many {
+		go func() {
+			s, err := openShop(t.Context(), server.URL("shop"))
+			if err == nil {
+				err = s.Close()
+			}
+			opened <- err
+		}()
+	}
+	for range many {
+		err = errors.Join(err, <-opened)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
