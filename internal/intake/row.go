@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
@@ -64,8 +63,8 @@ func (r *row) normalize(maxPayload int) error {
 
 // explain is the refusal in the words of the row: a condition on the seq was written as expected_seq.
 func (r *row) explain(refusal *outbox.Refusal) error {
-	if _, next, given := strings.Cut(refusal.Detail, " was given, but "); given && r.expected.Valid {
-		return outbox.Conflict("expected_seq %s was missed: %s, not %d", r.expected.String, next, r.event.Seq)
+	if refusal.NextSeq != 0 && r.expected.Valid {
+		return outbox.Conflict("expected_seq %s was missed: the next seq of campaign %q is %d, not %d", r.expected.String, r.event.CampaignID, refusal.NextSeq, r.event.Seq)
 	}
 	return refusal
 }

@@ -41,6 +41,7 @@ type Refusal struct {
 
 	Confirm       string    // the phrase that the action requires, or empty
 	BlockingEvent *EventRef // the event that conflicts with a conditional append, or nil
+	NextSeq       int64     // the next seq of the campaign, where the event was given another one, or 0
 }
 
 func (r *Refusal) Error() string {

@@ -275,7 +275,9 @@ func (a *appending) event(call *appendCall, i int) error {
 	case call.expected != nil && target.before != *call.expected:
 		return outbox.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
 	case given.Seq != 0 && given.Seq != seq:
-		return outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
+		refusal := outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
+		refusal.NextSeq = seq
+		return refusal
 	}
 	if a.enqueues(c) {
 		a.queue.Exec(nil, insertRow, c.ID, seq, e.EventType, a.now)

@@ -125,7 +125,9 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 		e.Seq = seq
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
-			refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2")
+			if r := refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2"); r.NextSeq != 2 {
+				t.Errorf("the next seq is %d, want 2", r.NextSeq)
+			}
 		})
 	}
 	again := first
