@@ -3,6 +3,7 @@ package handlers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -77,13 +78,25 @@ type campaignPageQuery struct {
 	AfterSeq *int64 `json:"after_seq" validate:"omitnil,min=0"`
 }
 
+// explainUnknown says of a campaign that is not in the journal which sources hold it back, if any do.
+func (s *server) explainUnknown(ctx context.Context, id string, err error) error {
+	if !errors.Is(err, outbox.ErrNotFound) {
+		return err
+	}
+	sources, failed := s.Intake.Blocking(ctx, id)
+	if failed != nil || len(sources) == 0 {
+		return cmp.Or(failed, err)
+	}
+	return outbox.NotFound("there is no campaign %q in the journal yet: its first row in source %s is rejected; the page of the source shows why", id, outbox.OrList(sources))
+}
+
 // readCampaign reads the view of a campaign's page: the events after the requested seq, or those
 // around the next one to apply.
 func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over outbox.Range) (templates.CampaignView, error) {
 	v := templates.CampaignView{Shown: eventsShown}
 	var err error
 	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
-		return v, err
+		return v, s.explainUnknown(ctx, id, err)
 	}
 	c := v.Campaign
 	v.After = max(0, min(c.AppliedSeq-eventsBefore, c.HighWaterSeq-eventsShown))

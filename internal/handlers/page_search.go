@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -59,7 +60,7 @@ func (s *server) find(r *http.Request) (outbox.Findings, error) {
 	if f.Found, err = s.Search.Find(r.Context(), f.Asked, s.Redact); err != nil {
 		return f, err
 	}
-	for _, look := range []func(context.Context, outbox.Asked) ([]outbox.Finding, error){s.findRun, s.findOperation, s.findProjections} {
+	for _, look := range []func(context.Context, outbox.Asked) ([]outbox.Finding, error){s.findRejections(f.Found), s.findRun, s.findOperation, s.findProjections} {
 		some, err := look(r.Context(), f.Asked)
 		if err != nil {
 			return f, err
@@ -68,6 +69,19 @@ func (s *server) find(r *http.Request) (outbox.Findings, error) {
 	}
 	f.Found = outbox.SortFindings(f.Found)
 	return f, nil
+}
+
+// findRejections finds rejected rows of sources. The page of a campaign that is found too names its own.
+func (s *server) findRejections(found []outbox.Finding) func(context.Context, outbox.Asked) ([]outbox.Finding, error) {
+	return func(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
+		rejected, err := s.Intake.Find(ctx, a, s.Redact)
+		for i := range rejected {
+			rejected[i].Certain = !slices.ContainsFunc(found, func(f outbox.Finding) bool {
+				return f.Kind == outbox.FoundCampaign && f.Certain && f.CampaignID == rejected[i].CampaignID
+			})
+		}
+		return rejected, err
+	}
 }
 
 func (s *server) findRun(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {

@@ -186,6 +186,38 @@ func (in *Intake) Blocking(ctx context.Context, campaign string) (sources []stri
 	return sources, nil
 }
 
+const selectNamed = `
+select id, source, campaign_id, reason
+from intake_rejections
+where (campaign_id = $1 or $2 <> '' and event_id = $2)
+  and status <> 'discarded'
+order by id
+limit 5`
+
+// Find looks for rejected rows by the id of their campaign or event. Ids that are hidden are not found;
+// see outbox.EventFilter.
+func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) (found []outbox.Finding, err error) {
+	event := a.Named()
+	if (outbox.EventFilter{EventID: event, Shown: shown}).Impossible() {
+		event = ""
+	}
+	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		found, err = sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
+			f := outbox.Finding{Kind: outbox.FoundRejection, Certain: true}
+			err := row.Scan(&f.ID, &f.Name, &f.CampaignID, &f.Note)
+			if shown != nil {
+				f.Note = shown.Text(f.Note)
+			}
+			return f, err
+		}, selectNamed, a.Named(), event)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for rejected rows of %q: %w", a.Named(), err)
+	}
+	return found, nil
+}
+
 // noSource is the refusal of a source that no process has or had; it names those there are.
 func noSource(name string, known []string) error {
 	if len(known) == 0 {

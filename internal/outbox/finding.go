@@ -15,6 +15,7 @@ const (
 	FoundRange      FindingKind = "range" // the events of an entity, or with a text, in a range of time
 	FoundCampaign   FindingKind = "campaign"
 	FoundEvent      FindingKind = "event"
+	FoundRejection  FindingKind = "rejection" // a rejected row of a source
 	FoundEntity     FindingKind = "entity"
 	FoundRequest    FindingKind = "request"
 	FoundRun        FindingKind = "run"
@@ -24,7 +25,7 @@ const (
 )
 
 // FindingKinds lists every kind in the order of pages.
-var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection}
+var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundRejection, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection}
 
 // Finding is one thing that a search has found.
 type Finding struct {
@@ -32,11 +33,11 @@ type Finding struct {
 	// Certain: the text names this and nothing else of its kind.
 	Certain bool
 
-	CampaignID  string      `redact:"-"` // of a campaign or an event
+	CampaignID  string      `redact:"-"` // of a campaign, an event or a rejected row
 	Seq         int64       // of an event
-	ID          int64       // of a run or an operation
+	ID          int64       // of a run, an operation or a rejected row
 	Fingerprint string      `redact:"-"` // of a cause
-	Name        string      `redact:"-"` // of a projection
+	Name        string      `redact:"-"` // of a projection, or of the source of a rejected row
 	Events      EventFilter `redact:"-"` // of a range, an entity or a request
 	Note        string      // what it is, in a few words
 }

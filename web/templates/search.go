@@ -24,6 +24,8 @@ func (l Links) Finding(f outbox.Finding) URL {
 		return l.Campaign(f.CampaignID)
 	case outbox.FoundEvent:
 		return l.Event(f.CampaignID, f.Seq)
+	case outbox.FoundRejection:
+		return l.Source(f.Name, "", 0) + "#rejection-" + URL(itoa(f.ID))
 	case outbox.FoundRun:
 		return l.RunOf(f.ID)
 	case outbox.FoundOperation:
@@ -43,6 +45,8 @@ func findingTitle(f outbox.Finding) string {
 		return f.CampaignID
 	case outbox.FoundEvent:
 		return f.CampaignID + "/" + itoa(f.Seq)
+	case outbox.FoundRejection:
+		return "rejected row " + itoa(f.ID) + " of source " + f.Name
 	case outbox.FoundRun:
 		return "run " + itoa(f.ID)
 	case outbox.FoundOperation:
@@ -68,7 +72,7 @@ func findingNote(f outbox.Finding) string {
 
 // kindWords are the headings of findings.
 var kindWords = map[outbox.FindingKind]string{
-	outbox.FoundRange: "Events in this time", outbox.FoundCampaign: "Campaigns", outbox.FoundEvent: "Events", outbox.FoundEntity: "Entities", outbox.FoundRequest: "Requests",
+	outbox.FoundRange: "Events in this time", outbox.FoundCampaign: "Campaigns", outbox.FoundEvent: "Events", outbox.FoundRejection: "Rejected rows", outbox.FoundEntity: "Entities", outbox.FoundRequest: "Requests",
 	outbox.FoundRun: "Runs", outbox.FoundOperation: "Operations", outbox.FoundCause: "Causes of failures", outbox.FoundProjection: "Projections",
 }
 

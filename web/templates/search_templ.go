@@ -1439,7 +1439,7 @@ func SearchPage(p Page, f SearchView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 109, "</bdi></strong>: no campaign, event, entity, request, run, operation, projection or cause of a failure.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 109, "</bdi></strong>: no campaign, event, rejected row, entity, request, run, operation, projection or cause of a failure.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
