@@ -47,16 +47,16 @@ var proxies = []behind{
 		locations: func(upstream string) string {
 			return "location /ops/outbox { proxy_pass " + upstream + "; proxy_set_header Host $http_host; }"
 		},
-		flags: func(string) []string { return []string{"--base-path", outside} }},
+		flags: func(string) []string { return []string{"--auth", "none", "--base-path", outside} }},
 	{name: "prefix stripped",
 		locations: func(upstream string) string { return fmt.Sprintf(stripped, upstream, "") },
-		flags:     func(string) []string { return []string{"--trusted-proxy", "127.0.0.1/32"} }},
+		flags:     func(string) []string { return []string{"--auth", "none", "--trusted-proxy", "127.0.0.1/32"} }},
 	{name: "Host rewritten", unix: true,
 		locations: func(upstream string) string {
 			return "location /ops/outbox { proxy_pass " + upstream + "; proxy_set_header Host internal:8080; }"
 		},
 		flags: func(origin string) []string {
-			return []string{"--base-path", outside, "--host", "internal", "--public-origin", origin}
+			return []string{"--auth", "none", "--base-path", outside, "--host", "internal", "--public-origin", origin}
 		}},
 	{name: "Unix socket and identity", unix: true,
 		locations: func(upstream string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -13,7 +14,7 @@ import (
 
 // authFlags configure how serve authenticates requests.
 type authFlags struct {
-	Auth             string   `default:"none" enum:"none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: none, jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header) or token (API tokens only)."`
+	Auth             string   `default:"local" enum:"local,none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: local (not at all; only for this machine, not for a proxy), jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header), token (API tokens only), or none (not at all; everyone whom a proxy or the Unix socket admits is an admin)."`
 	AuthPreset       string   `placeholder:"PROXY" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
 	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header that carries the assertion. Not Authorization, which is for API tokens."`
 	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions."`
@@ -34,17 +35,26 @@ type authFlags struct {
 	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`
 }
 
+// kind is how users are authenticated. --insecure-no-auth admits everyone, also through a proxy.
 func (f *authFlags) kind() auth.Kind {
-	if f.Auth == "" {
+	switch {
+	case f.InsecureNoAuth && !f.authenticates():
 		return auth.KindNone
+	case f.Auth == "":
+		return auth.KindLocal
 	}
 	return auth.Kind(f.Auth)
 }
 
-// letsProxiesAct reports whether the flags indicate a proxy in front while no authentication tells
-// its users apart.
+// authenticates reports whether users are told apart.
+func (f *authFlags) authenticates() bool {
+	return !slices.Contains([]auth.Kind{"", auth.KindLocal, auth.KindNone}, auth.Kind(f.Auth))
+}
+
+// letsProxiesAct reports whether the flags admit, or indicate, a proxy in front while no
+// authentication tells its users apart.
 func (c *serveCmd) letsProxiesAct() bool {
-	return c.kind() == auth.KindNone && !c.ReadOnly && (c.PublicOrigin != "" || len(c.TrustedProxy) > 0)
+	return !c.authenticates() && !c.ReadOnly && (c.kind() == auth.KindNone || c.PublicOrigin != "" || len(c.TrustedProxy) > 0)
 }
 
 // config returns the authentication that the flags configure, without what only a running server

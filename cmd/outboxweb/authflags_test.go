@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -96,8 +99,11 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 		{"127.0.0.1:8080", authFlags{}, true},
 		{"[::1]:0", authFlags{}, true},
 		{"localhost:80", authFlags{}, true},
-		{"unix:/run/outboxweb.sock", authFlags{}, true},
-		{"systemd", authFlags{}, true},
+		{"unix:/run/outboxweb.sock", authFlags{}, false},
+		{"unix:/run/outboxweb.sock", authFlags{Auth: "local"}, false},
+		{"unix:/run/outboxweb.sock", authFlags{Auth: "none"}, true},
+		{"unix:/run/outboxweb.sock", authFlags{Auth: "token"}, true},
+		{"systemd", authFlags{}, true}, // until its socket is known
 		{"0.0.0.0:80", authFlags{}, false},
 		{"[::]:80", authFlags{}, false},
 		{":80", authFlags{}, false},
@@ -119,6 +125,9 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 	if open.ReadOnly = true; open.checkListening() != nil {
 		t.Error("--insecure-no-auth does not go with --read-only")
 	}
+	if open.Listen = "unix:/run/outboxweb.sock"; open.checkListening() != nil {
+		t.Error("--insecure-no-auth does not go with a Unix socket")
+	}
 	if open.Auth = "token"; open.checkListening() == nil {
 		t.Error("--insecure-no-auth goes with --auth token")
 	}
@@ -136,16 +145,64 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 		{[]string{"--trusted-proxy", "127.0.0.1"}, true},
 		{[]string{"--public-origin", "https://ops.example", "--read-only"}, false},
 		{[]string{"--public-origin", "https://ops.example", "--auth", "token"}, false},
+		{[]string{"--auth", "none"}, true},
+		{[]string{"--auth", "none", "--read-only"}, false},
 	} {
 		s := serve(t, c.flags...)
 		s.signal(syscall.SIGTERM)
 		if err := s.wait(); err != nil {
 			t.Fatal(err)
 		}
-		if warned := strings.Contains(s.stderr.String(), "everyone the proxy lets through is an admin"); warned != c.warns {
+		if warned := strings.Contains(s.stderr.String(), "everyone whom a proxy lets through is an admin"); warned != c.warns {
 			t.Errorf("%v: warned is %v: %s", c.flags, warned, s.stderr.String())
 		}
 	}
+}
+
+// A proxy on this machine connects from loopback, and its users may be anywhere.
+func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
+	t.Parallel()
+	forwarded := []string{"X-Forwarded-For", "203.0.113.7"}
+	s := serve(t)
+	if got, _ := s.ask("/"); got != http.StatusOK {
+		t.Errorf("this machine itself: %d", got)
+	}
+	if got, page := s.ask("/", forwarded...); got != http.StatusUnauthorized || !strings.Contains(page, "This request came through a proxy (it has the header X-Forwarded-For)") || !strings.Contains(page, "--auth jwt, proxy-header or token") {
+		t.Errorf("a proxy: %d %s", got, page)
+	}
+	if got, _ := s.ask("/healthz", forwarded...); got != http.StatusOK {
+		t.Errorf("a probe: %d", got)
+	}
+	if got, answer := s.old("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"); got != http.StatusUnauthorized || !strings.Contains(answer, "it is HTTP/1.0, like those of nginx") {
+		t.Errorf("nginx with its defaults: %d %s", got, answer)
+	}
+	for _, flags := range [][]string{{"--auth", "none"}, {"--read-only", "--insecure-no-auth"}} {
+		if got, _ := serve(t, flags...).ask("/", forwarded...); got != http.StatusOK {
+			t.Errorf("%v: %d", flags, got)
+		}
+	}
+}
+
+// old sends a request as it is written.
+func (s *served) old(request string) (int, string) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
 }
 
 // A page with a rebound name would be the local admin if every host name is answered without

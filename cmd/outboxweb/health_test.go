@@ -43,7 +43,7 @@ func TestHealth_findsTheServerWhereItListens(t *testing.T) {
 func TestHealth_asksThroughASocketAndTLS(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
-	serve(t, "--listen", "unix:"+socket)
+	serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	wantHealth(t, 0, "ready: http://localhost/readyz answered 200", []string{"OUTBOXWEB_LISTEN=unix:" + socket})
 
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -42,7 +42,7 @@ const mostActRate = 1e6
 // checkListening validates the flags of listening.
 func (c *serveCmd) checkListening() error {
 	switch {
-	case c.InsecureNoAuth && c.kind() != auth.KindNone:
+	case c.InsecureNoAuth && c.authenticates():
 		return usagef("--insecure-no-auth contradicts --auth %s", c.Auth)
 	case c.InsecureNoAuth && !c.ReadOnly:
 		return usagef("--insecure-no-auth requires --read-only, because actions could not be attributed to anyone")
@@ -88,7 +88,7 @@ func (c *serveCmd) checkPlace(addr net.Addr) error {
 		return c.checkSocket(addr.String())
 	}
 	host, _, err := net.SplitHostPort(addr.String())
-	if err == nil && (auth.IsLoopback(host) || c.InsecureNoAuth || c.kind() != auth.KindNone) {
+	if err == nil && (auth.IsLoopback(host) || c.InsecureNoAuth || c.authenticates()) {
 		return nil
 	}
 	return usagef("--listen: %s is not a loopback address, and users are not authenticated; set --auth, listen on 127.0.0.1, or use --read-only with --insecure-no-auth", addr)
@@ -102,13 +102,15 @@ func (c *serveCmd) checkSocket(path string) error {
 		return usagef("--listen: every user of this machine may connect to the systemd socket %s, and its clients are trusted; set SocketMode=0660 in the socket unit, with the proxy's group as SocketGroup=", path)
 	case c.TLSCert != "":
 		return usagef("--tls-cert: a Unix socket does not use TLS; remove --tls-cert and --tls-key, or listen on HOST:PORT")
+	case c.kind() == auth.KindLocal:
+		return usagef("--listen: a Unix socket is for a proxy, and users are not authenticated, so everyone who reaches the proxy would be an admin; set --auth jwt, proxy-header or token, or --auth none if only admins can reach the socket")
 	}
 	return nil
 }
 
 // believes reports whether access to the Unix socket is enough to act, or to assert who acts.
 func (c *serveCmd) believes() bool {
-	return c.kind() == auth.KindNone && !c.InsecureNoAuth || slices.Contains(c.TrustedProxy, "unix")
+	return !c.authenticates() && !c.InsecureNoAuth || slices.Contains(c.TrustedProxy, "unix")
 }
 
 // openToOthers reports whether a socket's file lets users connect who are neither its owner nor in
@@ -126,7 +128,7 @@ func (c *serveCmd) checkHosts() error {
 		if err := handlers.CheckHost(name); err != nil {
 			return asUsage("--host", err)
 		}
-		if name == handlers.AnyHost && c.kind() == auth.KindNone && !c.ReadOnly {
+		if name == handlers.AnyHost && !c.authenticates() && !c.ReadOnly {
 			return usagef("--host: * without authentication exposes this server to DNS rebinding: any web page could act here; name the hosts, or use --auth or --read-only")
 		}
 	}

@@ -62,7 +62,7 @@ func mode(t *testing.T, path string) os.FileMode {
 func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
-	s := serve(t, "--listen", "unix:"+socket)
+	s := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	if s.url != "unix:"+socket {
 		t.Errorf("it prints %q", s.url)
 	}
@@ -70,7 +70,7 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 		t.Errorf("the socket has the mode %o", got)
 	}
 	wantAnswer(t, through(socket), "http://localhost/")
-	out, errs, code := runIn(t, t.TempDir(), "serve", "--listen", "unix:"+socket)
+	out, errs, code := runIn(t, t.TempDir(), "serve", "--auth", "none", "--listen", "unix:"+socket)
 	if want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process is listening there; stop it, or listen elsewhere\n"; code != exitFailed || errs != want || out != "" {
 		t.Errorf("a second server: exit %d, stdout %q, stderr %q", code, out, errs)
 	}
@@ -87,13 +87,13 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
-	first := serve(t, "--listen", "unix:"+socket)
+	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	if _, err := os.Lstat(socket); err != nil {
 		t.Fatalf("a killed server leaves no socket: %v", err)
 	}
-	serve(t, "--listen", "unix:"+socket)
+	serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	wantAnswer(t, through(socket), "http://localhost/")
 }
 
@@ -159,7 +159,7 @@ func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
 		filepath.Join(dir, "no", "http.sock"): "no such file or directory",
 		filepath.Join(dir, strings.Repeat("x", 120)): "bytes long, and the system's limit is 107",
 	} {
-		if _, errs, code := runIn(t, t.TempDir(), "serve", "--listen", "unix:"+place); code != exitFailed || !strings.Contains(errs, want) {
+		if _, errs, code := runIn(t, t.TempDir(), "serve", "--auth", "none", "--listen", "unix:"+place); code != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d, %q", place, code, errs)
 		}
 	}
@@ -172,11 +172,11 @@ func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
 func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
-	first := serve(t, "--listen", "unix:"+socket)
+	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, "--listen", "unix:"+socket)
+	serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	first.signal(syscall.SIGTERM)
 	if err := first.wait(); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,10 @@ func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
 func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 	t.Parallel()
 	l, socket := unixSocket(t)
-	address, failed := activated(t, []*os.File{fileOf(t, l)})
+	if address, failed := activated(t, []*os.File{fileOf(t, l)}); address != "" || !strings.Contains(failed, "everyone who reaches the proxy would be an admin; set --auth") {
+		t.Errorf("without authentication it listens on %q; %s", address, failed)
+	}
+	address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "none")
 	if address != "unix:"+socket {
 		t.Fatalf("it listens on %q; %s", address, failed)
 	}
@@ -361,9 +364,12 @@ func TestGate_judgesAddresses(t *testing.T) {
 	}
 	want := map[string]bool{"tcp 127.0.0.1:80": true, "tcp 127.9.9.9:80": true, "tcp [::1]:80": true, "tcp 0.0.0.0:80": false, "tcp [::]:80": false, "tcp 10.0.0.1:80": false,
 		"tcp :80": false, "tcp localhost:80": true, "tcp ops.example:80": false, "tcp 127.0.0.1.evil:80": false, "tcp localhost": false,
-		"unix /run/x": true, "unix @x": false, "unix ": false}
+		"unix /run/x": false, "unix @x": false, "unix ": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if err := (&serveCmd{authFlags: authFlags{Auth: "none"}}).checkPlace(&net.UnixAddr{Name: "/run/x", Net: "unix"}); err != nil {
+		t.Errorf("a socket that only admins can reach: %v", err)
 	}
 }
 

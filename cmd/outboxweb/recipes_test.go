@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// block is a fenced block of docs/access.md: its heading, its language, and its program according
+// block is a fenced block of a document: its heading, its language, and its program according
 // to the comment in its first line.
 type block struct{ heading, language, file, text string }
 
@@ -32,17 +32,18 @@ func (b block) kind() string {
 
 var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|^```([a-z]+)\n(.*?)^```$")
 
-// recipes are the blocks of docs/access.md's recipes.
-func recipes(t *testing.T) []block {
+// blocks are the fenced blocks in a section of a document.
+func blocks(t *testing.T, document, section string) []block {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "access.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", document))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## Recipes\n")
+	_, section, found := strings.Cut(string(text), "\n## "+section+"\n")
 	if !found {
-		t.Fatal("docs/access.md has no recipes")
+		t.Fatalf("%s lacks the section", document)
 	}
+	section, _, _ = strings.Cut(section, "\n## ")
 	var all []block
 	heading := ""
 	for _, m := range fenced.FindAllStringSubmatch(section, -1) {
@@ -61,7 +62,7 @@ func recipes(t *testing.T) []block {
 func TestDocs_recipesAreRead(t *testing.T) {
 	t.Parallel()
 	read := map[string][]string{} // heading → what was checked
-	for _, b := range recipes(t) {
+	for _, b := range blocks(t, "access.md", "Recipes") {
 		check, known := map[string]func(*testing.T, string){
 			"yaml outboxweb.yaml": readOwn, "yaml pomerium.yaml": readPomerium, "yaml cloudflared.yaml": readCloudflared,
 			"toml oauth2-proxy.cfg": readOAuth2Proxy, "nginx": readNginx, "sh": readTailscale,

@@ -288,7 +288,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 		return nil, err
 	}
 	if c.letsProxiesAct() {
-		log.Warn("users are not authenticated, so everyone the proxy lets through is an admin; set --auth, or use --read-only")
+		log.Warn("users are not authenticated, so everyone whom a proxy lets through is an admin; set --auth jwt, proxy-header or token, or use --read-only")
 	}
 	if slices.Contains(c.Host, handlers.AnyHost) {
 		log.Warn("--host * answers for any host name, which exposes this server to DNS rebinding: a web page could read what its visitor may; name the hosts where possible")

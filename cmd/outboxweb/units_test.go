@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,14 +50,31 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	if got := service["Unit"]["Requires"]; !slices.Equal(got, []string{"outboxweb.socket"}) {
 		t.Errorf("the service requires %v", got)
 	}
-	command := strings.Fields(service["Service"]["ExecStart"][0])
+	config := filepath.Join(t.TempDir(), "outboxweb.yaml")
+	command := strings.ReplaceAll(service["Service"]["ExecStart"][0], "/etc/outboxweb/outboxweb.yaml", config)
+	for _, b := range blocks(t, "deploy.md", "systemd") {
+		switch b.language {
+		case "yaml":
+			if err := os.WriteFile(config, []byte(b.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "nginx":
+			if !strings.Contains(b.text, "proxy_pass http://unix:"+socket["Socket"]["ListenStream"][0]+":;") {
+				t.Errorf("the proxy does not connect to %v", socket["Socket"]["ListenStream"])
+			}
+			readNginx(t, b.text)
+		}
+	}
 	var c cli
 	parser := newParser(&c, streams{out: new(bytes.Buffer), err: new(bytes.Buffer)})
-	if _, err := parser.Parse(command[1:]); err != nil {
+	if _, err := parser.Parse(strings.Fields(command)[1:]); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Serve.check(); err != nil || c.Serve.Listen != systemd {
 		t.Errorf("it listens on %q: %v", c.Serve.Listen, err)
+	}
+	if err := c.Serve.checkPlace(&net.UnixAddr{Name: socket["Socket"]["ListenStream"][0], Net: "unix"}); err != nil || !c.Serve.authenticates() {
+		t.Errorf("--auth %s: %v", c.Serve.Auth, err)
 	}
 	var known []string
 	for _, flag := range parser.Model.Flags {

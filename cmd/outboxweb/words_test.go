@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // sentence is a user-visible text, and its file.
@@ -131,6 +133,17 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 			if found := is.FindString(quoted.ReplaceAllString(s.text, "")); found != "" {
 				t.Errorf("%s says %q (%s): %s", s.file, found, better, s.text)
 			}
+		}
+	}
+}
+
+// Texts are redacted like everything that leaves the server; none of our own looks like a secret.
+// The start alone shows how a URL with a password is written, and redacts nothing.
+func TestWords_areNotTakenForSecrets(t *testing.T) {
+	t.Parallel()
+	for _, s := range sentences(t) {
+		if shown := redact.Builtin().Text(s.text); shown != s.text && !strings.Contains(s.text, "://user:password@") {
+			t.Errorf("%s: %q is shown as %q", s.file, s.text, shown)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type Kind string
 // The kinds. The empty kind is KindNone.
 const (
 	KindNone        Kind = "none"         // no authentication: every request is outbox.Local()
+	KindLocal       Kind = "local"        // the same, except that requests of a proxy are refused
 	KindJWT         Kind = "jwt"          // a signed assertion in a header
 	KindProxyHeader Kind = "proxy-header" // a plain header of a trusted proxy
 	KindToken       Kind = "token"        // API tokens only
@@ -141,6 +142,14 @@ func (g *Gate) Trusts(r *http.Request) bool {
 	return g != nil && g.trusts(peerOf(r))
 }
 
+// Kind returns how browsers are identified; KindNone for a nil gate.
+func (g *Gate) Kind() Kind {
+	if g == nil {
+		return KindNone
+	}
+	return g.config.Kind
+}
+
 // denial is the reason why a request was refused.
 type denial struct {
 	why     string // the reason as one word, for counting
@@ -180,8 +189,10 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 		return g.byHeader(r)
 	case KindHost:
 		return g.byHost(r)
+	case KindLocal:
+		return outbox.Local(), refuseForwarded(r)
 	case KindToken:
-		return outbox.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send one as Authorization: Bearer %s…", tokenPrefix)
+		return outbox.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send the header Authorization with “Bearer” and a token (%s…)", tokenPrefix)
 	}
 	return outbox.Local(), nil
 }

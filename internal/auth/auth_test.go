@@ -129,6 +129,23 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer "+text), whyUnknown, "accepts no API tokens")
 }
 
+// A proxy connects from this machine for users who may be anywhere.
+func TestIdentify_localRefusesWhatAProxyPassesOn(t *testing.T) {
+	t.Parallel()
+	good, hash := NewToken()
+	g, told := gate(t, Config{Kind: KindLocal, Tokens: tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}})})
+	wantUser(t, g, request("127.0.0.1:1", "Origin", "http://127.0.0.1:8080", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X_forwarded_prefix", "X-Real-Ip", "Via"} {
+		wantDenied(t, g, told, request("127.0.0.1:1", name, ""), whyProxied, "it has the header "+name)
+	}
+	nginx := request("127.0.0.1:1")
+	nginx.Proto, nginx.ProtoMinor = "HTTP/1.0", 0
+	wantDenied(t, g, told, nginx, whyProxied, "it is HTTP/1.0, like those of nginx")
+	wantUser(t, g, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7", "Authorization", "Bearer "+good), "token 1", outbox.RoleViewer)
+	none, _ := gate(t, Config{Kind: KindNone})
+	wantUser(t, none, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7"), "local", outbox.RoleAdmin)
+}
+
 func TestIdentify_byToken(t *testing.T) {
 	t.Parallel()
 	good, goodHash := NewToken()
@@ -164,7 +181,7 @@ func TestIdentify_byToken(t *testing.T) {
 	} {
 		wantDenied(t, g, told, bearing(c.header), c.why, c.text)
 	}
-	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "Bearer obw_")
+	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "and a token (obw_…)")
 	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "appears 2 times")
 	away, told := gate(t, Config{Kind: KindToken, Tokens: func(context.Context, string) (outbox.Token, error) {
 		return outbox.Token{}, errors.New("dial tcp 10.0.0.9:5432")

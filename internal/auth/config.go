@@ -61,8 +61,8 @@ func presetNames(kind Kind) []string {
 
 // check validates the configuration and fills in defaults.
 func (c *Config) check() error {
-	if !slices.Contains([]Kind{KindNone, KindJWT, KindProxyHeader, KindToken, KindHost}, c.Kind) {
-		return outbox.Invalid("auth", "unknown kind %q; use none, jwt, proxy-header or token", c.Kind)
+	if !slices.Contains([]Kind{KindNone, KindLocal, KindJWT, KindProxyHeader, KindToken, KindHost}, c.Kind) {
+		return outbox.Invalid("auth", "unknown kind %q; use local, none, jwt, proxy-header or token", c.Kind)
 	}
 	if err := c.refuseStray(); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (c *Config) checkProxyHeader() error {
 	}
 	for _, p := range c.Trusted {
 		if p.Bits() < narrowest && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts too many addresses; name the proxy's own, or give it a secret with --auth-secret-header and --auth-secret-file", p)
+			return outbox.Invalid("trusted-proxy", "%s trusts too many addresses; name the proxy's own, or give it a secret (--auth-secret-header, --auth-secret-file)", p)
 		}
 	}
 	return nil

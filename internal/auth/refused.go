@@ -15,6 +15,7 @@ const (
 	whyMalformed   = "malformed"   // a header, assertion or token is malformed
 	whyVariant     = "variant"     // a header name differs in - and _, or in case
 	whyUntrusted   = "untrusted"   // a header of the proxy, from another peer
+	whyProxied     = "proxied"     // from a proxy, which only authentication admits
 	whyTogether    = "together"    // a token and a header of the proxy
 	whySecret      = "secret"      // the proxy's secret is missing or wrong
 	whySignature   = "signature"   // no key of the issuer fits

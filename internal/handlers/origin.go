@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -92,9 +93,9 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && fitForMetrics(r):
 			next.ServeHTTP(w, r)
 		case path == "/metrics":
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, start outboxweb with --host", quoted(r.Host))})
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", quoted(r.Host), s.setting("--host", "Hosts"))})
 		default:
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: unknownHost(r.Host)})
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: s.unknownHost(r.Host)})
 		}
 	})
 }
@@ -130,13 +131,20 @@ func (s *server) systemPath(r *http.Request) string {
 }
 
 // unknownHost says how to allow a host name, if it is one.
-func unknownHost(hostport string) string {
+func (s *server) unknownHost(hostport string) string {
 	host, _ := splitHost(hostport)
 	if !nameable(host) {
 		return fmt.Sprintf("this server does not answer for the host %s; use one of its own host names", quoted(hostport))
 	}
-	return fmt.Sprintf("this server does not answer for the host %s; if it should, start outboxweb with --host %s or, when a proxy offers it to browsers under that name, "+
-		"with --public-origin https://%s", quoted(hostport), host, bracketed(host))
+	names, origin := "--host ", "--public-origin "
+	switch {
+	case s.Embedded:
+		names, origin = "Config.Hosts to ", "Config.PublicURL to "
+	case s.Auth.Kind() == auth.KindLocal:
+		origin = "--auth to authenticate its users, and then --public-origin "
+	}
+	return fmt.Sprintf("this server does not answer for the host %s; if it should, set %s%s or, when a proxy offers it to browsers under that name, %shttps://%s",
+		quoted(hostport), names, host, origin, bracketed(host))
 }
 
 // bracketed returns a host as written in an address.
@@ -242,26 +250,27 @@ func siteMeans(site string) string {
 func (s *server) expected(r *http.Request) string {
 	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
 	if s.PublicOrigin != "" {
-		return quoted(s.PublicOrigin) + " (from " + s.publicOrigin() + ") or " + here
+		return quoted(s.PublicOrigin) + " (from " + s.setting("--public-origin", "PublicURL") + ") or " + here
 	}
 	return here
 }
 
-// instead says what to change if the other origin is the one at which a proxy serves these pages.
+// instead says what to change if a proxy serves these pages. It does not name the request's origin,
+// which may be an attacker's.
 func (s *server) instead(r *http.Request, origin string) string {
 	at, err := Origin(origin)
 	if err != nil || at == s.PublicOrigin {
 		return ""
 	}
-	return fmt.Sprintf("; if a proxy offers these pages at %s, start outboxweb with %s %s or let the proxy pass the Host header on", at, s.publicOrigin(), at)
+	return fmt.Sprintf("; if a proxy offers these pages at another address, set %s to that address or let the proxy pass the Host header on", s.setting("--public-origin", "PublicURL"))
 }
 
-// publicOrigin names the setting.
-func (s *server) publicOrigin() string {
+// setting names a setting: a flag, or in a program that embeds the engine a field of Config.
+func (s *server) setting(flag, field string) string {
 	if s.Embedded {
-		return "Config.PublicURL"
+		return "Config." + field
 	}
-	return "--public-origin"
+	return flag
 }
 
 // trustingOrigin accepts changes from pages of the server's own host, and of one further origin

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/auth"
 )
 
 func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
@@ -42,6 +44,7 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
 	public := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
+	embedded := newSite(t, func(c *Config) { c.Embedded = true }).trouble()
 	internal := host("10.0.0.3:8080")
 	twice := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header[name] = []string{value, value} }
@@ -54,10 +57,11 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 		lacks  string
 	}{
 		{"a proxy rewrote Host", s, []func(*http.Request){internal, header("Origin", "https://ops.example")},
-			[]string{`the header Origin is "https://ops.example", but this server expects "http://10.0.0.3:8080" (from the Host header)`, "start outboxweb with --public-origin https://ops.example or let the proxy pass the Host header on"}, "Sec-Fetch-Site is"},
+			[]string{`the header Origin is "https://ops.example", but this server expects "http://10.0.0.3:8080" (from the Host header)`, "if a proxy offers these pages at another address, set --public-origin to that address or let the proxy pass the Host header on"}, "Sec-Fetch-Site is"},
 		{"another public origin", public, []func(*http.Request){header("Origin", "https://old.example")},
-			[]string{`expects "https://ops.example" (from --public-origin) or "http://127.0.0.1:8080" (from the Host header)`, "--public-origin https://old.example"}, ""},
+			[]string{`expects "https://ops.example" (from --public-origin) or "http://127.0.0.1:8080" (from the Host header)`, "set --public-origin to that address"}, "to https://old.example"},
 		{"the other scheme of the public origin", public, []func(*http.Request){header("Origin", "http://ops.example")}, []string{`Origin is "http://ops.example"`}, ""},
+		{"another program's", embedded, []func(*http.Request){header("Origin", "https://evil.example")}, []string{"set Config.PublicURL to that address"}, "--public-origin"},
 		{"cross-site", s, []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example")},
 			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser reports that a page of another site sent this (Origin "https://evil.example")`}, "--public-origin"},
 		{"same-site", s, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, []string{"of another host or scheme of the same site"}, "--public-origin"},
@@ -245,6 +249,24 @@ func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
 		}
 		s.get("/metrics", host("10.244.1.17:8080"), h).want(t, 200)
 		s.get("/metrics", h).want(t, 200)
+	}
+}
+
+// Whoever follows the advice of a refusal must not open the server to everyone.
+func TestHost_refusalsNameTheWayOut(t *testing.T) {
+	t.Parallel()
+	const foreign = `this server does not answer for the host \"ops.example\"; if it should, set `
+	const proxied = " or, when a proxy offers it to browsers under that name, "
+	local, err := auth.New(auth.Config{Kind: auth.KindLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		foreign + "--host ops.example" + proxied + "--public-origin https://ops.example":                                            func(*Config) {},
+		foreign + "Config.Hosts to ops.example" + proxied + "Config.PublicURL to https://ops.example":                               func(c *Config) { c.Embedded = true },
+		foreign + "--host ops.example" + proxied + "--auth to authenticate its users, and then --public-origin https://ops.example": func(c *Config) { c.Auth = local },
+	} {
+		newSite(t, change).get("/api/v1/summary", host("ops.example")).want(t, 421, want)
 	}
 }
 

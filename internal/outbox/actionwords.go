@@ -35,8 +35,11 @@ const groupsNamed = 20
 
 // Lacks says which role an address requires, who the user is signed in as, and who can change that.
 func (i Identity) Lacks(least Role) string {
-	if i.Auth == AuthToken {
+	switch i.Auth {
+	case AuthToken:
 		return fmt.Sprintf("this needs the role %s; you are %s. Ask an administrator of this server for a token with that role", least, i.whoAndRole())
+	case AuthHost: // which has no groups
+		return fmt.Sprintf("this needs the role %s; you are %s. Ask an administrator of this service to give you that role", least, i.whoAndRole())
 	}
 	in := ", in no group"
 	if n := min(len(i.Groups), groupsNamed); n > 0 {

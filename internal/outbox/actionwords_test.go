@@ -54,3 +54,17 @@ func TestWithheld_groupsByRole(t *testing.T) {
 		}
 	}
 }
+
+// A service that embeds the engine names no groups.
+func TestIdentity_Lacks(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[Auth]string{
+		AuthProxyHeader: "this needs the role admin; you are ana, a viewer, in no group. Ask an administrator of this server to give you or one of your groups that role",
+		AuthToken:       "this needs the role admin; you are ana, a viewer. Ask an administrator of this server for a token with that role",
+		AuthHost:        "this needs the role admin; you are ana, a viewer. Ask an administrator of this service to give you that role",
+	} {
+		if got := (Identity{Name: "ana", Auth: how, Role: RoleViewer}).Lacks(RoleAdmin); got != want {
+			t.Errorf("%s: %q", how, got)
+		}
+	}
+}

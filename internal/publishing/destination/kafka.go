@@ -250,7 +250,7 @@ func (k *kafkaPublisher) classify(err error, size int) error {
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 		return outbound.DestinationError("the user may not write to the topic %s of Kafka: %w", topic, err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
-		return outbound.DestinationError("Kafka at %s did not accept the name and the password: %w", servers, err)
+		return outbound.DestinationError("Kafka at %s did not accept the name and the password (%w)", servers, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return outbound.DestinationError("Kafka at %s did not acknowledge within %v: %w", servers, k.timeout, err)
 	default:
