@@ -122,6 +122,36 @@ func makeSecrets(t *testing.T, d databases) string {
 	return dir
 }
 
+// The program may be named by a relative path, and another host is not taken for the one in the files.
+func TestDeploy_makeSecretsFromAnywhere(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../deploy/make-secrets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(dir, "program")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(host string) (string, error) {
+		cmd := exec.Command(script, "secrets")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "OUTBOXWEB=./program", "DATABASE_HOST="+host)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, host := range []string{"one.example:5433", "one.example:5433", ""} {
+		if out, err := run(host); err != nil {
+			t.Fatalf("for %q: %v\n%s", host, err, out)
+		}
+	}
+	if out, err := run("two.example"); err == nil || !strings.Contains(out, "secrets/journal-db exists and names another host than two.example") {
+		t.Errorf("for another host: %v\n%s", err, out)
+	}
+	if url, err := os.ReadFile(filepath.Join(dir, "secrets", "journal-db")); err != nil || !strings.Contains(string(url), "@one.example:5433/outboxweb?search_path=journal") {
+		t.Errorf("%s, %v", url, err)
+	}
+}
+
 // runContainer starts a container and waits until its probe is content.
 func runContainer(t *testing.T, c container, d databases, extra ...string) running {
 	t.Helper()
