@@ -126,7 +126,7 @@ func (c *alertsTestCmd) Run(ctx context.Context, a *app) error {
 }
 
 type alertsMuteCmd struct {
-	Rule string `arg:"" help:"The rule's name, or all."`
+	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
 	For  string `enum:"1h,8h,morning" default:"1h" help:"How long: 1h, 8h, or until 8 in the morning."`
 	actionFlags
 }
@@ -143,7 +143,7 @@ func (c *alertsMuteCmd) Run(ctx context.Context, a *app) error {
 }
 
 type alertsUnmuteCmd struct {
-	Rule string `arg:"" help:"The rule's name, or all."`
+	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
 	actionFlags
 }
 

@@ -15,7 +15,7 @@ import (
 // authFlags configure how serve authenticates requests.
 type authFlags struct {
 	Auth             string   `default:"local" enum:"local,none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: local (not at all; only for this machine, not for a proxy), jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header), token (API tokens only), or none (not at all; everyone whom a proxy or the Unix socket admits is an admin)."`
-	AuthPreset       string   `placeholder:"PROXY" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
+	AuthPreset       string   `placeholder:"PROXY" values:"preset" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
 	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header that carries the assertion. Not Authorization, which is for API tokens."`
 	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions."`
 	AuthAudience     []string `placeholder:"TEXT" help:"jwt: an accepted audience. Repeatable."`

@@ -20,7 +20,7 @@ type campaignsCmd struct {
 }
 
 type campaignsListCmd struct {
-	State string `placeholder:"S" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
+	State string `placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	listFlags
 }
 

@@ -66,7 +66,7 @@ type Common struct {
 	AuditOnly       []string              `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is stored in the journal but never applied. Repeatable."`
 	MaxPayload      int                   `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
 	ReasonFrom      int64                 `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
-	Mode            modeFlag              `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
+	Mode            modeFlag              `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" values:"mode" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
 	OutboxEnabled   *bool                 `name:"outbox-enabled" group:"common" help:"Deprecated, use --mode: appends write outbox rows."`
 	WorkerEnabled   *bool                 `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
 	ShadowEnabled   *bool                 `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`

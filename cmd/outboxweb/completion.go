@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // completionCmd prints a shell's completions, made from the commands and flags themselves.
@@ -34,7 +37,7 @@ func completions(model *kong.Application) (all []completed) {
 	walk = func(n *kong.Node, path string, above []*kong.Flag) {
 		c := completed{path: path, flags: slices.Concat(n.Flags, above)}
 		for _, arg := range n.Positional {
-			c.words = append(c.words, enumOf(arg)...)
+			c.words = append(c.words, valuesOf(arg)...)
 		}
 		for _, child := range n.Children {
 			if child.Type == kong.CommandNode && !child.Hidden {
@@ -50,9 +53,35 @@ func completions(model *kong.Application) (all []completed) {
 	return all
 }
 
-func enumOf(v *kong.Value) []string {
+// known are the values of flags and arguments with the tag values, which commands check themselves:
+// their refusals are better sentences than kong's of an enum.
+var known = map[string][]string{
+	"mode": texts(outbox.Modes), "role": texts(outbox.Roles), "campaign-state": texts(outbox.States), "row-status": texts(outbox.Statuses),
+	"cursor-state":     {outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind},
+	"failure-status":   texts([]outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved}),
+	"operation-status": texts(outbox.OperationStatuses), "run-status": texts(outbox.RunStatuses), "run-kind": texts(outbox.RunKinds), "scoped-run-kind": texts(outbox.ScopedRunKinds),
+	"preset":     slices.Compact(slices.Sorted(slices.Values(slices.Concat(auth.PresetNames(auth.KindJWT), auth.PresetNames(auth.KindProxyHeader))))),
+	"alert-rule": append(ruleNames(), "all"),
+}
+
+func texts[T ~string](names []T) (all []string) {
+	for _, name := range names {
+		all = append(all, string(name))
+	}
+	return all
+}
+
+func ruleNames() (all []string) {
+	for _, r := range outbox.AlertRules() {
+		all = append(all, r.Name)
+	}
+	return all
+}
+
+// valuesOf lists the values of a flag or an argument that has only a few.
+func valuesOf(v *kong.Value) []string {
 	if v.Enum == "" {
-		return nil
+		return known[v.Tag.Get("values")]
 	}
 	return v.EnumSlice()
 }
@@ -109,8 +138,8 @@ func values(w io.Writer, all []completed, words, files string) {
 		for _, flag := range c.flags {
 			at := quoted1(c.path + ":--" + flag.Name)
 			switch {
-			case flag.Enum != "":
-				fmt.Fprintf(w, "  "+words+"\n", at, strings.Join(enumOf(flag.Value), " "))
+			case valuesOf(flag.Value) != nil:
+				fmt.Fprintf(w, "  "+words+"\n", at, strings.Join(valuesOf(flag.Value), " "))
 			case namesFile(flag):
 				fmt.Fprintf(w, "  "+files+"\n", at)
 			}
@@ -225,8 +254,8 @@ complete -c outboxweb -f
 		for _, flag := range c.flags {
 			takes := ""
 			switch {
-			case flag.Enum != "":
-				takes = " -x -a " + quote(strings.Join(enumOf(flag.Value), " "))
+			case valuesOf(flag.Value) != nil:
+				takes = " -x -a " + quote(strings.Join(valuesOf(flag.Value), " "))
 			case namesFile(flag):
 				takes = " -r -F"
 			case !flag.IsBool():

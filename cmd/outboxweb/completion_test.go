@@ -1,12 +1,15 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 // completionScript writes a shell's completions to a file.
@@ -50,6 +53,13 @@ var completionCases = []struct {
 	{"outboxweb serve --auth ", []string{"none", "jwt", "token"}, []string{"--listen"}},
 	{"outboxweb report --log-format t", []string{"text"}, []string{"json"}},
 	{"outboxweb alerts mute dead --for ", []string{"morning"}, []string{"--for"}},
+	{"outboxweb --mode ", []string{"outbox_apply_only", "shadow_only"}, []string{"--mode"}},
+	{"outboxweb token create --role ", []string{"viewer", "admin"}, []string{"--role"}},
+	{"outboxweb serve --auth-preset ", []string{"tailscale", "pomerium"}, nil},
+	{"outboxweb runs start ", []string{"replay", "verify", "rebuild"}, []string{"--all", "rehearse"}},
+	{"outboxweb runs list --status ", []string{"interrupted"}, []string{"--status"}},
+	{"outboxweb failures projections --status ", []string{"open", "resolved"}, nil},
+	{"outboxweb alerts mute ", []string{"dead_rows", "all"}, nil},
 	{"outboxweb completion ", []string{"bash", "fish"}, nil},
 	{"outboxweb serve --listen ", nil, []string{"--auth", "serve"}},
 	{"outboxweb serve --tls-cert ho", []string{"hosts.pem"}, nil},
@@ -69,6 +79,43 @@ func checkCompletions(t *testing.T, complete func(line string) string) {
 				t.Errorf("%q is completed to %q, with %s", c.line, got, word)
 			}
 		}
+	}
+}
+
+// A tag that names no values would offer none.
+func TestCompletion_tagsNameValues(t *testing.T) {
+	t.Parallel()
+	var c cli
+	tagged := 0
+	check := func(v *kong.Value) {
+		name := v.Tag.Get("values")
+		if name == "" {
+			return
+		}
+		if tagged++; len(known[name]) == 0 {
+			t.Errorf("%s has the values %q, which are unknown", v.Name, name)
+		}
+		for _, value := range known[name] {
+			if name != "alert-rule" && name != "role" && !strings.Contains(v.Help, value) { // its help names them otherwise
+				t.Errorf("the help of %s does not name %s: %s", v.Name, value, v.Help)
+			}
+		}
+	}
+	var walk func(*kong.Node)
+	walk = func(n *kong.Node) {
+		for _, flag := range n.Flags {
+			check(flag.Value)
+		}
+		for _, arg := range n.Positional {
+			check(arg)
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(newParser(&c, streams{out: io.Discard, err: io.Discard}).Model.Node)
+	if tagged < len(known) {
+		t.Errorf("%d flags and arguments use %d lists", tagged, len(known))
 	}
 }
 

@@ -117,7 +117,7 @@ type operationsCmd struct {
 }
 
 type operationsListCmd struct {
-	Status string `placeholder:"S" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Status string `placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
 	Open   bool   `help:"Only operations that are not acknowledged."`
 	listFlags
 }

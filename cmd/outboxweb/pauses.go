@@ -13,7 +13,7 @@ import (
 // projectionsStatusCmd prints the recorded state of the projections.
 type projectionsStatusCmd struct {
 	Name  string `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
-	State string `placeholder:"S" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
+	State string `placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
 	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
 	jsonFlag
 }
@@ -165,7 +165,7 @@ func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Status     string `placeholder:"S" help:"Only failures with this status: open or resolved."`
+	Status     string `placeholder:"S" values:"failure-status" help:"Only failures with this status: open or resolved."`
 	Campaign   string `placeholder:"C" help:"Only failures in this campaign."`
 	Projection string `placeholder:"P" help:"Only failures of this projection."`
 	listFlags

@@ -12,7 +12,7 @@ import (
 
 // reportCmd shows the state of the outbox.
 type reportCmd struct {
-	Status   string `placeholder:"S" help:"Show rows with this status: pending, processing, failed or dead."`
+	Status   string `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
 	Campaign string `placeholder:"C" help:"Show rows of this campaign."`
 	Limit    int    `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
 	jsonFlag

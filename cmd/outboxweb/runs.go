@@ -59,7 +59,7 @@ func (s *runScope) check() error {
 }
 
 type runsStartCmd struct {
-	Kind string `arg:"" help:"The kind of run: replay, verify or rebuild."`
+	Kind string `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
 	runScope
 	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
 	Wait   bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
@@ -370,8 +370,8 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 }
 
 type runsListCmd struct {
-	Kind   string `placeholder:"K" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
-	Status string `placeholder:"S" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	Kind   string `placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
+	Status string `placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
 	listFlags
 }
 

@@ -36,7 +36,7 @@ func (d *days) UnmarshalText(text []byte) error {
 
 // tokenCreateCmd makes a token.
 type tokenCreateCmd struct {
-	Role    string `required:"" placeholder:"ROLE" help:"The token's role: ${roles}."`
+	Role    string `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
 	Expires days   `default:"90d" placeholder:"DURATION" help:"How long the token is valid, such as 90d or 720h; at most two years."`
 	Note    string `placeholder:"TEXT" help:"What the token is for; shown in audit records."`
 	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log."`
@@ -73,7 +73,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 // tokenHashCmd makes a token for a file.
 type tokenHashCmd struct {
 	Name  string `arg:"" help:"The token's name, which audit records show."`
-	Role  string `required:"" placeholder:"ROLE" help:"The token's role: ${roles}."`
+	Role  string `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
 	Stdin bool   `help:"Hash the token on standard input instead of making one."`
 	JSON  bool   `name:"json" help:"Print JSON: the token and the line."`
 }

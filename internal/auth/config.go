@@ -48,8 +48,8 @@ var presets = []preset{
 	{kind: KindProxyHeader, name: "tailscale", userHeader: "Tailscale-User-Login"},
 }
 
-// presetNames are the names of the presets of a kind.
-func presetNames(kind Kind) []string {
+// PresetNames returns the names of a kind's presets.
+func PresetNames(kind Kind) []string {
 	var names []string
 	for _, p := range presets {
 		if p.kind == kind {
@@ -139,7 +139,7 @@ func (c *Config) fillIn() error {
 	if c.Preset != "" {
 		at := slices.IndexFunc(presets, func(p preset) bool { return p.kind == c.Kind && p.name == c.Preset })
 		if at < 0 {
-			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, outbox.OrList(presetNames(c.Kind)))
+			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, outbox.OrList(PresetNames(c.Kind)))
 		}
 		p = presets[at]
 	}
