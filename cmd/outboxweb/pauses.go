@@ -89,8 +89,8 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
-	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s campaigns\n", p.Name, stateText(p),
-		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Number(p.Behind))
+	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s\n", p.Name, stateText(p),
+		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Count(p.Behind, "campaign", "campaigns"))
 	if text := p.Sentence(p.Name, p.Version); text != "" {
 		fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
 	}

@@ -113,7 +113,7 @@ func publisherLines(p outbox.Publisher) [][2]string {
 	lines := [][2]string{
 		{"destination", p.Destination}, {"selects", p.Match.Words()},
 		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
-		{"delivered", fmt.Sprintf("%s events, the last at position %d", outbox.Number(p.Delivered), p.DeliveredPosition)},
+		{"delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition)},
 		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"leased by", holderOf(p)},
 	}
 	if p.Paused != nil {

@@ -207,7 +207,7 @@ type heroNumber struct {
 // failing causes.
 func heroNumbers(p Page, v Overview) []heroNumber {
 	s := v.Summary
-	behind := heroNumber{number: num(s.Lag.Events), name: "events behind", sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
+	behind := heroNumber{number: num(s.Lag.Events), name: verb(s.Lag.Events, "event behind", "events behind"), sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
 		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	if slices.ContainsFunc(s.Held, outbox.HeldProjection.Lacks) {
@@ -220,11 +220,8 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, oldestLink(p, *o)
 	}
 	n := len(v.Causes)
-	causes := heroNumber{number: strconv.Itoa(n), name: "failing causes", sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
+	causes := heroNumber{number: strconv.Itoa(n), name: verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
 		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(outbox.Dead), zero: n == 0, link: p.Links.Failures()}
-	if n == 1 {
-		causes.name = "failing cause"
-	}
 	if v.Capped {
 		causes.number += "+"
 	}

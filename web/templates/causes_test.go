@@ -29,3 +29,21 @@ func TestCause_isPutDownToADeployJustBeforeItAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestCounts_ofOneAreSingular(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64][3]string{1: {"event behind", "failing cause", ">campaign waiting for it<"}, 2: {"events behind", "failing causes", ">campaigns waiting for it<"}} {
+		v := Overview{Summary: outbox.Summary{Lag: outbox.Lag{Events: n}}, Causes: make([]outbox.AssessedGroup, n)}
+		numbers := heroNumbers(Page{}, v)
+		if numbers[0].name != want[0] || numbers[2].name != want[1] {
+			t.Errorf("%d: %q, %q", n, numbers[0].name, numbers[2].name)
+		}
+		var b strings.Builder
+		if err := projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}).Render(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want[2]) {
+			t.Errorf("%d: %s", n, b.String())
+		}
+	}
+}

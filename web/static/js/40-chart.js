@@ -183,7 +183,7 @@
     all(".cell-mark").forEach(function (r) { r.remove(); });
     set(shape(svg, "rect", "cell-mark"), { x: i, width: 1, height: 20 });
     document.querySelector(".heat-readout").textContent = svg.previousElementSibling.textContent + ", " + span(a, i) + ": " +
-      (n ? number(Number(n)) + " events behind. Enter opens its events of that time." : "not behind, or not sampled");
+      (n ? number(Number(n)) + (n === "1" ? " event" : " events") + " behind. Enter opens its events of that time." : "not behind, or not sampled");
   }
   function openCell(svg, i) {
     var a = axis();
