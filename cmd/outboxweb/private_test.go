@@ -54,7 +54,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 				}
 				return path
 			}
-			databases := []string{"--journal-db", "sqlite:new/deep/journal.db", "--projections-db", "sqlite:new/projections.db"}
+			databases := []string{"--journal-db", "sqlite:deep/journal.db", "--projections-db", "sqlite:new/projections.db"}
 			config := write("config.yaml", strings.ReplaceAll(publishToFile, "DIR", given))
 			serving := &served{t: t, dir: dir, ended: make(chan error, 1),
 				cmd: under(t, umask, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--config", config}, databases...)...)}
@@ -78,7 +78,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 			run(append([]string{"backup", "given/empty"}, databases...)...)
 			run("restore", "saved", "--journal-db", "sqlite:back/here/journal.db", "--projections-db", "sqlite:back/projections.db")
 			wantPrivate(t, dir, []string{".", "given", "given/empty"}, []string{
-				"new/deep/journal.db", "new/deep/journal.db-wal", "new/deep/journal.db-shm", "new/projections.db", "new/projections.db-wal", "new/projections.db-shm",
+				"deep/journal.db", "deep/journal.db-wal", "deep/journal.db-shm", "new/projections.db", "new/projections.db-wal", "new/projections.db-shm",
 				"saved/journal.db", "saved/projections.db", "given/empty/journal.db", "given/empty/projections.db",
 				"back/here/journal.db", "back/projections.db", "given/published.ndjson"})
 			serving.signal(syscall.SIGTERM)

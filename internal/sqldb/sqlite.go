@@ -79,7 +79,7 @@ func sqliteURL(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(" + fmt.Sprint(busyTimeout.Milliseconds()) + ")&_pragma=foreign_keys(1)"
 }
 
-// openSQLite opens the SQLite file at path and creates it and its directory if they are
+// openSQLite opens the SQLite file at path and creates it, and the directory it is in, if they are
 // missing. SQLite gives the side files the same mode.
 func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 	if err := prepareFile(name, path, c); err != nil {
@@ -118,7 +118,12 @@ const beginReading = "begin"
 // prepareFile checks that the file can be opened for writing, so that a wrong path gets a clear
 // message instead of the driver's.
 func prepareFile(name, path string, c Config) error {
-	if err := os.MkdirAll(filepath.Dir(path), privateDir); err != nil {
+	dir := filepath.Dir(path)
+	above := filepath.Dir(dir)
+	if _, err := os.Stat(above); errors.Is(err, os.ErrNotExist) { // the path is probably mistyped
+		return outbox.Setup("cannot create the %s database %s: there is no directory %s; create it, or name another place with %s", name, path, above, c.setting(name+"-db"))
+	}
+	if err := os.Mkdir(dir, privateDir); err != nil && !errors.Is(err, os.ErrExist) {
 		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with %s", name, path, outbox.Cause(err), c.setting(name+"-db"))
 	}
 	_, err := os.Stat(path)
@@ -130,7 +135,7 @@ func prepareFile(name, path string, c Config) error {
 	if err := f.Close(); err != nil || !made {
 		return err
 	}
-	return syncDir(filepath.Dir(path)) // or a power failure could lose the new file with all its events
+	return syncDir(dir) // or a power failure could lose the new file with all its events
 }
 
 // verifyPragmas reads back the settings that durability depends on.

@@ -32,7 +32,7 @@ func setup(t *testing.T, o store.Options, fragments ...string) {
 
 func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "deep", "and new ?#%25 ü")
+	dir := filepath.Join(t.TempDir(), "and new ?#%25 ü")
 	s, err := store.Open(t.Context(), optionsIn(dir))
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +148,21 @@ func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
 	o := storetest.OptionsFor(f.Pair)
 	o.Journal, o.Projections = o.Projections, o.Journal
 	f.Unchanged(func() { setup(t, o, "is not a journal database") })
+}
+
+// A mistyped path does not become a new directory with an empty journal; data beside the program does.
+func TestSQLiteOpen_createsOneDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	setup(t, optionsIn(filepath.Join(dir, "nosuch", "dir")), "cannot create the journal database "+filepath.Join(dir, "nosuch", "dir", "journal.db")+": there is no directory "+filepath.Join(dir, "nosuch")+"; create it, or name another place with --journal-db")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	st, err := store.Open(t.Context(), optionsIn(filepath.Join(dir, "data")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Close()
 }
 
 // A kernel directory refuses root as well.
