@@ -112,7 +112,7 @@ func (c *eventsCmd) filter(now time.Time) (outbox.EventFilter, error) {
 }
 
 func (a *app) printEvents(events []outbox.EventHit) error {
-	return printTable(a.out, "RECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
-		return []any{e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.StateText(), e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
+	return printTable(a.out, "OCCURRED\tRECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
+		return []any{e.OccurredAt.UTC().Format(time.RFC3339), e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.StateText(), e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
 	})
 }

@@ -140,13 +140,13 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tENDED\tFAILED AGAIN\tSTARTED\tBY\tREASON"
+		headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tIN PROGRESS\tDONE\tQUARANTINED\tFAILED AGAIN\tNOT ATTEMPTED\tSTARTED\tBY\tREASON"
 		return printList(a, c.jsonFlag, "operations", page.Items, headings, func(o outbox.Operation) []any {
 			seen := "no"
 			if o.AcknowledgedAt != nil {
 				seen = "by " + o.AcknowledgedBy
 			}
-			return []any{o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Ended(), o.Totals.FailedAgain, stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
+			return []any{o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Waiting + o.Totals.Requeued, o.Totals.Done, o.Totals.Quarantined, o.Totals.FailedAgain, o.Totals.Left, stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
 		})
 	})
 }
