@@ -208,6 +208,8 @@ func (c Campaign) whyUnqueued(now time.Time) string {
 
 func (c Campaign) whyEmpty(mode Mode) string {
 	switch {
+	case c.LagEvents() == 0 && c.Skips > 0:
+		return everythingApplied + ", except " + Count(c.Skips, "skipped event", "skipped events")
 	case c.LagEvents() == 0:
 		return everythingApplied
 	case mode == ModeInline:

@@ -60,7 +60,7 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	if text == "" {
 		return e
 	}
-	if e.Why == everythingApplied {
+	if strings.HasPrefix(e.Why, everythingApplied) {
 		e.Why += ", but " + text
 	} else {
 		e.Why += ". P" + strings.TrimPrefix(text, "p")
