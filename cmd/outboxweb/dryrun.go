@@ -152,13 +152,15 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 }
 
 func (a *app) printDryRun(d outbox.DryRun) {
-	fmt.Fprintf(a.out, "campaign %s: %s of events %d to %d would be applied\n", d.CampaignID, outbox.Number(d.Applied), d.FromSeq, d.UntilSeq)
+	fmt.Fprintf(a.out, "campaign %s: %s\n", d.CampaignID, d.Sentence())
 	for _, p := range d.Projections {
 		if p.LeftOut != "" {
 			fmt.Fprintf(a.out, "%s: %s, so events are not applied to it\n", p.Projection, p.LeftOut)
 			continue
 		}
-		a.printComparison(p)
+		if d.Applied > 0 {
+			a.printComparison(p)
+		}
 	}
 	if f := d.Failed; f != nil {
 		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", f.Seq, f.EventType, f.Message)

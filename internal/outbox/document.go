@@ -88,8 +88,8 @@ type Cursor struct {
 	// live: it follows the watermark; quarantined: it stopped for this campaign after a failure;
 	// paused: an operator paused it; behind: events were applied while it was paused or not loaded, and
 	// it waits for a replay
-	State string `json:"state" api:"enum=live quarantined paused behind"`
-	NotLoaded bool `json:"not_loaded"` // it is behind, and no replay catches it up before it is loaded again
+	State     string `json:"state" api:"enum=live quarantined paused behind"`
+	NotLoaded bool   `json:"not_loaded"` // it is behind, and no replay catches it up before it is loaded again
 	// ChangedAt is when its state last changed; zero if it was always live.
 	ChangedAt    time.Time `json:"-"`
 	Paused       *Pause    `json:"paused"`         // who paused it; nil unless it is paused

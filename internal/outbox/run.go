@@ -277,7 +277,9 @@ type RunResult struct {
 
 // ProjectionResult is the result of one projection in one campaign of a run.
 type ProjectionResult struct {
-	Projection string  `json:"projection" redact:"-"`
+	Projection string `json:"projection" redact:"-"`
+	// Verdict is drift if the live rows differ from the replay's: of a rehearsal, if the changed files
+	// make other rows.
 	Verdict    Verdict `json:"verdict" api:"enum=match drift,empty"`
 	Digest     string  `json:"digest"`                   // of the replay
 	Before     string  `json:"digest_before" redact:"-"` // of the live rows
@@ -512,9 +514,9 @@ func (v Verification) Failure() string {
 // DryRun is what applying events would do, determined in scratch tables.
 type DryRun struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
-	FromSeq    int64  `json:"from_seq"` // the first event tried
-	UntilSeq   int64  `json:"until_seq"`
-	Applied    int64  `json:"applied"` // events that succeeded
+	FromSeq    int64  `json:"from_seq"`  // the first event tried
+	UntilSeq   int64  `json:"until_seq"` // the last one that succeeded; below from_seq if none did
+	Applied    int64  `json:"applied"`   // events that succeeded
 	// Failed is the event that failed, with its error; nil if none did.
 	Failed *DryRunFailure `json:"failed"`
 	// Projections describes how the rows would change up to that event, in load order.
@@ -522,6 +524,18 @@ type DryRun struct {
 	// OtherTables are the tables that differ in form between the database and the projections'
 	// files: what succeeds in the dry run may fail there.
 	OtherTables []string `json:"other_tables"`
+}
+
+// Sentence says which of the events would succeed.
+func (d DryRun) Sentence() string {
+	switch d.Applied {
+	case 0:
+		return "No event would be applied."
+	case 1:
+		return fmt.Sprintf("Event %d would be applied.", d.UntilSeq)
+	default:
+		return fmt.Sprintf("Events %d to %d would be applied.", d.FromSeq, d.UntilSeq)
+	}
 }
 
 // TablesText describes the problem with OtherTables; empty if there are none.

@@ -1,8 +1,6 @@
 package templates
 
 import (
-	"fmt"
-
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -12,18 +10,6 @@ const DryRunNext = 10
 // DryRunForm is the target of the form of a dry run.
 func (l Links) DryRunForm(campaign string, seq int64) URL {
 	return l.at(nil, rowPath(campaign, seq, "dry-run")...)
-}
-
-// dryRunSentence says how many of the events would succeed.
-func dryRunSentence(d outbox.DryRun) string {
-	switch d.Applied {
-	case 0:
-		return "No event would be applied."
-	case 1:
-		return fmt.Sprintf("Event %d would be applied.", d.UntilSeq)
-	default:
-		return fmt.Sprintf("Events %d to %d would be applied.", d.FromSeq, d.UntilSeq)
-	}
 }
 
 func inProjection(f outbox.DryRunFailure) string {
