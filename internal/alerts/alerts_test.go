@@ -273,6 +273,50 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	}
 }
 
+// An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when
+// nothing is left to deliver.
+func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		change func(*outbox.Publisher, time.Time)
+		want   string
+	}{
+		"it delivers":           {func(p *outbox.Publisher, now time.Time) { p.LastPublishedAt = &now }, "publisher all/hook delivers again"},
+		"its position is moved": {func(p *outbox.Publisher, _ time.Time) { p.LagEvents = 0 }, "publisher all/hook has nothing left to deliver, after an operator's action"},
+		"it is paused":          {func(p *outbox.Publisher, _ time.Time) { p.Status = outbox.PublisherPaused }, "publisher all/hook was paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+			p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300}
+			state := func(status outbox.PublisherStatus, errors int) {
+				p.Status, p.ErrorCount, p.ErrorKind, p.LastErrorAt = status, errors, "", nil
+				if errors > 0 {
+					p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
+				}
+				f.facts = outbox.AlertFacts{Moved: true, Publishers: []outbox.Publisher{p}}
+				f.pass(30 * time.Second)
+			}
+			before := f.Clock.Now().Add(-time.Hour)
+			p.LastPublishedAt = &before
+			state(outbox.PublisherFailed, 4)
+			state(outbox.PublisherActive, 0) // resumed; the first call has not ended
+			state(outbox.PublisherActive, 1)
+			state(outbox.PublisherFailed, 4)
+			state(outbox.PublisherActive, 0)
+			if w.kinds() != "firing" {
+				t.Fatalf("without a delivery it sent %+v", w.got)
+			}
+			end.change(&p, f.Clock.Now())
+			state(p.Status, 0)
+			if w.kinds() != "firing resolved" || !strings.HasSuffix(w.got[1].Title, end.want) {
+				t.Errorf("at the end it sent %+v", w.got)
+			}
+		})
+	}
+}
+
 // While the projections cannot be read, a quarantine neither begins nor ends.
 func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 			counted = &before.SentCount
 		}
 		a.SentCount = a.Cause.Count
-		m := a.Message(rule, kind, others, counted, rule.Calm(e.facts, a.Cause.Key), e.Alerts.link, e.Alerts.Hide)
+		m := a.Message(rule, kind, others, counted, rule.Calm(e.facts, a), e.Alerts.link, e.Alerts.Hide)
 		if err := e.post(rule, m, hush.Due(e.now)); err != nil {
 			return err
 		}

@@ -294,8 +294,8 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 func TestAlertRule_saysWhatIsOver(t *testing.T) {
 	t.Parallel()
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherActive}
-	delivered, paused := p, p
-	delivered.LastErrorAt, paused.Status = &alertNow, outbox.PublisherPaused
+	delivered, paused, resumed := p, p, p
+	delivered.LastErrorAt, paused.Status, resumed.LastPublishedAt = &alertNow, outbox.PublisherPaused, new(alertNow.Add(time.Second))
 	facts := func(all ...outbox.Publisher) outbox.AlertFacts {
 		return outbox.AlertFacts{Publishers: all, Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
 	}
@@ -313,10 +313,11 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 		{outbox.AlertNoProgress, facts(), "every event is applied"},
 		{outbox.AlertPublisher, facts(delivered), "publisher t/p delivers again"},
 		{outbox.AlertPublisher, facts(paused), "publisher t/p was paused"},
-		{outbox.AlertPublisher, facts(p), "publisher t/p was resumed by an operator, and has no error since"},
+		{outbox.AlertPublisher, facts(resumed), "publisher t/p delivers again"},
+		{outbox.AlertPublisher, facts(p), "publisher t/p has nothing left to deliver, after an operator's action"},
 		{outbox.AlertPublisher, facts(), "publisher t/p was removed"},
 	} {
-		if got := ruleFor(c.what).Calm(c.facts, "t/p"); got != c.want {
+		if got := ruleFor(c.what).Calm(c.facts, outbox.Alert{Cause: outbox.AlertCause{Key: "t/p"}, Since: alertNow}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}

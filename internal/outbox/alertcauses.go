@@ -33,6 +33,9 @@ type AlertCause struct {
 	// cannot deliver. One that no message told of is another cause. Empty where only the subject is known.
 	Parts []AlertPart `json:"-"`
 	Since time.Time   `json:"-"` // as far as the finding knows; zero if it does not
+	// Worked is when the subject last worked; zero if that is unknown or never was. What began before is
+	// over, and what is found now began at Since, or is over without it.
+	Worked time.Time `json:"-"`
 	// Lingers means that it goes on if it was found before, and does not begin.
 	Lingers bool `json:"-"`
 	Once    bool `json:"-"` // no reminders
@@ -226,8 +229,9 @@ func noProgress(f AlertFacts, now time.Time) []AlertCause {
 	return []AlertCause{c}
 }
 
-// publisherCauses are the failed and stopped publishers. One that failed goes on until it has no more
-// errors in a row: while it retries, it has not recovered.
+// publisherCauses are the failed and stopped publishers. One that failed goes on until it delivers again,
+// or has nothing left to deliver: while it is retried, or after an operator cleared its errors, it has not
+// recovered.
 func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 	for _, p := range all {
 		errors := Count(int64(p.ErrorCount), "error", "errors")
@@ -236,14 +240,22 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 			part.Key += " " + strconv.FormatInt(p.ErrorPosition, 10)
 		}
 		c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
+		if p.LastPublishedAt != nil {
+			c.Worked = *p.LastPublishedAt
+		}
 		if p.LastErrorAt != nil {
 			c.Since = *p.LastErrorAt
+			if c.Since.Before(c.Worked) { // by the clock of another holder
+				c.Since = c.Worked
+			}
 		}
 		switch state := p.State(now); {
 		case state == PublisherIsFailed || state == PublisherIsStopped:
 			c.Sentence = fmt.Sprintf("Publisher %s has %s after %s", p, state, errors)
 		case p.ErrorCount > 0 && state != PublisherIsPaused:
 			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row", p, errors), true
+		case p.LastErrorAt == nil && state != PublisherIsPaused && !delivered(p):
+			c.Sentence, c.Lingers, c.Parts = fmt.Sprintf("Publisher %s has delivered nothing since it failed; an operator's action cleared its errors", p), true, nil
 		default:
 			continue
 		}
@@ -252,15 +264,16 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 	return causes
 }
 
-func publisherCalm(all []Publisher, key string) string {
+// publisherCalm says how the trouble of a publisher ended that began then.
+func publisherCalm(all []Publisher, key string, since time.Time) string {
 	i := slices.IndexFunc(all, func(p Publisher) bool { return p.String() == key })
 	switch {
 	case i < 0:
 		return "publisher " + key + " was removed"
 	case all[i].Status == PublisherPaused:
 		return "publisher " + key + " was paused"
-	case all[i].LastErrorAt == nil: // an operator's action clears the errors
-		return "publisher " + key + " was resumed by an operator, and has no error since"
+	case all[i].LastErrorAt == nil && (all[i].LastPublishedAt == nil || all[i].LastPublishedAt.Before(since)): // an operator's action clears the errors
+		return "publisher " + key + " has nothing left to deliver, after an operator's action"
 	}
 	return "publisher " + key + " delivers again"
 }
@@ -374,8 +387,8 @@ func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
 }
 
 // Calm describes the state after the rule's cause has ended, as part of a sentence.
-func (r AlertRule) Calm(f AlertFacts, key string) string {
-	s := f.Summary
+func (r AlertRule) Calm(f AlertFacts, a Alert) string {
+	s, key := f.Summary, a.Cause.Key
 	left := func(n int64, none, one, many string) string {
 		if n == 0 {
 			return none
@@ -391,7 +404,7 @@ func (r AlertRule) Calm(f AlertFacts, key string) string {
 		c := s.Campaigns
 		return left(c.Drifted+c.Diverged+c.Unverifiable, "no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal")
 	case AlertPublisher:
-		return publisherCalm(f.Publishers, key)
+		return publisherCalm(f.Publishers, key, a.Since)
 	case AlertInstance:
 		return instanceCalm(s.Instances, key)
 	case AlertRejected:

@@ -97,6 +97,13 @@ type Alert struct {
 func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Time) (next Alert, kind AlertKind, others []AlertPart) {
 	step := min(max(0, now.Sub(a.SeenAt)), alertStep)
 	a.SeenAt, a.HeldUntil, a.HeldBecause = now, nil, ""
+	if cause != nil && cause.Worked.After(a.Since) {
+		if cause.Since.Before(cause.Worked) {
+			cause = nil
+		} else {
+			a.Since = cause.Since
+		}
+	}
 	a.forget(hush, now, a.Told && cause != nil && cause.Once)
 	if cause == nil {
 		return a.end(now)
