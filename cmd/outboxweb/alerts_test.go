@@ -15,7 +15,8 @@ func TestAlertsList_saysWhatIsHeldBack(t *testing.T) {
 	until := time.Date(2026, 11, 21, 18, 57, 0, 0, time.UTC)
 	v := outbox.AlertsView{Configured: true, Rules: []outbox.AlertRuleState{{AlertRule: outbox.AlertRule{Name: "publisher"}, Alerts: []outbox.Alert{
 		{Cause: outbox.AlertCause{Sentence: "Publisher a/b has failed"}, Status: outbox.AlertFiring, HeldUntil: &until, HeldBecause: outbox.AlertHeldTold},
-		{Cause: outbox.AlertCause{Sentence: "over"}, Status: outbox.AlertOK},
+		{Cause: outbox.AlertCause{Sentence: "Publisher e/f has failed"}, Status: outbox.AlertFiring, EndedAt: &until, HeldUntil: &until, HeldBecause: outbox.AlertHeldFlaps},
+		{Cause: outbox.AlertCause{Sentence: "gone for good"}, Status: outbox.AlertOK},
 		{Cause: outbox.AlertCause{Sentence: "Publisher c/d has failed"}, Status: outbox.AlertPending},
 	}}, {AlertRule: outbox.AlertRule{Name: "drift"}}}}
 	var out bytes.Buffer
@@ -23,12 +24,13 @@ func TestAlertsList_saysWhatIsHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	for i, want := range []string{"RULE", "firing, a message is held back until " + stamp(until) + ": the same cause was told less than an hour before", "Publisher c/d has failed", "drift"} {
+	for i, want := range []string{"RULE", "firing, a message is held back until " + stamp(until) + ": the same cause was told less than an hour before",
+		"firing, not found since " + stamp(until) + ", a message is held back until " + stamp(until) + ": 2 messages within an hour said that it was over, and it came back", "Publisher c/d has failed", "drift"} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d lacks %q in\n%s", i, want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "over") {
+	if strings.Contains(out.String(), "gone for good") {
 		t.Errorf("lists what is over:\n%s", out.String())
 	}
 }

@@ -189,44 +189,62 @@ func (f *fixture) blocked(by string, n int64) {
 	f.facts.Groups[0].Fingerprint, f.facts.Groups[0].Example = by, by
 }
 
-// A new incident with another cause is told at once; the same cause is held back for its hour, which the
-// view says, also when another process evaluates.
-func TestWorker_tellsOfAnotherCauseWithinTheHour(t *testing.T) {
+// What receivers were told last is true: a new incident is told at once after the end of one, the third
+// within an hour says that it comes and goes, and its end is held back, also when another process
+// evaluates.
+func TestWorker_tellsWhatComesBackWithinTheHour(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: off, blocked_campaigns: {for: 0s}}}`
 	f := open(t, config)
-	began := f.Clock.Now()
-	for _, by := range []string{"no such table", "seat is taken"} {
-		f.blocked(by, 50)
-		f.step()
-		f.dead(0)
-		f.pass(time.Minute)
+	title := func(i int, want string) {
+		t.Helper()
+		if len(w.got) != i+1 || w.got[i].Title != want {
+			t.Fatalf("sent %q, the last %+v; want %q", w.kinds(), w.got[len(w.got)-1], want)
+		}
 	}
-	if w.kinds() != "firing resolved firing resolved" || w.got[2].Title != "50 campaigns are blocked by a permanently failed event" || w.got[2].Error != "seat is taken" {
-		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
+	over := func(f *fixture) { f.dead(0); f.pass(time.Minute) }
+	f.blocked("no such table", 25)
+	f.step()
+	title(0, "25 campaigns are blocked by a permanently failed event")
+	over(f)
+	first := *w.got[1].EndedAt
+	f.blocked("no such table", 60)
+	f.step()
+	title(2, "Again: 60 campaigns are blocked by a permanently failed event")
+	f.blocked("no such table", 120) // the rule is urgent
+	f.step()
+	title(3, "Still: 120 campaigns are blocked by a permanently failed event")
+	over(f)
+	f.blocked("seat is taken", 50)
+	f.step()
+	title(5, "Again, the third time within an hour: 50 campaigns are blocked by a permanently failed event")
+	if said := strings.Join(w.got[5].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "It comes and goes: no message says before "+first.Add(time.Hour).Format("15:04 UTC")+" that it is over") {
+		t.Errorf("it says %q", said)
 	}
+	over(f)
 	two := around(f.Beside(), "w-2", config)
 	f.Clock.Advance(2 * time.Minute) // the lease of the first expires
-	two.blocked("no such table", 12)
+	two.dead(0)
 	two.step()
 	v, err := two.View(two.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := v.Rules[0].Alerts[0]
-	if len(w.got) != 4 || a.Status != outbox.AlertFiring || a.HeldBecause != outbox.AlertHeldTold || a.HeldUntil == nil || !a.HeldUntil.Equal(began.Add(time.Hour)) || !a.SentAt.Equal(*w.got[3].EndedAt) {
+	if len(w.got) != 6 || a.Status != outbox.AlertFiring || a.EndedAt == nil || a.HeldBecause != outbox.AlertHeldFlaps || a.HeldUntil == nil || !a.HeldUntil.Equal(first.Add(time.Hour)) {
 		t.Fatalf("sent %q, and holds back: %+v", w.kinds(), a)
 	}
-	two.pass(time.Hour)
-	if w.kinds() != "firing resolved firing resolved firing" {
-		t.Fatalf("sent %q after the hour", w.kinds())
-	}
+	two.blocked("seat is taken", 12)
 	two.facts.Groups = append(two.facts.Groups, outbox.ErrorGroup{Fingerprint: "disk I/O", Example: "disk I/O error", Heads: 1})
 	two.step()
-	two.step()
-	if m := w.got[len(w.got)-1]; len(w.got) != 6 || m.Kind != outbox.AlertStarted || m.Title != "Another cause: 12 campaigns are blocked by a permanently failed event, with 2 different errors" || m.Error != "disk I/O error" || *m.Before != 12 {
-		t.Errorf("sent %q: %+v", w.kinds(), m)
+	if m := w.got[len(w.got)-1]; len(w.got) != 7 || m.Title != "Another cause: 12 campaigns are blocked by a permanently failed event, with 2 different errors" || m.Error != "disk I/O error" || *m.Before != 50 {
+		t.Fatalf("sent %q: %+v", w.kinds(), m)
+	}
+	two.dead(0)
+	two.pass(time.Hour)
+	if kinds := w.kinds(); kinds != "firing resolved firing reminder resolved firing firing resolved" || !w.got[7].EndedAt.Before(first.Add(10*time.Minute)) {
+		t.Errorf("after the hour it sent %q: %+v", kinds, w.got[len(w.got)-1])
 	}
 }
 

@@ -253,10 +253,10 @@ func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.Aler
 	rule.Name = e.Name
 	rule.To = r.names(fields["to"], rule.To)
 	if over := fields["over"]; over.Value != nil {
-		switch rule.What {
-		case outbox.AlertOldest:
+		switch {
+		case rule.What == outbox.AlertOldest:
 			rule.OverAge = r.Pause(over, rule.OverAge, longestFor)
-		case outbox.AlertDeadRows, outbox.AlertBlocked, outbox.AlertDrift, outbox.AlertRejected:
+		case rule.What.Counts():
 			rule.Over = r.Number(over, rule.Over, 0, mostOver)
 		default:
 			r.Fail(over.Key, e.Path, "%s has no threshold; remove over", rule.What)

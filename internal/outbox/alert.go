@@ -23,6 +23,11 @@ const (
 	AlertFailedRun  AlertWhat = "failed_run"        // each failed run
 )
 
+// Counts reports whether causes count rows or campaigns.
+func (w AlertWhat) Counts() bool {
+	return w == AlertDeadRows || w == AlertBlocked || w == AlertDrift || w == AlertRejected
+}
+
 // AlertRule says what to watch, and whom to tell.
 type AlertRule struct {
 	Name    string        `json:"name" redact:"-"`

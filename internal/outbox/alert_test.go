@@ -119,10 +119,11 @@ func TestAlert_sendsOneMessageAnHour(t *testing.T) {
 		"one that flaps": {
 			{0, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
 			{m, false, false, outbox.AlertResolved, outbox.AlertOK},
-			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertFiring},
-			{m, false, false, none, outbox.AlertOK}, // it was not told
-			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertFiring},
-			{60 * m, true, false, outbox.AlertStarted, outbox.AlertFiring}, {m, false, false, outbox.AlertResolved, outbox.AlertOK},
+			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+			{m, false, false, outbox.AlertResolved, outbox.AlertOK},
+			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
+			{m, false, false, none, outbox.AlertFiring}, {m, true, false, none, outbox.AlertFiring}, {m, false, false, none, outbox.AlertFiring}, // until it is an hour since the first end
+			{49 * m, false, false, none, outbox.AlertFiring}, {m, false, false, outbox.AlertResolved, outbox.AlertOK},
 		},
 		"a clock that is set ahead": {
 			{0, true, false, none, outbox.AlertPending}, {48 * time.Hour, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
@@ -171,8 +172,9 @@ type causesMoment struct {
 	until time.Duration // from the beginning
 }
 
-// Each cause is told at once, and once an hour. One that comes back within its hour is held back, and
-// told then.
+// Each cause is told at once, and so is one that comes back after a message that it was over. After two of
+// these within an hour the next one is held back. A cause that comes back while others go on is held back
+// for its hour.
 func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
 	t.Parallel()
 	const none, m = outbox.AlertNoMessage, time.Minute
@@ -188,11 +190,13 @@ func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
 		},
 		"an incident with the same cause": {
 			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
-			{m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {m, "", 0, none, 0, "", 0},
-			{m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {56 * m, "a", 0, outbox.AlertStarted, 0, "", 0},
+			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, none, 0, outbox.AlertHeldFlaps, 61 * m}, {m, "a", 0, none, 0, "", 0},
+			{m, "a b", 0, outbox.AlertStarted, 1, "", 0}, {53 * m, "", 0, none, 0, outbox.AlertHeldFlaps, 61 * m}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
 		},
-		"one that flaps, and another": {
-			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "a", 0, none, 0, outbox.AlertHeldTold, 60 * m}, {m, "a b", 0, outbox.AlertStarted, 0, "", 0},
+		"one that flaps in a quiet time": {
+			{0, "a", 9 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 9 * m}, {m, "", 8 * m, outbox.AlertResolved, 0, "", 0}, {m, "a", 7 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 9 * m},
+			{m, "", 6 * m, outbox.AlertResolved, 0, "", 0}, {m, "a", 5 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 9 * m}, {m, "", 4 * m, outbox.AlertResolved, 0, "", 0},
 		},
 		"other causes within an incident": {
 			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "a b", 0, outbox.AlertStarted, 1, "", 0}, {m, "b a", 0, none, 0, "", 0}, {m, "c d e", 0, outbox.AlertStarted, 3, "", 0},
@@ -237,6 +241,33 @@ func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
 			if kind != none && !a.SentAt.Equal(now) {
 				t.Errorf("%s, moment %d: the last message was at %v", name, i, a.SentAt)
 			}
+		}
+	}
+}
+
+// An urgent incident that has doubled is told again within the hour.
+func TestAlert_tellsThatAnUrgentIncidentHasDoubled(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what   outbox.AlertWhat
+		urgent bool
+		want   string // the counts that are told
+	}{
+		{outbox.AlertBlocked, true, "25 60 200"},
+		{outbox.AlertBlocked, false, "25"},
+		{outbox.AlertNoProgress, true, "25"}, // every append adds to it
+	} {
+		a, now, rule := outbox.Alert{}, alertNow, outbox.AlertRule{What: c.what, Urgent: c.urgent}
+		var told []string
+		for _, n := range []int64{25, 49, 60, 119, 30, 200} {
+			now = now.Add(time.Minute)
+			var kind outbox.AlertKind
+			if a, kind, _ = a.Next(rule, &outbox.AlertCause{Count: n}, outbox.AlertHush{}, now); kind != outbox.AlertNoMessage {
+				told = append(told, fmt.Sprint(n))
+			}
+		}
+		if got := strings.Join(told, " "); got != c.want {
+			t.Errorf("%s, urgent %v: told of %s, want %s", c.what, c.urgent, got, c.want)
 		}
 	}
 }

@@ -25,6 +25,8 @@ type AlertNote struct {
 type AlertMessage struct {
 	AlertNote
 	Before *int64 `json:"count_before"` // what the last message about it counted; nil in the first one
+	// It comes and goes: no message says before then that it is over; nil otherwise
+	FlapsUntil *time.Time `json:"flaps_until"`
 
 	AlertError
 
@@ -50,6 +52,10 @@ func (a Alert) Message(r AlertRule, kind AlertKind, others []AlertPart, before *
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Age(a.EndedAt.Sub(a.Since)) + ": " + calm
 		m.Error, m.Todo = "", ""
+	case kind == AlertStarted && len(others) == 0 && len(a.Overs) >= oversMost:
+		m.Title, m.FlapsUntil = "Again, the third time within an hour: "+c.Sentence, a.flapsUntil()
+	case kind == AlertStarted && len(others) == 0 && len(a.Overs) > 0:
+		m.Title = "Again: " + c.Sentence
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
 	case len(others) == 1:
@@ -120,6 +126,9 @@ func (m AlertMessage) Lines(now time.Time) []string {
 			when = "before it was over"
 		}
 		add("Changed: ", fmt.Sprintf("%s %s, %s in the last message", Number(m.Count), when, Number(*m.Before)))
+	}
+	if m.FlapsUntil != nil {
+		add("It comes and goes: ", "no message says before "+m.FlapsUntil.UTC().Format("15:04 UTC")+" that it is over")
 	}
 	add("Build: ", m.Build)
 	add("Projection: ", strings.TrimSpace(m.Projection+" "+ShortHash(m.ProjectionVersion)))

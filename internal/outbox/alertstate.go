@@ -29,12 +29,12 @@ const (
 	AlertTest      AlertKind = "test"
 )
 
-// AlertEvery is the least time between two messages that the same cause goes on, and between two
-// that it began.
+// AlertEvery is the least time between two messages that the same cause goes on.
 const AlertEvery = time.Hour
 
-// alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it.
-const alertMost = 10
+// alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it, and
+// oversMost how many say that it is over.
+const alertMost, oversMost = 10, 2
 
 // alertStep is the longest time between two evaluations that counts as time in which a cause held:
 // a clock that jumps ahead, or a pause of the evaluation, does not make a rule fire.
@@ -47,6 +47,7 @@ type AlertHold string
 const (
 	AlertHeldTold  AlertHold = "told"  // the same cause was told less than an hour ago
 	AlertHeldLimit AlertHold = "limit" // too many messages within an hour
+	AlertHeldFlaps AlertHold = "flaps" // it was over too often within an hour
 	AlertHeldQuiet AlertHold = "quiet"
 	AlertHeldMuted AlertHold = "muted"
 )
@@ -78,17 +79,19 @@ type Alert struct {
 	Told   bool          `json:"told"`    // a message said that it fires
 	// the last message about it, also one that said that it was over; its receivers may not have it yet
 	SentAt    *time.Time `json:"sent_at"`
-	SentCount int64      `json:"-"`          // what that message counted
-	HeldUntil *time.Time `json:"held_until"` // a message that it fires is held back until then; nil if none is
+	SentCount int64      `json:"-"`          // what the last message that it fires counted
+	HeldUntil *time.Time `json:"held_until"` // a message about it is held back until then; nil if none is
 	// why it is held back: the same cause was told less than an hour before, too many messages were sent
-	// within an hour, quiet times, or a mute; empty if none is
-	HeldBecause AlertHold  `json:"held_because" api:"enum=told limit quiet muted,empty"`
-	EndedAt     *time.Time `json:"ended_at"` // nil while it is found
+	// within an hour, too many of them said that it was over, quiet times, or a mute; empty if none is
+	HeldBecause AlertHold `json:"held_because" api:"enum=told limit flaps quiet muted,empty"`
+	// nil while it is found; while it is firing, the message that it is over is held back
+	EndedAt *time.Time `json:"ended_at"`
 	// ToldOf is when the last message within the hour that named a part was due, by the part's key. It
-	// outlasts the cause, so that one which comes and goes is told once an hour. Recent is when all
-	// such messages were due.
+	// outlasts the cause. Recent is when all such messages were due, and Overs when messages said that it
+	// was over.
 	ToldOf map[string]time.Time `json:"-"`
 	Recent []time.Time          `json:"-"`
+	Overs  []time.Time          `json:"-"`
 }
 
 // Next is the state after an evaluation, and the message to send. others are the causes that the
@@ -106,13 +109,14 @@ func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Tim
 	}
 	a.forget(hush, now, a.Told && cause != nil && cause.Once)
 	if cause == nil {
-		return a.end(now)
+		return a.end(hush, now)
 	}
 	a.Cause = *cause
 	if a.Status == AlertOK || a.Status == "" {
 		a.begin(now)
 		step = 0
 	}
+	a.EndedAt = nil
 	if a.Since.After(now) {
 		a.Since = now
 	}
@@ -122,12 +126,12 @@ func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Tim
 	if a.Status != AlertFiring {
 		return a, AlertNoMessage, nil
 	}
-	kind, others = a.worth(now)
+	kind, others = a.worth(r, now)
 	switch {
 	case kind == AlertNoMessage:
 	case hush.Muted.After(now):
 		a.hold(hush.Muted, AlertHeldMuted)
-	case len(a.Recent) >= alertMost && !a.waits(now):
+	case a.Told && len(a.Recent) >= alertMost && !a.waits(now):
 		a.hold(a.Recent[0].Add(AlertEvery), AlertHeldLimit)
 	default:
 		a.tell(hush.Due(now), now)
@@ -145,19 +149,41 @@ func (a *Alert) begin(now time.Time) {
 	if a.EndedAt != nil && a.EndedAt.After(since) {
 		since = *a.EndedAt
 	}
-	a.Status, a.Since, a.Held, a.Told, a.EndedAt = AlertPending, since, 0, false, nil
+	a.Status, a.Since, a.Held, a.Told = AlertPending, since, 0, false
 }
 
-func (a Alert) end(now time.Time) (Alert, AlertKind, []AlertPart) {
+// end is the state without the cause. One that comes and goes is firing until a message may say that it
+// is over: what receivers were told last is true.
+func (a Alert) end(hush AlertHush, now time.Time) (Alert, AlertKind, []AlertPart) {
+	if a.Status == AlertOK {
+		return a, AlertNoMessage, nil
+	}
+	if a.EndedAt == nil {
+		a.EndedAt = &now
+	}
 	kind := AlertNoMessage
 	if a.Status == AlertFiring && a.Told {
+		if !hush.Due(now).After(now) {
+			if until := a.flapsUntil(); until != nil {
+				a.hold(*until, AlertHeldFlaps)
+				return a, kind, nil
+			}
+			a.Overs = append(a.Overs, now)
+		}
 		kind, a.SentAt = AlertResolved, &now
 		maps.DeleteFunc(a.ToldOf, func(_ string, due time.Time) bool { return due.After(now) }) // replaced before it was sent
 	}
-	if a.Status != AlertOK {
-		a.Status, a.Told, a.EndedAt = AlertOK, false, &now
-	}
+	a.Status, a.Told = AlertOK, false
 	return a, kind, nil
+}
+
+// flapsUntil is until when a message that it is over is held back, after too many of them within the
+// hour; nil if it is not.
+func (a Alert) flapsUntil() *time.Time {
+	if len(a.Overs) < oversMost {
+		return nil
+	}
+	return new(a.Overs[0].Add(AlertEvery))
 }
 
 // forget drops what was told an hour ago, unless it is not told again. Nothing can be due after the
@@ -166,18 +192,21 @@ func (a *Alert) forget(hush AlertHush, now time.Time, once bool) {
 	if a.SentAt != nil && a.SentAt.After(now) {
 		a.SentAt = &now
 	}
-	told, recent, latest := make(map[string]time.Time, len(a.ToldOf)), []time.Time(nil), hush.Due(now)
+	within := func(all []time.Time, latest time.Time) (kept []time.Time) {
+		for _, at := range all {
+			if now.Sub(at) < AlertEvery {
+				kept = append(kept, earlier(at, latest))
+			}
+		}
+		return kept
+	}
+	told, latest := make(map[string]time.Time, len(a.ToldOf)), hush.Due(now)
 	for part, due := range a.ToldOf {
 		if once || now.Sub(due) < AlertEvery {
 			told[part] = earlier(due, latest)
 		}
 	}
-	for _, due := range a.Recent {
-		if now.Sub(due) < AlertEvery {
-			recent = append(recent, earlier(due, latest))
-		}
-	}
-	a.ToldOf, a.Recent = told, recent
+	a.ToldOf, a.Recent, a.Overs = told, within(a.Recent, latest), within(a.Overs, now)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -187,9 +216,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// worth is the message that the firing cause is worth, with the causes that are new in it. Otherwise it
-// notes whether one is held back.
-func (a *Alert) worth(now time.Time) (AlertKind, []AlertPart) {
+// worth is the message that the firing cause is worth, with the causes that it adds to those told before.
+// Otherwise it notes whether one is held back.
+func (a *Alert) worth(r AlertRule, now time.Time) (AlertKind, []AlertPart) {
 	var others []AlertPart
 	first := time.Time{} // the earliest time at which one of the parts was told
 	for _, p := range a.parts() {
@@ -206,17 +235,19 @@ func (a *Alert) worth(now time.Time) (AlertKind, []AlertPart) {
 	}
 	last, back := a.lastTold(), first.Add(AlertEvery)
 	switch {
-	case a.Told && last.IsZero(): // an hour ago
-		return AlertReminder, nil
-	case len(others) > 0 && !a.Told:
+	case !a.Told:
 		return AlertStarted, nil
+	case last.IsZero(): // an hour ago
+		return AlertReminder, nil
 	case len(others) > 0 && a.waits(now): // the message that waits is replaced
 		return AlertStarted, nil
 	case len(others) > 0:
 		return AlertStarted, others
 	case a.waits(now):
 		a.hold(last, AlertHeldQuiet)
-	case back.After(now) && (!a.Told || first.Before(last)): // a cause that came back
+	case r.Urgent && r.What.Counts() && a.SentCount > 0 && a.Cause.Count >= 2*a.SentCount:
+		return AlertReminder, nil
+	case back.After(now) && first.Before(last): // a cause that came back
 		a.hold(back, AlertHeldTold)
 	}
 	return AlertNoMessage, nil
@@ -246,7 +277,7 @@ func (a *Alert) waits(now time.Time) bool { return a.Told && a.lastTold().After(
 
 // tell records a message that is due then.
 func (a *Alert) tell(due, now time.Time) {
-	a.Told, a.SentAt = true, &now
+	a.Told, a.SentAt, a.SentCount = true, &now, a.Cause.Count
 	for _, p := range a.parts() {
 		a.ToldOf[p.Key] = due
 	}
@@ -269,6 +300,8 @@ func (a Alert) WhyHeld() string {
 		return "the same cause was told less than an hour before"
 	case AlertHeldLimit:
 		return fmt.Sprintf("%d messages were sent within an hour", alertMost)
+	case AlertHeldFlaps:
+		return fmt.Sprintf("%d messages within an hour said that it was over, and it came back", oversMost)
 	case AlertHeldQuiet:
 		return "quiet time"
 	case AlertHeldMuted:
