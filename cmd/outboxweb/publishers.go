@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -120,14 +121,10 @@ func publisherLines(p outbox.Publisher) [][2]string {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
 	}
 	if p.ErrorCount > 0 {
-		cause := "the " + string(p.ErrorKind)
-		if p.ErrorKind == outbox.UnknownError {
-			cause = "the event below or its destination"
-		}
-		lines = append(lines, [2]string{"errors in a row", fmt.Sprintf("%d, the last caused by %s", p.ErrorCount, cause)})
+		lines = append(lines, [2]string{"errors in a row", strconv.Itoa(p.ErrorCount)}, [2]string{"cause", p.Blame()})
 	}
 	if e := p.ErrorEvent; e != nil {
-		lines = append(lines, [2]string{"blocked by", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
+		lines = append(lines, [2]string{"could not deliver", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
 	}
 	if p.Healthy != nil {
 		lines = append(lines, [2]string{"healthy", strings.TrimSuffix(fmt.Sprintf("%t at %s: %s", *p.Healthy, stampOr(p.HealthAt, "an unknown time"), firstLine(p.HealthMessage, 120)), ": ")})

@@ -79,6 +79,25 @@ func (p Publisher) BlockingEvent() *EventRef {
 	return p.ErrorEvent
 }
 
+// Blame says in a sentence what caused the last error.
+func (p Publisher) Blame() string {
+	switch {
+	case p.Stopped:
+		return "The destination is gone; no event is at fault."
+	case p.ErrorKind == UnknownError && p.HangingSince != nil:
+		return "The function does not return. Any event of its batch may be at fault, or its destination."
+	case p.ErrorKind == UnknownError:
+		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
+	case p.ErrorKind == EventError && p.ByFunction():
+		return "The function fails at this event. Later events wait for it."
+	case p.ByFunction():
+		return "The function says that it is not healthy. Nothing is delivered until it is."
+	case p.ErrorKind == EventError:
+		return "The destination rejects this event. Later events wait for it."
+	}
+	return "The destination is unreachable, overloaded or misconfigured; no event is at fault."
+}
+
 // Why says in one sentence why the subscription does or does not make progress.
 func (p Publisher) Why(now time.Time) string {
 	switch p.State(now) {

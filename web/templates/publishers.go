@@ -117,25 +117,6 @@ func lagNote(p outbox.Publisher) string {
 	return ""
 }
 
-// causeText describes the cause of a subscription's last error.
-func causeText(p outbox.Publisher) string {
-	switch {
-	case p.Stopped:
-		return "The destination is gone; no event is at fault."
-	case p.ErrorKind == outbox.UnknownError && p.HangingSince != nil:
-		return "The function does not return. Any event of its batch may be at fault, or its destination."
-	case p.ErrorKind == outbox.UnknownError:
-		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
-	case p.ErrorKind == outbox.EventError && p.ByFunction():
-		return "The function fails at this event. Later events wait for it."
-	case p.ByFunction():
-		return "The function says that it is not healthy. Nothing is delivered until it is."
-	case p.ErrorKind == outbox.EventError:
-		return "The destination rejects this event. Later events wait for it."
-	}
-	return "The destination is unreachable, overloaded or misconfigured; no event is at fault."
-}
-
 // nextPollName names what a publisher does next.
 func nextPollName(p outbox.Publisher) string {
 	if p.RetryAt != nil {
