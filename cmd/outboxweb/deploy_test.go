@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/docs"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -70,11 +71,18 @@ func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 	}
 }
 
-// Every rule of the built-in alerts leads to a heading of our documentation.
+// Every rule of the built-in alerts leads to a heading of our documentation, and so does an event that a
+// destination rejects.
 func TestAlertRules_leadToTheDocumentation(t *testing.T) {
 	t.Parallel()
+	rejected := outbox.AlertFacts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: outbox.EventError}}}
 	for _, r := range outbox.AlertRules() {
 		_, runbook, _ := r.What.Advice()
+		if r.What == outbox.AlertPublisher {
+			if document, heading, _ := strings.Cut(r.Causes(rejected, time.Now())[0].Runbook, "#"); !hasHeading(document, heading) {
+				t.Errorf("a rejected event leads to %s#%s, which is no heading", document, heading)
+			}
+		}
 		if document, heading, _ := strings.Cut(runbook, "#"); !hasHeading(document, heading) {
 			t.Errorf("%s leads to %q, which is no heading", r.Name, runbook)
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -263,27 +264,46 @@ func TestWorker_sumsUpManyCausesAtOnce(t *testing.T) {
 	}
 }
 
-// A publisher that failed and is retried has not recovered until it delivers. Since is when it began, not
-// when it was found.
+// A publisher that failed and is retried has not recovered until it delivers without an error. Since is
+// when it began, not when it was found; an error after a delivery begins anew. What to do depends on what
+// is at fault.
 func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
-	began := f.Clock.Now().Add(-10 * time.Second)
-	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: began.Add(time.Hour), LastErrorAt: &began}
+	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
 	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
-		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition = status, errors, kind, position
+		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "c-5", Seq: position}
 		f.facts = outbox.AlertFacts{Moved: true, Publishers: []outbox.Publisher{p}}
 		f.pass(30 * time.Second)
 	}
+	began := f.Clock.Now().Add(-10 * time.Second)
+	p.LastErrorAt = &began
 	state(outbox.PublisherFailed, 8, outbox.DestinationError, 5)
-	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
-	if w.kinds() != "firing" || !w.got[0].Since.Equal(began) {
-		t.Fatalf("while it is retried: sent %+v", w.got)
+	if w.kinds() != "firing" || !w.got[0].Since.Equal(began) || w.got[0].Todo != "Fix the destination, test it, then resume the publisher." {
+		t.Fatalf("at the first error: sent %+v", w.got)
 	}
+	delivered := f.Clock.Now()
+	rejected := delivered.Add(time.Second)
+	p.LastPublishedAt, p.LastErrorAt = &delivered, &rejected
+	f.Clock.Advance(15 * time.Second)
+	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
+	v, err := f.View(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(v.Rules, func(r outbox.AlertRuleState) bool { return r.Name == "publisher" })
+	if a := v.Rules[i].Alerts[0]; w.kinds() != "firing" || !a.Since.Equal(rejected) || !strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign c-5") {
+		t.Fatalf("while it is retried: sent %q, shows %+v", w.kinds(), a)
+	}
+	p.LastErrorAt = new(f.Clock.Now())
 	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
-	if w.kinds() != "firing firing" || w.got[1].Title != "Another cause: Publisher orders/erp has failed after 8 errors" {
-		t.Fatalf("at the other error: sent %+v", w.got)
+	if w.kinds() != "firing firing" {
+		t.Fatalf("at the other error: sent %q", w.kinds())
+	}
+	if m := w.got[1]; m.Title != "Another cause: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign c-5" || !m.Since.Equal(rejected) ||
+		!strings.HasPrefix(m.Todo, "Have the receiver fixed for this event, or skip the event.") || m.RunbookURL != "https://ops.example/docs/operating#one-event-is-rejected" {
+		t.Errorf("at the other error: sent %+v", m)
 	}
 	state(outbox.PublisherActive, 0, outbox.EventError, 0)
 	if w.kinds() != "firing firing resolved" || !strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again") {

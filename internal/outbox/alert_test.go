@@ -281,9 +281,9 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 		{Fingerprint: "locked", Example: "locked", Dead: 12, Heads: 12, FirstAt: at(time.Hour), Tried: []outbox.Tried{{Build: "v1", Projection: "seats", ProjectionVersion: "abc"}}},
 		{Fingerprint: "retried", Failed: 3},
 	}
-	pub := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 3, ErrorKind: outbox.EventError, ErrorPosition: 7, LastErrorAt: at(time.Second)}
-	down := pub
-	down.ErrorKind = outbox.DestinationError
+	pub := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 3, ErrorKind: outbox.EventError, ErrorPosition: 7, LastErrorAt: at(time.Second), ErrorEvent: &outbox.EventRef{Position: 7, CampaignID: "c-5", Seq: 3}}
+	down, function, unknown := pub, pub, pub
+	down.ErrorKind, function.Destination, unknown.ErrorKind, unknown.ErrorEvent = outbox.DestinationError, outbox.FunctionDestination, outbox.UnknownError, nil
 	again := pub
 	again.Status = outbox.PublisherActive
 	facts := outbox.AlertFacts{Groups: groups}
@@ -298,9 +298,11 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 		has   string
 	}{
 		{outbox.AlertBlocked, pub, "locked, no such table", time.Hour, "13 campaigns are blocked by a permanently failed event, with 2 different errors; locked; seats"},
-		{outbox.AlertPublisher, pub, "event 7", time.Second, "Publisher t/p has failed after 3 errors"},
-		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors"},
-		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row"},
+		{outbox.AlertPublisher, pub, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
+		{outbox.AlertPublisher, function, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its function fails at event 3 of campaign c-5;"},
+		{outbox.AlertPublisher, unknown, "unknown 7", time.Second, "Publisher t/p has failed after 3 errors; the event at position 7 or its destination is at fault;"},
+		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors;"},
+		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertDrift, pub, "drift seats, drift users, failed users", 2 * time.Hour,
 			"3 campaigns drifted in projections seats and users, 2 campaigns unverifiable; Rows of projection seats were built by version old1. Version new1 is loaded now, and builds what is applied since then. Rows may differ because the definition changed."},
 	} {

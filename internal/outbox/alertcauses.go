@@ -39,6 +39,9 @@ type AlertCause struct {
 	// Lingers means that it goes on if it was found before, and does not begin.
 	Lingers bool `json:"-"`
 	Once    bool `json:"-"` // no reminders
+	// Todo and Runbook are what to do about it, where the rule's advice does not fit; empty otherwise.
+	Todo    string `json:"-"`
+	Runbook string `json:"-"`
 }
 
 // AlertError is the last error behind a cause, and where it happened.
@@ -234,26 +237,12 @@ func noProgress(f AlertFacts, now time.Time) []AlertCause {
 // recovered.
 func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 	for _, p := range all {
-		errors := Count(int64(p.ErrorCount), "error", "errors")
-		part := AlertPart{Key: string(p.ErrorKind), AlertError: AlertError{Error: p.LastError}}
-		if p.ErrorKind != DestinationError { // the event is to blame, or may be
-			part.Key += " " + strconv.FormatInt(p.ErrorPosition, 10)
-		}
-		c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
-		if p.LastPublishedAt != nil {
-			c.Worked = *p.LastPublishedAt
-		}
-		if p.LastErrorAt != nil {
-			c.Since = *p.LastErrorAt
-			if c.Since.Before(c.Worked) { // by the clock of another holder
-				c.Since = c.Worked
-			}
-		}
+		c, errors := publisherCause(p), Count(int64(p.ErrorCount), "error", "errors")
 		switch state := p.State(now); {
 		case state == PublisherIsFailed || state == PublisherIsStopped:
-			c.Sentence = fmt.Sprintf("Publisher %s has %s after %s", p, state, errors)
+			c.Sentence = fmt.Sprintf("Publisher %s has %s after %s%s", p, state, errors, p.atFault())
 		case p.ErrorCount > 0 && state != PublisherIsPaused:
-			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row", p, errors), true
+			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row%s", p, errors, p.atFault()), true
 		case p.LastErrorAt == nil && state != PublisherIsPaused && !delivered(p):
 			c.Sentence, c.Lingers, c.Parts = fmt.Sprintf("Publisher %s has delivered nothing since it failed; an operator's action cleared its errors", p), true, nil
 		default:
@@ -262,6 +251,48 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 		causes = append(causes, c)
 	}
 	return causes
+}
+
+// publisherCause is the last error of a publisher, without a sentence.
+func publisherCause(p Publisher) AlertCause {
+	part := AlertPart{Key: string(p.ErrorKind), AlertError: AlertError{Error: p.LastError}}
+	if p.ErrorKind != DestinationError { // the event is to blame, or may be
+		part.Key += " " + strconv.FormatInt(p.ErrorPosition, 10)
+	}
+	c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
+	if p.LastPublishedAt != nil {
+		c.Worked = *p.LastPublishedAt
+	}
+	if p.LastErrorAt != nil {
+		c.Since = *p.LastErrorAt
+		if c.Since.Before(c.Worked) { // by the clock of another holder
+			c.Since = c.Worked
+		}
+	}
+	switch p.ErrorKind {
+	case EventError:
+		c.Todo, c.Runbook = "Have the receiver fixed for this event, or skip the event. A resume alone fails at the same event.", "operating#one-event-is-rejected"
+	case UnknownError:
+		c.Todo = "Find out whether the event or its destination is at fault. Fix that, then resume the publisher; or skip the event."
+	}
+	return c
+}
+
+// atFault continues a sentence about a publisher's errors with the event that is to blame, or may be.
+func (p Publisher) atFault() string {
+	event := "the event at position " + strconv.FormatInt(p.ErrorPosition, 10)
+	if e := p.ErrorEvent; e != nil {
+		event = fmt.Sprintf("event %d of campaign %s", e.Seq, e.CampaignID)
+	}
+	switch {
+	case p.ErrorKind == EventError && p.ByFunction():
+		return "; its function fails at " + event
+	case p.ErrorKind == EventError:
+		return "; its destination rejects " + event
+	case p.ErrorKind == UnknownError:
+		return "; " + event + " or its destination is at fault"
+	}
+	return ""
 }
 
 // publisherCalm says how the trouble of a publisher ended that began then.

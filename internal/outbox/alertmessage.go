@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -45,7 +46,8 @@ const alertError = 500
 func (a Alert) Message(r AlertRule, kind AlertKind, others []AlertPart, before *int64, calm string, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
 	todo, runbook, page := r.What.Advice()
-	doc, heading, _ := strings.Cut(runbook, "#")
+	todo = cmp.Or(c.Todo, todo)
+	doc, heading, _ := strings.Cut(cmp.Or(c.Runbook, runbook), "#")
 	m := AlertMessage{AlertNote: AlertNote{Kind: kind, Rule: a.Rule, Cause: c.Key, Urgent: r.Urgent, Title: c.Sentence, Since: &a.Since, EndedAt: a.EndedAt, Count: c.Count}, Before: before,
 		AlertError: c.AlertError, Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
 	switch {
