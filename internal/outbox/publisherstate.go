@@ -173,15 +173,11 @@ func SortPublishers(all []Publisher, now time.Time) {
 	})
 }
 
-// PublishersHealth summarizes all subscriptions in a sentence, with lesser problems as notes. The
-// backlog of a paused subscription is no problem, nor is a subscription without a holder and
-// without a backlog.
+// PublishersHealth summarizes all subscriptions in a sentence, with lesser problems as notes. A
+// subscription without a holder and without a backlog is no problem.
 func PublishersHealth(list []Publisher, now time.Time) Health {
 	total := int64(len(list))
 	n := countPublishers(list, now)
-	if n.paused == 1 && total == 1 {
-		return Health{Level: LevelOK, Sentence: "The only publisher is paused."}
-	}
 	h := Health{Level: LevelOK}
 	add := func(level Level, n int64, one, many string) {
 		switch {
@@ -196,12 +192,42 @@ func PublishersHealth(list []Publisher, now time.Time) Health {
 	add(LevelBad, n.failed, "has failed.", "have failed.")
 	add(LevelWarn, n.left, "has waiting events and no running server.", "have waiting events and no running server.")
 	add(LevelWarn, n.retrying, "had an error and is retrying.", "had errors and are retrying.")
-	if h.Sentence == "" {
+	calm, waiting := h.Sentence == "", waitingForPaused(list)
+	add(LevelWarn, n.paused, "is paused"+waiting+".", "are paused"+waiting+".")
+	switch {
+	case h.Sentence == "":
 		h.Sentence = publishersAreWell(total, n)
+	case calm && n.active > 0:
+		h.Notes = append(h.Notes, publishersAreWell(total, n))
 	}
-	add("", n.paused, "is paused.", "are paused.")
 	add("", n.unused, "has no running server, and nothing to deliver.", "have no running server, and nothing to deliver.")
 	return h
+}
+
+// waitingForPaused continues a sentence about the paused subscriptions with their backlog; empty if none
+// is known.
+func waitingForPaused(list []Publisher) string {
+	var paused int64
+	var behind []Publisher
+	for _, p := range list {
+		if p.Status != PublisherPaused {
+			continue
+		}
+		if paused++; p.LagEvents > 0 {
+			behind = append(behind, p)
+		}
+	}
+	switch n := int64(len(behind)); {
+	case n == 0:
+		return ""
+	case paused == 1 && behind[0].LagCapped:
+		return "; at least " + Count(behind[0].LagEvents, "event waits", "events wait") + " for it"
+	case paused == 1:
+		return "; " + Count(behind[0].LagEvents, "event waits", "events wait") + " for it"
+	case n < paused:
+		return "; events wait for " + Number(n) + " of them"
+	}
+	return "; events wait for them"
 }
 
 // publisherCounts is how many subscriptions are in each state. left and unused have no holder, with

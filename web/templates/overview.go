@@ -34,7 +34,11 @@ func stripCells(p Page, s outbox.Summary) []cell {
 		if x.state == outbox.StateUnverifiable && x.n == 0 {
 			continue // it is rare
 		}
-		cells = append(cells, cell{name: string(x.state), glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
+		name := string(x.state)
+		if x.state == outbox.StatePaused { // projections and publishers can be, too
+			name = "paused campaigns"
+		}
+		cells = append(cells, cell{name: name, glyph: stateGlyph(x.state), hue: string(x.state), number: num(x.n),
 			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
 	}
 	oldest := cell{name: "oldest event", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",

@@ -218,6 +218,10 @@ func overviewHealth(p Page, v Overview) outbox.Health {
 		}
 		h.Sentence = strings.TrimSuffix(h.Sentence, ".") + ", but something else needs attention."
 	}
+	if h.Level == outbox.LevelOK && len(pausedPublishers(v)) > 0 {
+		paused := outbox.PublishersHealth(v.Publishers, p.Now).Sentence
+		h.Level, h.Sentence = outbox.LevelWarn, strings.TrimSuffix(h.Sentence, ".")+", but "+strings.ToLower(paused[:1])+paused[1:]
+	}
 	return h
 }
 

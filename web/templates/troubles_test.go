@@ -23,6 +23,23 @@ func TestOverviewHealth_isNotAllRightBesideARejectedRow(t *testing.T) {
 	}
 }
 
+// Events that wait for a paused publisher are not all right.
+func TestOverviewHealth_isNotAllRightBesideAPausedPublisher(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+	v := Overview{Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
+	v.Summary.Worker.Running, v.Summary.Worker.LastSeen = true, &now
+	paused := outbox.Publisher{Status: outbox.PublisherPaused, LagEvents: 36}
+	v.Publishers = []outbox.Publisher{paused}
+	if got := overviewHealth(Page{Now: now}, v); got.Level != outbox.LevelWarn || got.Sentence != "All 60 campaigns are current, but the only publisher is paused; 36 events wait for it." {
+		t.Errorf("with the only one paused: %+v", got)
+	}
+	v.Publishers = []outbox.Publisher{paused, paused}
+	if got := overviewHealth(Page{Now: now}, v); got.Level != outbox.LevelWarn || got.Sentence != "All 60 campaigns are current, but 2 of 2 publishers are paused; events wait for them." {
+		t.Errorf("with both paused: %+v", got)
+	}
+}
+
 // A rebuild makes what the loaded file says, be it right or wrong.
 func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	t.Parallel()
