@@ -172,7 +172,7 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 	if said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "Changed: 8 before it was over, 5 in the last message") {
 		t.Errorf("at the end it says %q", said)
 	}
-	if w.kinds() != "firing reminder resolved" || !strings.HasPrefix(w.got[2].Title, "Resolved after 1 h: no row is dead") {
+	if m := w.got[2]; w.kinds() != "firing reminder resolved" || !strings.HasPrefix(m.Title, "Resolved after 1 h 6 min: no row is dead") || m.Count != 0 || *m.Ended != 8 || *m.Before != 5 {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
 	v, err := f.View(f.Ctx)

@@ -108,7 +108,7 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 		if kind != outbox.AlertStarted || len(others) > 0 {
 			counted = &before.SentCount
 		}
-		m := a.Message(rule, kind, others, counted, rule.Calm(e.facts, a), e.Alerts.link, e.Alerts.Hide)
+		m := a.Message(rule, e.facts, kind, others, counted, e.Alerts.link, e.Alerts.Hide)
 		if err := e.post(rule, m, hush.Due(e.now)); err != nil {
 			return err
 		}

@@ -366,16 +366,6 @@ func sourceCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
 	return causes
 }
 
-// rejectionCalm says how many rows of a source are rejected now.
-func rejectionCalm(all []IntakeSource, key string) string {
-	for _, s := range all {
-		if s.Name == key && s.Rejected > 0 {
-			return Count(s.Rejected, "rejected row", "rejected rows") + " left in source " + key
-		}
-	}
-	return "source " + key + " has no rejected rows"
-}
-
 func quarantineCauses(f AlertFacts) (causes []AlertCause) {
 	for _, h := range QuarantinedAmong(f.Summary.Held) {
 		c := AlertCause{Key: h.Projection, Count: h.Quarantined, Sentence: "Projection " + h.Projection + " is quarantined in " + h.Campaigns(h.Quarantined), AlertError: AlertError{Projection: h.Projection}}
@@ -417,35 +407,55 @@ func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
 	return causes
 }
 
+// left is how many rows, campaigns or events are left of what the rule counts, after its cause has ended;
+// 0 for other rules.
+func (r AlertRule) left(f AlertFacts, key string) int64 {
+	s, c := f.Summary, f.Summary.Campaigns
+	switch r.What {
+	case AlertDeadRows:
+		return s.Counts.Dead
+	case AlertBlocked:
+		return c.Blocked
+	case AlertDrift:
+		return c.Drifted + c.Diverged + c.Unverifiable
+	case AlertRejected:
+		if i := slices.IndexFunc(f.Sources, func(s IntakeSource) bool { return s.Name == key }); i >= 0 {
+			return f.Sources[i].Rejected
+		}
+	case AlertNoProgress, AlertOldest:
+		return s.Lag.Events
+	}
+	return 0
+}
+
 // Calm describes the state after the rule's cause has ended, as part of a sentence.
 func (r AlertRule) Calm(f AlertFacts, a Alert) string {
-	s, key := f.Summary, a.Cause.Key
-	left := func(n int64, none, one, many string) string {
-		if n == 0 {
-			return none
+	key := a.Cause.Key
+	left := func(none, one, many string) string {
+		if n := r.left(f, key); n > 0 {
+			return Count(n, one, many)
 		}
-		return Count(n, one, many)
+		return none
 	}
 	switch r.What {
 	case AlertDeadRows:
-		return left(s.Counts.Dead, "no row is dead", "dead row left", "dead rows left")
+		return left("no row is dead", "dead row left", "dead rows left")
 	case AlertBlocked:
-		return left(s.Campaigns.Blocked, "no campaign is blocked", "campaign still blocked", "campaigns still blocked")
+		return left("no campaign is blocked", "campaign still blocked", "campaigns still blocked")
 	case AlertDrift:
-		c := s.Campaigns
-		return left(c.Drifted+c.Diverged+c.Unverifiable, "no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal")
+		return left("no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal")
 	case AlertPublisher:
 		return publisherCalm(f.Publishers, key, a.Since)
 	case AlertInstance:
-		return instanceCalm(s.Instances, key)
+		return instanceCalm(f.Summary.Instances, key)
 	case AlertRejected:
-		return rejectionCalm(f.Sources, key)
+		return left("source "+key+" has no rejected rows", "rejected row left in source "+key, "rejected rows left in source "+key)
 	case AlertSource:
 		return "source " + key + " is read again, or no longer used"
 	case AlertQuarantine:
-		return quarantineCalm(s.Held, key)
+		return quarantineCalm(f.Summary.Held, key)
 	case AlertFailedRun:
 		return "the failed " + key + " run was resumed, or a later one completed"
 	}
-	return left(s.Lag.Events, "every event is applied", "event not applied yet", "events not applied yet")
+	return left("every event is applied", "event not applied yet", "events not applied yet")
 }

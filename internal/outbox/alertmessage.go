@@ -26,6 +26,7 @@ type AlertNote struct {
 type AlertMessage struct {
 	AlertNote
 	Before *int64 `json:"count_before"` // what the last message about it counted; nil in the first one
+	Ended  *int64 `json:"count_ended"`  // what the rule found last, of one that is over; nil otherwise
 	// It comes and goes: no message says before then that it is over; nil otherwise
 	FlapsUntil *time.Time `json:"flaps_until"`
 
@@ -40,10 +41,10 @@ type AlertMessage struct {
 // alertError is the maximum length of an error in a message, in bytes.
 const alertError = 500
 
-// Message is the message about the state after an evaluation. others are the causes that it adds to
-// those told before. link returns the address of a page, empty if it is not known. hide removes secrets
-// from an error.
-func (a Alert) Message(r AlertRule, kind AlertKind, others []AlertPart, before *int64, calm string, link func(page, anchor string) string, hide func(string) string) AlertMessage {
+// Message is the message about the state after an evaluation of the facts. others are the causes that it
+// adds to those told before. link returns the address of a page, empty if it is not known. hide removes
+// secrets from an error.
+func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []AlertPart, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
 	todo, runbook, page := r.What.Advice()
 	todo = cmp.Or(c.Todo, todo)
@@ -52,8 +53,8 @@ func (a Alert) Message(r AlertRule, kind AlertKind, others []AlertPart, before *
 		AlertError: c.AlertError, Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
 	switch {
 	case kind == AlertResolved:
-		m.Title = "Resolved after " + Age(a.EndedAt.Sub(a.Since)) + ": " + calm
-		m.Error, m.Todo = "", ""
+		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
+		m.Error, m.Todo, m.Count, m.Ended = "", "", r.left(f, c.Key), &c.Count
 	case kind == AlertStarted && len(others) == 0 && len(a.Overs) >= oversMost:
 		m.Title, m.FlapsUntil = "Again, the third time within an hour: "+c.Sentence, a.flapsUntil()
 	case kind == AlertStarted && len(others) == 0 && len(a.Overs) > 0:
@@ -122,12 +123,12 @@ func (m AlertMessage) Lines(now time.Time) []string {
 		}
 		add("Since: ", since)
 	}
-	if m.Before != nil && (m.EndedAt == nil || *m.Before != m.Count) {
-		when := "now"
-		if m.EndedAt != nil {
-			when = "before it was over"
-		}
-		add("Changed: ", fmt.Sprintf("%s %s, %s in the last message", Number(m.Count), when, Number(*m.Before)))
+	switch {
+	case m.Before == nil:
+	case m.Ended == nil:
+		add("Changed: ", fmt.Sprintf("%s now, %s in the last message", Number(m.Count), Number(*m.Before)))
+	case *m.Ended != *m.Before:
+		add("Changed: ", fmt.Sprintf("%s before it was over, %s in the last message", Number(*m.Ended), Number(*m.Before)))
 	}
 	if m.FlapsUntil != nil {
 		add("It comes and goes: ", "no message says before "+m.FlapsUntil.UTC().Format("15:04 UTC")+" that it is over")

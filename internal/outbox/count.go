@@ -46,6 +46,25 @@ func Bytes(n int64) string {
 	return strconv.FormatFloat(amount, 'f', 1, 64) + " GiB"
 }
 
+// Took writes how long something took or lasted, in two units: "41 s", "2 min 41 s", "1 h 5 min", "3 d".
+func Took(d time.Duration) string {
+	units := []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, " d"}, {time.Hour, " h"}, {time.Minute, " min"}, {time.Second, " s"}}
+	for i, u := range units[:len(units)-1] {
+		if d < u.of {
+			continue
+		}
+		text, next := Number(int64(d/u.of))+u.name, units[i+1]
+		if rest := d % u.of / next.of; rest > 0 {
+			text += " " + Number(int64(rest)) + next.name
+		}
+		return text
+	}
+	return Age(d)
+}
+
 // Limit writes a duration that was set, exactly: "500 ms", "90 s", "2 min".
 // Age writes one that was measured.
 func Limit(d time.Duration) string {

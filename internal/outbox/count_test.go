@@ -29,6 +29,18 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+func TestTook(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 41 * time.Second: "41 s", time.Minute: "1 min", 161 * time.Second: "2 min 41 s", time.Hour + 59*time.Second: "1 h",
+		65*time.Minute + time.Second: "1 h 5 min", 76 * time.Hour: "3 d 4 h",
+	} {
+		if got := Took(d); got != want {
+			t.Errorf("%v is written %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestSentence_leavesNamesOfFiles(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
