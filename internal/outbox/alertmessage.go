@@ -125,9 +125,9 @@ func (m AlertMessage) Lines(now time.Time) []string {
 	}
 	switch {
 	case m.Before == nil:
-	case m.Ended == nil:
+	case m.Ended == nil && m.Count != *m.Before:
 		add("Changed: ", fmt.Sprintf("%s now, %s in the last message", Number(m.Count), Number(*m.Before)))
-	case *m.Ended != *m.Before:
+	case m.Ended != nil && *m.Ended != *m.Before:
 		add("Changed: ", fmt.Sprintf("%s before it was over, %s in the last message", Number(*m.Ended), Number(*m.Before)))
 	}
 	if m.FlapsUntil != nil {
