@@ -3,6 +3,7 @@ package alerts_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -44,4 +45,70 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "alert_") })
+}
+
+func TestMute_holdsBackUntilItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	if _, err := f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h"); err != nil {
+		t.Fatal(err)
+	}
+	f.dead(3)
+	f.pass(30 * time.Minute)
+	if v, _ := f.View(f.Ctx); w.kinds() != "" || v.Rules[0].MutedUntil == nil || v.Rules[0].Status() != outbox.AlertFiring {
+		t.Fatalf("sent %q, %+v", w.kinds(), v.Rules[0])
+	}
+	if _, err := f.Unmute(f.Ctx, storetest.Ana("done"), "all"); err != nil {
+		t.Fatal(err)
+	}
+	f.step()
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q after the mute", w.kinds())
+	}
+	if _, err := f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h"); err != nil {
+		t.Fatal(err)
+	}
+	f.dead(0)
+	f.pass(time.Minute)
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q in the mute", w.kinds())
+	}
+	f.pass(time.Minute)
+	f.Clock.Advance(8 * time.Hour)
+	f.pass(time.Minute)
+	if w.kinds() != "firing resolved" {
+		t.Errorf("sent %q after the mute", w.kinds())
+	}
+	_, err := f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")
+	storetest.Refused(t, err, outbox.ErrConflict, "rule dead_rows is not muted")
+	_, err = f.Mute(f.Ctx, storetest.Ana(""), "nothing", "1h")
+	storetest.Refused(t, err, outbox.ErrNotFound, "no alert rule")
+}
+
+func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	o := storetest.Ana("trying")
+	o.IdempotencyKey = "k-1"
+	for range 2 {
+		if d, err := f.Test(f.Ctx, o, "hook"); err != nil || !d.OK {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if w.kinds() != "test" || !strings.Contains(w.got[0].Title, "Test message, sent by ana") {
+		t.Errorf("sent %q", w.bodies)
+	}
+	w.answer(500)
+	d, err := f.Test(f.Ctx, storetest.Ana(""), "hook")
+	if err != nil || d.OK || !strings.Contains(d.Error, "500") || strings.Contains(d.Error, "hunter2") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	_, err = f.Test(f.Ctx, storetest.Ana(""), "none")
+	storetest.Refused(t, err, outbox.ErrNotFound, `no receiver "none"`)
+	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.AlertReceiverTarget("hook"))
+	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActionAlertTest {
+		t.Errorf("%+v, %v", acts, err)
+	}
 }

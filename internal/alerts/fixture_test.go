@@ -1,0 +1,138 @@
+package alerts_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// world is a receiver outside: a real HTTP server that notes what it gets.
+type world struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []outbox.AlertMessage
+	heads  []http.Header
+	bodies []string
+	status int // of its answers; 0 means 200
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{}
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.status != 0 {
+			http.Error(rw, "down, password=hunter2hunter2", w.status)
+			return
+		}
+		var m outbox.AlertMessage
+		_ = json.Unmarshal(body, &m)
+		w.got, w.heads, w.bodies = append(w.got, m), append(w.heads, r.Header), append(w.bodies, string(body))
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *world) answer(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = status
+}
+
+// kinds are the kinds of the messages so far.
+func (w *world) kinds() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var kinds []string
+	for _, m := range w.got {
+		kinds = append(kinds, string(m.Kind))
+	}
+	return strings.Join(kinds, " ")
+}
+
+func parse(tb testing.TB, text string) (alerts.Settings, error) {
+	tb.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		tb.Fatal(err)
+	}
+	env := map[string]string{"HOOK": "s3cret-hook", "PASS": "p@ss word", "WHSEC": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="}
+	return alerts.Parse(document.Content[0], func(name string) (string, bool) {
+		value, set := env[name]
+		return value, set
+	})
+}
+
+// fixture is a store, and a worker whose facts the test sets.
+type fixture struct {
+	*storetest.Fixture
+	*alerts.Alerts
+	worker *alerts.Worker
+	facts  outbox.AlertFacts
+}
+
+func around(f *storetest.Fixture, id, config string) *fixture {
+	f.TB.Helper()
+	settings, err := parse(f.TB, config)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	x := &fixture{Fixture: f}
+	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
+		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
+	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.AlertFacts, error) { return x.facts, nil }})
+	return x
+}
+
+func open(t *testing.T, config string) *fixture { return around(storetest.Open(t), "w-1", config) }
+
+// dead sets how many rows are dead, with an error that has a secret.
+func (f *fixture) dead(n int64) {
+	f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
+		Groups: []outbox.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}
+	f.facts.Summary.Worker.Running = true
+	if n > 0 {
+		f.facts.Summary.Campaigns.Blocked = n
+	}
+}
+
+// blocked sets how many campaigns an error blocks.
+func (f *fixture) blocked(by string, n int64) {
+	f.dead(n)
+	f.facts.Groups[0].Fingerprint, f.facts.Groups[0].Example = by, by
+}
+
+// pass lets time pass, in steps of the evaluation.
+func (f *fixture) pass(d time.Duration) {
+	f.TB.Helper()
+	for ; d > 0; d -= 15 * time.Second {
+		f.step()
+		f.Clock.Advance(15 * time.Second)
+	}
+	f.step()
+}
+
+func (f *fixture) step() {
+	f.TB.Helper()
+	if _, err := f.worker.Step(f.Ctx); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func hook(w *world) string {
+	return `{receivers: {hook: {url: "` + w.URL + `/alerts?key=${HOOK}", secret: "${WHSEC}", allow_private: true}}, to: [hook]}`
+}

@@ -1,0 +1,141 @@
+package alerts_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := open(t, hook(w))
+	two := around(one.Beside(), "w-2", hook(w))
+	for _, f := range []*fixture{one, two} {
+		f.dead(3)
+	}
+	for range 28 {
+		one.step()
+		two.step()
+		one.Clock.Advance(15 * time.Second)
+	}
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q", w.kinds())
+	}
+	for range 8 { // the first is gone
+		two.Clock.Advance(15 * time.Second)
+		two.step()
+	}
+	two.dead(0)
+	two.step()
+	if v, err := two.View(two.Ctx); err != nil || v.Evaluator != "w-2" || w.kinds() != "firing resolved" {
+		t.Errorf("sent %q, by %+v, %v", w.kinds(), v.Evaluator, err)
+	}
+}
+
+// childReceiver is the URL to which a process started by a test sends; childJournal and
+// childProjections are its databases.
+const childReceiver, childJournal, childProjections = "OUTBOXWEB_TEST_RECEIVER", "OUTBOXWEB_TEST_JOURNAL", "OUTBOXWEB_TEST_PROJECTIONS"
+
+// sendAndDie evaluates rules that fire until its parent kills it, which it does when it gets the
+// message.
+func sendAndDie(url string) int {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(`{receivers: {hook: {url: "`+url+`", allow_private: true}}, to: [hook], rules: {dead_rows: {for: 0}}}`), &document); err != nil {
+		panic(err)
+	}
+	settings, err := alerts.Parse(document.Content[0], os.LookupEnv)
+	if err != nil {
+		panic(err)
+	}
+	st, err := store.Open(context.Background(), store.Options{Journal: os.Getenv(childJournal), Projections: os.Getenv(childProjections)})
+	if err != nil {
+		panic(err)
+	}
+	facts := outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
+	w := alerts.NewWorker(alerts.WorkerConfig{Alerts: alerts.New(st, alerts.Options{Settings: settings}), ID: fmt.Sprint("p-", os.Getpid()),
+		Facts: func(context.Context) (outbox.AlertFacts, error) { return facts, nil }, Every: 10 * time.Millisecond})
+	w.Run(context.Background())
+	return 0
+}
+
+// child starts a process that evaluates on the fixture's databases.
+func child(t *testing.T, f *storetest.Fixture, url string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childReceiver+"="+url, childJournal+"="+f.Pair.Journal, childProjections+"="+f.Pair.Projections)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd
+}
+
+// A process that is killed between sending a message and recording that sends it again, as the same
+// one.
+func TestWorker_sendsAgainAfterAKill(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	ids, proceed := make(chan string, 10), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m outbox.AlertMessage
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		ids <- m.ID
+		<-proceed
+	}))
+	defer server.Close()
+	first := child(t, f, server.URL)
+	sent := <-ids
+	_ = first.Process.Kill()
+	_, _ = first.Process.Wait()
+	close(proceed)
+	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
+	child(t, f, server.URL)
+	if again := <-ids; again != sent {
+		t.Errorf("sent %q after the kill, and %q before", again, sent)
+	}
+	await(t, func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
+	if n := f.Number(`select count(*) from alert_messages`); n != 1 {
+		t.Errorf("%d messages, want the one", n)
+	}
+}
+
+// Two processes on one server send a message once.
+func TestPostgresWorkers_sendOnce(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	w := newWorld(t)
+	child(t, f, w.URL)
+	child(t, f, w.URL)
+	await(t, func() bool { return w.kinds() != "" })
+	await(t, func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
+	evaluated := f.Number(`select evaluated_at from alert_evaluator`)
+	await(t, func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+1_000_000 })
+	if w.kinds() != "firing" {
+		t.Errorf("sent %q", w.kinds())
+	}
+}
+
+func await(t *testing.T, met func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); !met(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 30 s")
+		}
+	}
+}
