@@ -84,7 +84,7 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 			}
 			status := string(one.Status) + muted
 			if one.EndedAt != nil {
-				status += ", not found since " + stamp(*one.EndedAt)
+				status += ", over since " + stamp(*one.EndedAt)
 			}
 			if one.HeldUntil != nil && one.HeldBecause != outbox.AlertHeldMuted {
 				status += ", a message is held back until " + stamp(*one.HeldUntil) + ": " + one.WhyHeld()
