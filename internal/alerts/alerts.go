@@ -79,7 +79,7 @@ type stored struct {
 	SentCount int64                `json:"sent_count"`
 	ToldOf    map[string]time.Time `json:"told_of"`
 	Recent    []time.Time          `json:"recent"`
-	Overs     []time.Time          `json:"overs"`
+	Resolved  []time.Time          `json:"resolved"`
 }
 
 // maxStates is how many causes of rules are kept and shown, far more than there are publishers and
@@ -97,7 +97,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 			return fmt.Errorf("read the state of an alert: %w", err)
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
-		s.Alert.ToldOf, s.Alert.Recent, s.Alert.Overs = s.ToldOf, s.Recent, s.Overs
+		s.Alert.ToldOf, s.Alert.Recent, s.Alert.Resolved = s.ToldOf, s.Recent, s.Resolved
 		all = append(all, s.Alert)
 		return nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
@@ -105,7 +105,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
-	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent, Overs: a.Overs})
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent, Resolved: a.Resolved})
 	if err != nil {
 		return err
 	}

@@ -55,9 +55,9 @@ func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []Alert
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
 		m.Error, m.Todo, m.Count, m.Ended = "", "", r.left(f, c.Key), &c.Count
-	case kind == AlertStarted && len(others) == 0 && len(a.Overs) >= oversMost:
+	case kind == AlertStarted && len(others) == 0 && len(a.Resolved) >= resolvedMost:
 		m.Title, m.FlapsUntil = "Again, the third time within an hour: "+c.Sentence, a.flapsUntil()
-	case kind == AlertStarted && len(others) == 0 && len(a.Overs) > 0:
+	case kind == AlertStarted && len(others) == 0 && len(a.Resolved) > 0:
 		m.Title = "Again: " + c.Sentence
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence

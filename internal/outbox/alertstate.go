@@ -33,8 +33,8 @@ const (
 const AlertEvery = time.Hour
 
 // alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it, and
-// oversMost how many say that it is over.
-const alertMost, oversMost = 10, 2
+// resolvedMost how many say that it is over.
+const alertMost, resolvedMost = 10, 2
 
 // alertStep is the longest time between two evaluations that counts as time in which a cause held:
 // a clock that jumps ahead, or a pause of the evaluation, does not make a rule fire.
@@ -87,11 +87,11 @@ type Alert struct {
 	// nil while it is found; while it is firing, the message that it is over is held back
 	EndedAt *time.Time `json:"ended_at"`
 	// ToldOf is when the last message within the hour that named a part was due, by the part's key. It
-	// outlasts the cause. Recent is when all such messages were due, and Overs when messages said that it
+	// outlasts the cause. Recent is when all such messages were due, and Resolved when messages said that it
 	// was over.
-	ToldOf map[string]time.Time `json:"-"`
-	Recent []time.Time          `json:"-"`
-	Overs  []time.Time          `json:"-"`
+	ToldOf   map[string]time.Time `json:"-"`
+	Recent   []time.Time          `json:"-"`
+	Resolved []time.Time          `json:"-"`
 }
 
 // Next is the state after an evaluation, and the message to send. others are the causes that the
@@ -168,7 +168,7 @@ func (a Alert) end(hush AlertHush, now time.Time) (Alert, AlertKind, []AlertPart
 				a.hold(*until, AlertHeldFlaps)
 				return a, kind, nil
 			}
-			a.Overs = append(a.Overs, now)
+			a.Resolved = append(a.Resolved, now)
 		}
 		kind, a.SentAt = AlertResolved, &now
 		maps.DeleteFunc(a.ToldOf, func(_ string, due time.Time) bool { return due.After(now) }) // replaced before it was sent
@@ -180,10 +180,10 @@ func (a Alert) end(hush AlertHush, now time.Time) (Alert, AlertKind, []AlertPart
 // flapsUntil is until when a message that it is over is held back, after too many of them within the
 // hour; nil if it is not.
 func (a Alert) flapsUntil() *time.Time {
-	if len(a.Overs) < oversMost {
+	if len(a.Resolved) < resolvedMost {
 		return nil
 	}
-	return new(a.Overs[0].Add(AlertEvery))
+	return new(a.Resolved[0].Add(AlertEvery))
 }
 
 // forget drops what was told an hour ago, unless it is not told again. Nothing can be due after the
@@ -206,7 +206,7 @@ func (a *Alert) forget(hush AlertHush, now time.Time, once bool) {
 			told[part] = earlier(due, latest)
 		}
 	}
-	a.ToldOf, a.Recent, a.Overs = told, within(a.Recent, latest), within(a.Overs, now)
+	a.ToldOf, a.Recent, a.Resolved = told, within(a.Recent, latest), within(a.Resolved, now)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -301,7 +301,7 @@ func (a Alert) WhyHeld() string {
 	case AlertHeldLimit:
 		return fmt.Sprintf("%d messages were sent within an hour", alertMost)
 	case AlertHeldFlaps:
-		return fmt.Sprintf("%d messages within an hour said that it was over, and it came back", oversMost)
+		return fmt.Sprintf("%d messages within an hour said that it was over, and it came back", resolvedMost)
 	case AlertHeldQuiet:
 		return "quiet time"
 	case AlertHeldMuted:
