@@ -359,7 +359,7 @@ type Comparison struct {
 	Removed int64 `json:"removed"` // rows unexpected in live data
 	// FirstSeq is the first divergence: the first event as of which the replay has what the live
 	// rows lack. An earlier one may be the cause if later ones changed the same row, as with a counter. If
-	// another version built rows, it is not searched for, and 0. It is 0 as well if no event explains the difference, as with
+	// another version built rows, an earlier or a later one may be. It is 0 if no event explains the difference, as with
 	// a row that nothing in the journal produces.
 	FirstSeq int64 `json:"first_seq"`
 	// of a verify and of a dry run of a rebuild: the rows were not all built by the loaded version, so that every row may differ
@@ -493,8 +493,8 @@ type Verification struct {
 	Added      int64     `json:"added"`
 	Changed    int64     `json:"changed"`
 	Removed    int64     `json:"removed"`
-	// FirstSeq is the first divergence, as in a comparison: the cause may be an earlier event. It is 0
-	// if another version built rows.
+	// FirstSeq is the first divergence, as in a comparison: the cause may be an earlier event, or a
+	// later one if another version built rows.
 	FirstSeq int64  `json:"first_seq"`
 	Error    string `json:"error"`    // why it failed; empty if it did not
 	Version  string `json:"version"`  // hash of the definition that it compared with; empty if unknown

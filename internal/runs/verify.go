@@ -81,7 +81,7 @@ func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, d
 	return err
 }
 
-// findDivergences sets the first divergence of each projection that differs, unless another version
+// findDivergences sets the first divergence of each projection that differs, and whether another version
 // built rows of it. It overwrites the replay's tables.
 func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	if err := f.noteVersions(ctx, result, drifted); err != nil {
@@ -89,9 +89,6 @@ func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, resu
 	}
 	for i, rows := range drifted {
 		p := &result.Projections[i]
-		if p.Comparison.BuiltByOtherVersion {
-			continue
-		}
 		if p.Comparison.FirstSeq, err = (divergenceSearch{f, expected.campaign, p.Projection, expected.began}).first(ctx, p.Seq, rows); err != nil {
 			return err
 		}
