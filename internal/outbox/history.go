@@ -89,8 +89,8 @@ func (h History) Of(kind SeriesKind, label string) (all []Series) {
 }
 
 // Points returns the steps of a window from samples in order of time, the first from before it. A
-// minute without a sample means no change since the one before; atWork are the times of which
-// that is known.
+// step without a sample is as the one before if a process was at work until its end; otherwise
+// there is no record of it.
 func Points(samples []Sample, w Window, atWork []Interval) []Point {
 	points := []Point{}
 	covered := w.Covered(atWork)
@@ -104,18 +104,18 @@ func Points(samples []Sample, w Window, atWork []Interval) []Point {
 			next++
 		}
 		p := Point{From: start, At: end, Incomplete: w.Incomplete(i)}
-		if last != nil && covered[i] {
+		sampled := next < len(samples) && !samples[next].At.After(end)
+		if !sampled && (last == nil || !covered[i]) {
+			continue
+		}
+		if last != nil {
 			p.raise(last, start)
 		}
-		sampled := false
 		for ; next < len(samples) && !samples[next].At.After(end); next++ {
 			s := &samples[next]
 			p.add(max(0, s.Applied-before.Applied), max(0, s.Failed-before.Failed))
 			p.raise(s, s.At)
-			last, before, sampled = s, s, true
-		}
-		if last == nil || !sampled && !covered[i] {
-			continue
+			last, before = s, s
 		}
 		p.end(last)
 		points = append(points, p)

@@ -24,13 +24,13 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 		{At: chartNoon.Add(20 * time.Second), Applied: 47},
 	}
 	w := outbox.Range{}.Window(chartNoon.Add(20 * time.Second))
-	points := outbox.Points(samples, w, []outbox.Interval{{From: at(-120), To: at(-20)}, {From: at(-10), To: at(1)}})
+	points := outbox.Points(samples, w, []outbox.Interval{{From: at(-120), To: at(-20).Add(30 * time.Second)}, {From: at(-10), To: at(1)}})
 	byStart := map[time.Time]outbox.Point{}
 	for _, p := range points {
 		byStart[p.From] = p
 	}
 	if len(points) != 50 {
-		t.Errorf("%d points, want sixty without the ten minutes at which nothing ran", len(points))
+		t.Errorf("%d points, want sixty without the ten minutes at whose end nothing ran", len(points))
 	}
 	if _, found := byStart[at(-15)]; found {
 		t.Error("there is a point while nothing ran")

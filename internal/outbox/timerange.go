@@ -187,12 +187,12 @@ func (w Window) Index(t time.Time) (int, bool) {
 // Interval is a stretch of time.
 type Interval struct{ From, To time.Time }
 
-// Covered reports for each bucket whether any of the intervals overlaps it.
+// Covered reports for each bucket whether any of the intervals began before its end and lasted until
+// then.
 func (w Window) Covered(by []Interval) []bool {
 	covered := make([]bool, w.Buckets())
 	for i := range covered {
-		start, end := w.Start(i), w.Start(i+1)
-		covered[i] = slices.ContainsFunc(by, func(x Interval) bool { return x.From.Before(end) && x.To.After(start) })
+		covered[i] = slices.ContainsFunc(by, func(x Interval) bool { return x.From.Before(w.Start(i+1)) && !x.To.Before(w.End(i)) })
 	}
 	return covered
 }

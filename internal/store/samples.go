@@ -62,13 +62,62 @@ func (s *Store) Sample(ctx context.Context) error {
 	if err == nil {
 		err = s.flushCounts(ctx, now.minute)
 	}
-	for _, sample := range s.onSample {
-		if err == nil {
-			err = sample(ctx, now.minute)
-		}
+	if err == nil {
+		err = s.sampleOthers(ctx, now.minute)
 	}
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
+	}
+	return nil
+}
+
+// SampleLeft writes what earlier processes left as a sample at the end of the minute in which the last
+// of them was seen, so that what they did after their last sample is not counted for the minute in
+// which the next process samples. The caller must not have changed anything before.
+func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) error {
+	var seen time.Time
+	for _, i := range earlier {
+		if i.LastSeen.After(seen) {
+			seen = i.LastSeen
+		}
+	}
+	minute := seen.Truncate(sampleInterval).Add(sampleInterval)
+	if seen.IsZero() || minute.After(sqldb.At(s.Now())) {
+		return nil // the next regular sample is in time
+	}
+	sum, err := s.summarize(ctx)
+	if err != nil {
+		return err
+	}
+	left := sampled{minute: minute.UnixMicro(), fields: fieldsOf(sum)}
+	var last sampled
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		last, err = t.lastSample(sum.AsOf.UnixMicro())
+		return err
+	})
+	if err != nil || last.minute >= left.minute {
+		return err
+	}
+	err = s.journal.Write(ctx, func(t *Tx) error {
+		var b sqldb.Batch
+		if err := t.addSample(&b, left); err != nil {
+			return err
+		}
+		addLate(&b, left.minute)
+		return t.Finish(&b)
+	})
+	if err == nil {
+		err = s.sampleOthers(ctx, left.minute)
+	}
+	return err
+}
+
+// sampleOthers has the samples of other packages written.
+func (s *Store) sampleOthers(ctx context.Context, minute int64) error {
+	for _, sample := range s.onSample {
+		if err := sample(ctx, minute); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -115,16 +164,12 @@ on conflict (campaign_id, minute) do nothing`
 func (s *Store) writeSample(ctx context.Context, last, x sampled) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		var b sqldb.Batch
-		if f := x.fields; f != last.fields {
-			b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
-			if err := t.writeBacklog(&b, x.minute); err != nil {
+		if x.fields != last.fields {
+			if err := t.addSample(&b, x); err != nil {
 				return err
 			}
 		}
-		b.Exec(nil, insertLate, x.minute, x.minute-lateAfter.Microseconds(), lateSampled)
-		for _, series := range seriesSteps {
-			b.Exec(nil, insertBehind, seconds(series.step), floor(x.minute, series.step), x.minute-lateAfter.Microseconds(), lateSampled)
-		}
+		addLate(&b, x.minute)
 		pruneSeries(&b, x.minute)
 		for table, before := range map[string]int64{
 			"samples":          min(last.minute, x.minute-SamplesKept.Microseconds()),
@@ -135,6 +180,20 @@ func (s *Store) writeSample(ctx context.Context, last, x sampled) error {
 		}
 		return t.Finish(&b)
 	})
+}
+
+func (t *Tx) addSample(b *sqldb.Batch, x sampled) error {
+	f := x.fields
+	b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
+	return t.writeBacklog(b, x.minute)
+}
+
+// addLate samples the campaigns that are the furthest behind.
+func addLate(b *sqldb.Batch, minute int64) {
+	b.Exec(nil, insertLate, minute, minute-lateAfter.Microseconds(), lateSampled)
+	for _, series := range seriesSteps {
+		b.Exec(nil, insertBehind, seconds(series.step), floor(minute, series.step), minute-lateAfter.Microseconds(), lateSampled)
+	}
 }
 
 const selectSamples = `

@@ -55,7 +55,7 @@ const (
 	tallyMinutes = 60
 )
 
-// Count adds what a process counted to the series of charts. It is written with the next sample.
+// Count adds what a process counted to the series of charts. FlushCounts or the next sample writes it.
 func (s *Store) Count(source string, c *Counts) {
 	minute := sqldb.At(s.Now()).Truncate(sampleInterval).UnixMicro()
 	s.tally.mu.Lock()
@@ -148,8 +148,7 @@ set value = series_samples.value + excluded.value`
 // seriesSteps are the steps of stored series, and how long they are kept.
 var seriesSteps = []struct{ step, kept time.Duration }{{sampleInterval, outbox.MinutesKept + time.Hour}, {outbox.CoarseStep, SamplesKept}}
 
-// FlushCounts writes everything counted so far, also of the running minute, as at the end of a
-// process.
+// FlushCounts writes everything counted so far, also of the running minute.
 func (s *Store) FlushCounts(ctx context.Context) error { return s.flushCounts(ctx, sqldb.FarFuture) }
 
 // flushCounts writes what was counted in the minutes before a time.

@@ -33,6 +33,9 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if err := w.Store.SampleLeft(ctx, others); err != nil {
+		w.Logger.Warn("what the last process left could not be sampled; charts count it for the minute of this start", "error", err)
+	}
 	now := time.Now().UTC()
 	for _, other := range others {
 		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
@@ -107,7 +110,7 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, time.Now()
-	return false, nil
+	return false, w.Store.FlushCounts(ctx) // with the totals: a process that dies loses as much of both
 }
 
 // reportStall reports to this process's probes whether anything is applied.

@@ -1,0 +1,91 @@
+package worker_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// killed is a process of this host that has ended without recording it.
+func killed(t *testing.T, id string, now *storetest.Clock) outbox.InstanceState {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return outbox.InstanceState{ID: id, Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: now.Now().Add(-5 * time.Minute)}
+}
+
+// What a killed process did after its last sample belongs to the minute in which it was last seen.
+// Of the minutes in which no process ran there is no record.
+func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
+	gone := killed(t, "gone", now)
+	if err := b.Heartbeat(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Sample(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now.Advance(80 * time.Second)
+	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	b.Drain(t)
+	gone.Applied, gone.Failed = 1, 1
+	if err := b.Heartbeat(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	last := now.Now().Truncate(time.Minute)
+	now.Advance(210 * time.Second)
+	b.Start(t)
+	storetest.Eventually(t, "the next process has started", func() bool {
+		all, err := b.Instances(t.Context())
+		return err == nil && len(all) == 2
+	})
+
+	h, err := b.History(t.Context(), outbox.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[time.Time]outbox.Point{}
+	for _, p := range h.Points {
+		points[p.From] = p
+	}
+	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 {
+		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
+	}
+	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} {
+		if p, found := points[last.Add(later)]; found {
+			t.Errorf("%s later, while no process ran, there is a record: %+v", later, p)
+		}
+	}
+	if p := h.Points[len(h.Points)-1]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 {
+		t.Errorf("the minute of the start is %+v, want nothing applied and nothing failed", p)
+	}
+}
+
+// What is counted for the charts is written with the totals, so that a kill loses no minute of it.
+func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	b.Drain(t)
+	for _, step := range b.Worker.TimedSteps() {
+		if _, err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`)[0]; got != 2 {
+		t.Errorf("%d counts are written, want an applied event and a failed attempt", got)
+	}
+}
