@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -186,6 +187,13 @@ func workerLine(s outbox.Summary) string {
 	}
 	if !s.Worker.Running {
 		return "none is running, " + seen
+	}
+	known := func(i outbox.InstanceState) bool {
+		words := i.StateWords(s.AsOf)
+		return words == string(outbox.InstanceRunning) || words == string(outbox.InstanceIdle)
+	}
+	if !slices.ContainsFunc(s.Instances, known) {
+		return seen + " on another host: idle, or gone"
 	}
 	if !s.Worker.Campaigns.Every() {
 		seen += ", serving only campaigns that match " + s.Worker.Campaigns.String()

@@ -77,7 +77,9 @@ type instanceView struct {
 	// than a second, or unknown. last_seen is by this server's clock
 	ClockAhead float64 `json:"clock_ahead_seconds"`
 	// silent: it missed three heartbeats or let its leases expire; idle: it sends no heartbeat and
-	// has reported nothing lately, so that it has no work, or is gone
+	// has reported nothing lately, so that it has no work, or, on another host, is gone; crashed: it
+	// ended without stopping, as when it is killed, after last_seen, and stopped_at is when a start
+	// on its host found that
 	State  outbox.Condition  `json:"state"`
 	Why    string            `json:"why"` // one sentence: its state, and what happens to its leases
 	Leases outbox.HeldLeases `json:"leases"`

@@ -23,7 +23,7 @@ type InstanceState struct {
 	Campaigns Scope         `json:"campaigns"`
 	StartedAt time.Time     `json:"started_at"`
 	LastSeen  time.Time     `json:"last_seen"`  // by the reading process's clock
-	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it ended or was detected as gone
+	StoppedAt *time.Time    `json:"stopped_at"` // nil unless it stopped, or a start on its host found that it had crashed
 	BeatEvery time.Duration `json:"-"`          // the heartbeat interval; 0 means only while it works, as on SQLite. JSON has heartbeat_seconds
 	Applied   int64         `json:"applied_total"`
 	Failed    int64         `json:"failed_total"`
@@ -33,6 +33,7 @@ type InstanceState struct {
 	Stalled   bool          `json:"stalled"` // it can apply nothing at all
 	Leases    HeldLeases    `json:"-"`       // empty in a Summary
 	Here      bool          `json:"-"`       // it is the reading process itself
+	Process   ProcessState  `json:"-"`       // what is known of its process
 	// ClockAhead is how far its clock is known to be ahead of the reading process's, negative when
 	// behind; 0 when less than a second, or unknown. JSON has clock_ahead_seconds.
 	ClockAhead time.Duration `json:"-"`
@@ -74,6 +75,16 @@ type HeldLease struct {
 	Withheld   bool      `json:"withheld"` // it is paused or diverged: no worker may claim it even after that
 }
 
+// ProcessState is what is known of an instance's process besides its heartbeats.
+type ProcessState int
+
+// What is known of a process.
+const (
+	ProcessUnknown ProcessState = iota // it is or was on another host, or stopped
+	ProcessAlive
+	ProcessGone // it ended without stopping
+)
+
 // Condition is an instance's state in one word.
 type Condition string
 
@@ -82,7 +93,8 @@ const (
 	InstanceRunning Condition = "running" // sends its promised heartbeats; on SQLite, has work
 	InstanceIdle    Condition = "idle"    // promised no heartbeat, and has reported nothing lately: it has no work, or is gone
 	InstanceSilent  Condition = "silent"  // missed its heartbeats, or let its leases expire
-	InstanceStopped Condition = "stopped" // ended, and reported it or was detected as gone
+	InstanceCrashed Condition = "crashed" // ended without stopping, as when it is killed
+	InstanceStopped Condition = "stopped"
 )
 
 // Recent is how long after its last sign of life an instance without heartbeats counts as running.
@@ -116,6 +128,8 @@ func (i InstanceState) Clock() string {
 func (i InstanceState) State(now time.Time) Condition {
 	quiet := now.Sub(i.LastSeen)
 	switch {
+	case i.Process == ProcessGone && (i.StoppedAt != nil || i.BeatEvery == 0):
+		return InstanceCrashed
 	case i.StoppedAt != nil:
 		return InstanceStopped
 	case i.LastSeen.IsZero():
@@ -152,6 +166,10 @@ func (i InstanceState) Why(now time.Time) string {
 func (i InstanceState) condition(now time.Time) string {
 	state := i.State(now)
 	switch {
+	case state == InstanceCrashed && i.StoppedAt == nil:
+		return "crashed or was killed: last seen " + Age(now.Sub(i.LastSeen)) + " ago, and its process is gone"
+	case state == InstanceCrashed:
+		return "crashed or was killed: last seen " + Age(now.Sub(i.LastSeen)) + " ago, noticed " + Age(now.Sub(*i.StoppedAt)) + " ago"
 	case state == InstanceStopped:
 		return "stopped " + Age(now.Sub(*i.StoppedAt)) + " ago"
 	case i.LastSeen.IsZero():
@@ -163,11 +181,11 @@ func (i InstanceState) condition(now time.Time) string {
 	}
 }
 
-// StateWords is the state in words. What is idle in another process is not known: without heartbeats
-// it looks like one that is gone.
+// StateWords is the state in words. Without heartbeats an idle process of another host looks
+// like one that is gone.
 func (i InstanceState) StateWords(now time.Time) string {
 	state := i.State(now)
-	if state == InstanceIdle && !i.Here {
+	if state == InstanceIdle && !i.Here && i.Process != ProcessAlive {
 		return "not seen"
 	}
 	return string(state)
@@ -246,18 +264,18 @@ func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
 // Left reports whether the instance left leased campaigns behind and is unlikely to return.
 func (i InstanceState) Left(now time.Time) bool {
 	state := i.State(now)
-	return i.Leases.Campaigns > 0 && (state == InstanceSilent || state == InstanceStopped)
+	return i.Leases.Campaigns > 0 && (state == InstanceSilent || state == InstanceCrashed || state == InstanceStopped)
 }
 
 // SortInstances orders instances: those that left campaigns behind, then running and idle ones,
-// then stopped ones; among equals the youngest first.
+// then those that ended; among equals the youngest first.
 func SortInstances(all []InstanceState, now time.Time) {
-	order := []Condition{InstanceRunning, InstanceIdle, InstanceSilent, InstanceStopped}
+	order := map[Condition]int{InstanceRunning: 0, InstanceIdle: 1, InstanceSilent: 2, InstanceCrashed: 3, InstanceStopped: 3}
 	rank := func(i InstanceState) int {
 		if i.Left(now) {
 			return -1
 		}
-		return slices.Index(order, i.State(now))
+		return order[i.State(now)]
 	}
 	slices.SortFunc(all, func(a, b InstanceState) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.ID, b.ID))
@@ -269,11 +287,14 @@ func SortInstances(all []InstanceState, now time.Time) {
 func InstancesHealth(list []InstanceState, now time.Time) Health {
 	numbers := make(map[Condition]int64)
 	var left HeldLeases
-	var leavers, stoppedLeavers, unseen int64
+	var leavers, stoppedLeavers, crashed, unseen int64 // crashed without being noticed by a start
 	for _, i := range list {
 		numbers[i.State(now)]++
 		if i.StateWords(now) == "not seen" {
 			unseen++
+		}
+		if i.StoppedAt == nil && i.State(now) == InstanceCrashed {
+			crashed++
 		}
 		if i.Left(now) {
 			left = left.Plus(i.Leases)
@@ -302,7 +323,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 		what string
 	}{
 		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle] - unseen, "idle"}, {unseen, "not seen lately"},
-		{numbers[InstanceSilent], "silent"}, {stoppedLeavers, "stopped while holding leases"},
+		{numbers[InstanceSilent], "silent"}, {crashed, "crashed"}, {stoppedLeavers, "stopped while holding leases"},
 	} {
 		switch {
 		case p.n == 0:

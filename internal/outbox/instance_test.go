@@ -31,6 +31,7 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		quiet   time.Duration // since it was last seen
 		beat    time.Duration
 		stopped bool
+		process ProcessState
 		here    bool
 		holds   HeldLeases
 		state   Condition
@@ -69,10 +70,19 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		{quiet: 2 * m, beat: 2 * s, stopped: true, state: InstanceStopped, why: "stopped 2 min ago; nothing leased"},
 		{quiet: 2 * m, stopped: true, holds: holding(-m), state: InstanceStopped,
 			why: "stopped 2 min ago; its lease has expired, any worker may claim its campaign"},
+
+		{quiet: 3 * time.Hour, process: ProcessAlive, state: InstanceIdle, why: "idle for 3 h; nothing leased"},
+		{quiet: s, process: ProcessGone, holds: holding(18 * s), state: InstanceCrashed,
+			why: "crashed or was killed: last seen 1 s ago, and its process is gone; its campaign becomes claimable in 18 s (14:03:22 UTC)"},
+		{quiet: 2 * m, process: ProcessGone, stopped: true, state: InstanceCrashed, why: "crashed or was killed: last seen 2 min ago, noticed 1 min ago; nothing leased"},
+		{quiet: 4 * s, beat: 2 * s, process: ProcessGone, state: InstanceRunning, why: "running; nothing leased"}, // of a container with the host's name
 	} {
-		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds, Here: c.here}
+		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds, Here: c.here, Process: c.process}
 		if c.stopped {
 			i.StoppedAt = &i.LastSeen
+			if c.process == ProcessGone {
+				i.StoppedAt = new(noon.Add(-m))
+			}
 		}
 		if got := i.State(noon); got != c.state {
 			t.Errorf("%q: it is %s, want %s", c.why, got, c.state)
@@ -113,6 +123,7 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 		{ID: "stopped", LastSeen: hour, StoppedAt: &hour},
 		{ID: "gone", LastSeen: hour, BeatEvery: time.Second},
 		{ID: "idle", LastSeen: hour},
+		{ID: "crashed-holding", LastSeen: hour, Process: ProcessGone, Leases: holding(time.Minute)},
 		{ID: "running-old", LastSeen: noon, StartedAt: ago(2 * time.Hour), Leases: holding(time.Minute)},
 		{ID: "running-b", LastSeen: noon, StartedAt: hour},
 		{ID: "running-a", LastSeen: noon, StartedAt: hour},
@@ -124,7 +135,7 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 	for _, i := range all {
 		ids = append(ids, i.ID)
 	}
-	if got := strings.Join(ids, " "); got != "silent-holding stopped-holding running-a running-b running-old idle gone stopped" {
+	if got := strings.Join(ids, " "); got != "silent-holding crashed-holding stopped-holding running-a running-b running-old idle gone stopped" {
 		t.Errorf("the order is %s", got)
 	}
 }

@@ -198,12 +198,12 @@ func (w Window) Covered(by []Interval) []bool {
 }
 
 // AtWork are the times at which instances recorded samples: from its start until it was last
-// seen. An instance without heartbeats is at work until it stops.
+// seen. An instance without heartbeats is at work until it ends.
 func AtWork(instances []InstanceState, now time.Time) []Interval {
 	var all []Interval
 	for _, i := range instances {
 		x := Interval{i.StartedAt, i.LastSeen}
-		if i.StoppedAt == nil && (i.BeatEvery == 0 || now.Sub(i.LastSeen) <= missedBeats*i.BeatEvery) {
+		if i.StoppedAt == nil && (i.BeatEvery == 0 && i.Process != ProcessGone || i.BeatEvery > 0 && now.Sub(i.LastSeen) <= missedBeats*i.BeatEvery) {
 			x.To = now.Add(time.Second)
 		}
 		if !x.From.IsZero() {

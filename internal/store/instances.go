@@ -30,6 +30,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 		var stopped sql.NullInt64
 		if i.StoppedAt != nil {
 			stopped = sql.NullInt64{Int64: i.StoppedAt.UnixMicro(), Valid: true}
+			seen = max(seen, stopped.Int64)
 			if !i.LastSeen.IsZero() { // another process detected that it was gone
 				seen = i.LastSeen.UnixMicro()
 			}
@@ -166,6 +167,12 @@ func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), sqldb.At(started), sqldb.At(seen), sqldb.AtOrNil(stopped)
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
 		i.Stalled = stalled == 1
+		switch {
+		case !stopped.Valid:
+			i.Process = processOf(i.Host, i.PID)
+		case seen < stopped.Int64: // one that stops is seen doing so
+			i.Process = outbox.ProcessGone
+		}
 		all = append(all, i)
 		return err
 	}, query, args...)

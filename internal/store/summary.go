@@ -188,10 +188,8 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 		sum.Worker.Applied += i.Applied
 		sum.Worker.Failed += i.Failed
 		sum.Worker.Fenced += i.Fenced
-		if i.StoppedAt == nil {
-			sum.Worker.Running = true
-		}
 		if state := i.State(sqldb.At(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
+			sum.Worker.Running = true
 			served = append(served, i.Campaigns)
 		}
 		if sum.Worker.LastSeen == nil || i.LastSeen.After(*sum.Worker.LastSeen) {

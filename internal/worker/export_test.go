@@ -25,6 +25,3 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 
 // Trouble is the reason why the worker does not apply.
 func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sentence() }
-
-// ProcessAlive reports whether a process of this host is alive.
-func ProcessAlive(pid int) bool { return processAlive(pid) }

@@ -1,13 +1,9 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/loop"
@@ -38,7 +34,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	}
 	now := time.Now().UTC()
 	for _, other := range others {
-		if other.StoppedAt == nil && other.Host == w.beat.state.Host && !processAlive(other.PID) {
+		if other.StoppedAt == nil && other.Process == outbox.ProcessGone {
 			err := w.Store.EndLeases(ctx, other.ID)
 			if errors.Is(err, outbox.ErrDamaged) { // the leases expire by themselves
 				w.Logger.Error("leases of a dead process could not be released", "instance", other.ID, "error", err)
@@ -78,21 +74,6 @@ func (w *Worker) definitions() []outbox.Definition {
 		all = append(all, outbox.Definition{Projection: p.Name, Version: p.Version, File: files[p.Name]})
 	}
 	return all
-}
-
-func processAlive(pid int) bool {
-	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !zombie(pid)
-}
-
-// zombie reports whether a process has ended and only waits to be collected by its parent, which some
-// containers never do. It is known on Linux only.
-func zombie(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	after := bytes.LastIndex(stat, []byte(") ")) // the name in parentheses may have some itself
-	return after >= 0 && bytes.HasPrefix(stat[after+2:], []byte("Z"))
 }
 
 // heartbeat writes counts and rates when they have changed, or when a heartbeat is due.

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 1))
 	gone := killed(t, "gone", now)
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
 		t.Fatal(err)
@@ -39,7 +41,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	now.Advance(80 * time.Second)
-	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	b.MustAppend(t, enginetest.Spent("a", 100))
 	b.Drain(t)
 	gone.Applied, gone.Failed = 1, 1
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
@@ -47,20 +49,18 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	}
 	last := now.Now().Truncate(time.Minute)
 	now.Advance(210 * time.Second)
-	b.Start(t)
+	if !b.OnPostgres() { // where heartbeats say it
+		mustBeGone(t, b, now, last)
+	}
+	b.Beside(t, enginetest.At(now)).Start(t)
 	storetest.Eventually(t, "the next process has started", func() bool {
 		all, err := b.Instances(t.Context())
-		return err == nil && len(all) == 2
+		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i outbox.InstanceState) bool {
+			return i.ID == "gone" && i.StoppedAt != nil && i.State(now.Now()) == outbox.InstanceCrashed
+		})
 	})
 
-	h, err := b.History(t.Context(), outbox.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	points := map[time.Time]outbox.Point{}
-	for _, p := range h.Points {
-		points[p.From] = p
-	}
+	points := pointsOf(t, b, now)
 	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 {
 		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
 	}
@@ -69,9 +69,39 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 			t.Errorf("%s later, while no process ran, there is a record: %+v", later, p)
 		}
 	}
-	if p := h.Points[len(h.Points)-1]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 {
+	if p := points[now.Now().Truncate(time.Minute)]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 {
 		t.Errorf("the minute of the start is %+v, want nothing applied and nothing failed", p)
 	}
+}
+
+// mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
+// and that nothing is recorded from the minute in which it was last seen.
+func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
+	t.Helper()
+	sum, err := b.Summary(t.Context())
+	if err != nil || sum.Worker.Running || sum.Instances[0].State(sum.AsOf) != outbox.InstanceCrashed {
+		t.Errorf("with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
+	}
+	points := pointsOf(t, b, now)
+	if p, found := points[last]; found {
+		t.Errorf("the minute of the crash is %+v, although its end was not seen", p)
+	}
+	if _, found := points[last.Add(-time.Minute)]; !found {
+		t.Error("there is no record of the minute before")
+	}
+}
+
+func pointsOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) map[time.Time]outbox.Point {
+	t.Helper()
+	h, err := b.Beside(t, enginetest.At(now)).History(t.Context(), outbox.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[time.Time]outbox.Point{}
+	for _, p := range h.Points {
+		points[p.From] = p
+	}
+	return points
 }
 
 // What is counted for the charts is written with the totals, so that a kill loses no minute of it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,11 +200,14 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = uncollected.Wait() })
-	storetest.Eventually(t, "a process has ended without being collected", func() bool { return !worker.ProcessAlive(uncollected.Process.Pid) })
 	gone.ID, gone.PID = "gone, not collected", uncollected.Process.Pid
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
+	storetest.Eventually(t, "a process has ended without being collected", func() bool {
+		all, err := b.Processes(t.Context())
+		return err == nil && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.Process != outbox.ProcessGone })
+	})
 	claims, err := b.Claim(t.Context(), store.Worker{ID: "gone"}, store.ClaimLimits{Rows: 10, Lease: time.Hour})
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
@@ -228,7 +232,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range instances {
-		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || i.Here != here {
+		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || (i.State(time.Now()) == outbox.InstanceCrashed) == here || i.Here != here {
 			t.Errorf("instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
 		}
 	}

@@ -57,7 +57,7 @@ func InstancesPage(p Page, v InstancesView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent. On SQLite there are no heartbeats: an instance that was not seen lately has no work, or is gone.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <p class=\"lead\">Processes with a worker and the campaigns they have leased. An instance that misses three heartbeats is silent. On SQLite there are no heartbeats: an instance of another host that was not seen lately has no work, or is gone. One that crashed ended without stopping, as when it is killed.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

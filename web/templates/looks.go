@@ -38,6 +38,7 @@ var conditionGlyphs = map[outbox.Condition]string{
 	outbox.InstanceRunning: "✓",
 	outbox.InstanceIdle:    "○",
 	outbox.InstanceSilent:  "!",
+	outbox.InstanceCrashed: "✕",
 }
 
 var operationLooks = map[outbox.OperationStatus]look{
