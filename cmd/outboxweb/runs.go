@@ -242,6 +242,9 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
+	if why := d.Unattended(time.Now()); why != "" {
+		fmt.Fprintln(a.out, why)
+	}
 	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Count(d.Campaigns.Total, "campaign", "campaigns"), outbox.Number(d.Events.Done), outbox.Count(d.Events.Total, "event", "events"), pace(d.Run))
 	t := table(a.out)
 	if d.Rehearsal != nil {
@@ -400,7 +403,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		headings := "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON"
 		return printList(a, c.jsonFlag, "runs", page.Items, headings, func(r outbox.Run) []any {
 			campaigns, events := fmt.Sprintf("%d/%d", r.Campaigns.Done, r.Campaigns.Total), fmt.Sprintf("%d/%d", r.Events.Done, r.Events.Total)
-			return []any{r.ID, r.Kind, r.Status, cmp.Or(r.Kind.OutcomeName(string(r.Verdict)), rehearsals[r.ID].Text()), campaigns, events,
+			return []any{r.ID, r.Kind, r.StatusWords(time.Now()), cmp.Or(r.Kind.OutcomeName(string(r.Verdict)), rehearsals[r.ID].Text()), campaigns, events,
 				stamp(r.RequestedAt), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60)}
 		})
 	})

@@ -48,8 +48,8 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// ended makes a run with these results and lines that ended with this status.
-func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+// claimed makes a run that a process has claimed.
+func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	d.t.Helper()
 	ctx, infos, versions := d.t.Context(), d.set.Infos(), map[string]string{}
 	for _, p := range infos {
@@ -62,7 +62,14 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
 	}
-	_, err = d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
+	return l
+}
+
+// ended makes a run with these results and lines that ended with this status.
+func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+	d.t.Helper()
+	ctx, l := d.t.Context(), d.claimed(kind)
+	_, err := d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
 	if err != nil {
 		d.t.Fatal(err)
@@ -145,6 +152,23 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
 		t.Errorf("document is %+v, %v", got, err)
 	}
+}
+
+func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	l := d.claimed(outbox.RunVerify)
+	if _, err := d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, Lease: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	d.said("is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
+	if err := (&runsListCmd{listFlags: listFlags{Limit: 10}}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	d.said("verify running, last report 0 s ago")
 }
 
 func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {

@@ -194,6 +194,9 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.clock = died.Add(14 * time.Second)
 	s.get("/runs/1").want(t, 200, "Its process last reported 14 s ago; if it is dead, another worker takes over in 46 s.", "last report 14 s ago").lacks(t, "events/s, about")
 	s.get("/runs").want(t, 200, "last report 14 s ago").lacks(t, "events/s")
+	s.clock = died.Add(2 * time.Minute)
+	s.get("/runs/1").want(t, 200, "No process works on it: the last one reported 2 min ago. The next free worker takes over.")
+	s.get("/runs").want(t, 200, "last report 2 min ago").lacks(t, "events/s")
 	s.clock = died
 	s.get("/runs/1?outcome=drift").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`, "Needs attention first")
 	s.get("/runs/1?limit=1").want(t, 200, `data-testid="next-page"`)

@@ -186,6 +186,27 @@ func (r Run) Silent(now time.Time) bool {
 	return r.Status.Active() && r.Leased(now) && now.Sub(r.UpdatedAt) > runQuiet
 }
 
+// Unattended says what is known of the process at work on an active run when it has not reported
+// lately; empty while it reports.
+func (r Run) Unattended(now time.Time) string {
+	ago := Age(now.Sub(r.UpdatedAt)) + " ago"
+	switch {
+	case r.Silent(now):
+		return fmt.Sprintf("Its process last reported %s; if it is dead, another worker takes over in %s.", ago, Age(r.Lease.ExpiresAt.Sub(now)))
+	case (r.Status == RunRunning || r.Status == RunCancelling) && !r.Leased(now):
+		return "No process works on it: the last one reported " + ago + ". The next free worker takes over."
+	}
+	return ""
+}
+
+// StatusWords is the run's status, and how old its last report is when that is not recent.
+func (r Run) StatusWords(now time.Time) string {
+	if r.Unattended(now) != "" {
+		return string(r.Status) + ", last report " + Age(now.Sub(r.UpdatedAt)) + " ago"
+	}
+	return string(r.Status)
+}
+
 // Cancellable reports whether the run may be cancelled. Its holder ends a cancelling run. If the
 // holder is gone the run can be cancelled again, which ends it at once: no other process may be
 // there to do so.

@@ -219,7 +219,7 @@ func runShare(r outbox.Run, p outbox.Progress) float64 {
 // runPace describes a run's rate and remaining time, or how old its last report is; empty while it is
 // not running.
 func runPace(p Page, r outbox.Run) string {
-	if r.Silent(p.Now) {
+	if r.Unattended(p.Now) != "" {
 		return "last report " + outbox.Age(p.Now.Sub(r.UpdatedAt)) + " ago"
 	}
 	if r.EventsPerSecond <= 0 {

@@ -16,12 +16,15 @@ func runSentence(p Page, r outbox.Run) string {
 	case outbox.RunQueued:
 		return "Queued: waiting for a worker."
 	case outbox.RunRunning:
-		if r.Lease == nil || !r.Lease.ExpiresAt.After(p.Now) {
-			return "Its process is gone; another worker takes over shortly."
+		if !r.Leased(p.Now) {
+			return r.Unattended(p.Now)
 		}
-		return fmt.Sprintf("%s; %s done.", runDoing(r.Kind), ofCampaigns(r)) + runSilence(p, r)
+		return strings.TrimSpace(fmt.Sprintf("%s; %s done. %s", runDoing(r.Kind), ofCampaigns(r), r.Unattended(p.Now)))
 	case outbox.RunCancelling:
-		return fmt.Sprintf("Cancelled by %s; its worker is stopping.", r.CancelledBy) + runSilence(p, r)
+		if !r.Leased(p.Now) {
+			return fmt.Sprintf("Cancelled by %s. %s", r.CancelledBy, r.Unattended(p.Now))
+		}
+		return strings.TrimSpace(fmt.Sprintf("Cancelled by %s; its worker is stopping. %s", r.CancelledBy, r.Unattended(p.Now)))
 	case outbox.RunCompleted:
 		if old := p.outdatedOf(r); n.Drifted > 0 && len(old) > 0 {
 			return fmt.Sprintf("%s differed from %s.", ofRun(n.Drifted, r), outbox.OutdatedWords(p.Loaded, old...))
@@ -37,14 +40,6 @@ func runSentence(p Page, r outbox.Run) string {
 		}
 		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runLeft(r))
 	}
-}
-
-// runSilence says how old the last sign of life of a run's process is; empty if it is recent.
-func runSilence(p Page, r outbox.Run) string {
-	if !r.Silent(p.Now) {
-		return ""
-	}
-	return fmt.Sprintf(" Its process last reported %s ago; if it is dead, another worker takes over in %s.", outbox.Age(p.Now.Sub(r.UpdatedAt)), outbox.Age(r.Lease.ExpiresAt.Sub(p.Now)))
 }
 
 // outdatedOf are the projections of a verify that other versions are loaded of now, in any campaign: what
