@@ -77,7 +77,8 @@ type Attempt struct {
 	At          time.Time `json:"at"`
 	Error       string    `json:"error"` // in full, with a stack where there is one
 	Fingerprint string    `json:"fingerprint" redact:"-"`
-	Died        bool      `json:"died"` // the row died of it; false in records of older versions
+	Died        bool      `json:"died"`        // the row died of it; false in records of older versions
+	Quarantined bool      `json:"quarantined"` // it was the last one, and the event was applied without the projection
 
 	Projection        string `json:"projection" redact:"-"` // the projection that failed; empty if unknown
 	ProjectionVersion string `json:"projection_version"`    // the hash of its definition

@@ -16,7 +16,7 @@ type SeriesKind string
 const (
 	SeriesApplied  SeriesKind = "applied"           // events applied, by instance
 	SeriesFailure  SeriesKind = "failures"          // failed attempts, by fingerprint
-	SeriesFollowed SeriesKind = "projection"        // events applied that a projection handles, by projection
+	SeriesFollowed SeriesKind = "projection"        // events applied to a projection as they arrived, without replays and rebuilds, by projection
 	SeriesFailedIn SeriesKind = "projection_failed" // failed attempts, by projection
 	SeriesBacklog  SeriesKind = "backlog"           // rows waiting, by event type
 	SeriesDelay    SeriesKind = "delays"            // events applied, by DelayBucket; stored, not shown

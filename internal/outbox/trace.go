@@ -12,8 +12,9 @@ type EventHistory struct {
 
 // EventStep is one entry of an event's history.
 type EventStep struct {
-	// failed: an attempt failed, and another was due; died: it was the last; acted: see
-	// audit_entry; passed_over: skipped, and never applied
+	// failed: an attempt failed, and another was due; died: it was the last; quarantined: it was
+	// the last, and the event was applied without the failed projection; acted: see audit_entry;
+	// passed_over: skipped, and never applied
 	Kind StepKind  `json:"kind"`
 	At   time.Time `json:"at"` // for an applied event: when its span ended
 
@@ -27,12 +28,13 @@ type StepKind string
 
 // The kinds of steps.
 const (
-	StepAppended   StepKind = "appended"
-	StepFailed     StepKind = "failed" // an attempt failed, and another was due
-	StepDied       StepKind = "died"   // the last attempt failed
-	StepActed      StepKind = "acted"
-	StepApplied    StepKind = "applied"
-	StepPassedOver StepKind = "passed_over" // skipped, and never applied
+	StepAppended    StepKind = "appended"
+	StepFailed      StepKind = "failed"      // an attempt failed, and another was due
+	StepDied        StepKind = "died"        // the last attempt failed
+	StepQuarantined StepKind = "quarantined" // likewise, and the event was applied without the failed projection
+	StepActed       StepKind = "acted"
+	StepApplied     StepKind = "applied"
+	StepPassedOver  StepKind = "passed_over" // skipped, and never applied
 )
 
 // AppliedSpan is consecutive events of a campaign that one process applied without a pause, with no

@@ -38,7 +38,7 @@ func (s *Store) EventHistory(ctx context.Context, campaign string, seq int64) (o
 
 // stepOrder is the order of steps with the same time.
 var stepOrder = map[outbox.StepKind]int{
-	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
+	outbox.StepAppended: 0, outbox.StepFailed: 1, outbox.StepDied: 2, outbox.StepQuarantined: 2, outbox.StepActed: 3, outbox.StepPassedOver: 4, outbox.StepApplied: 4,
 }
 
 func (t *Tx) readAppended(h *outbox.EventHistory, c *CampaignRow) error {
@@ -57,8 +57,11 @@ func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
 	for i := range attempts {
 		a := &attempts[i]
 		step := outbox.EventStep{Kind: outbox.StepFailed, At: a.At, Attempt: a}
-		if a.Died {
+		switch {
+		case a.Died:
 			step.Kind = outbox.StepDied
+		case a.Quarantined:
+			step.Kind = outbox.StepQuarantined
 		}
 		h.Steps = append(h.Steps, step)
 	}

@@ -130,9 +130,9 @@ limit $3`
 
 func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	return sqldb.All(t, func(rows sqldb.Row) (a outbox.Attempt, err error) {
-		var when, permanent, died int64
-		err = rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &died)
-		a.At, a.Permanent, a.Died = sqldb.At(when), permanent != 0, died != 0
+		var when, permanent, ended int64
+		err = rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &ended)
+		a.At, a.Permanent, a.Died, a.Quarantined = sqldb.At(when), permanent != 0, ended == attemptDied, ended == attemptQuarantined
 		return a, err
 	}, selectAttempts, campaign, seq, attemptsShown)
 }

@@ -13,10 +13,19 @@ import (
 
 // Result is the outcome of one claim.
 type Result struct {
-	Claim    Claim
-	Applied  int64              // the projections' highest applied seq
-	Failure  *readmodel.Failure // of event Applied+1; nil when nothing failed
-	Diverged string             // why nothing may be applied to the campaign any more; empty when it may
+	Claim       Claim
+	Applied     int64              // the projections' highest applied seq
+	Failure     *readmodel.Failure // of event Applied+1; nil when nothing failed
+	Quarantines []Quarantine
+	Diverged    string // why nothing may be applied to the campaign any more; empty when it may
+}
+
+// Quarantine is the last failed attempt at an event to which the others were then applied without the
+// failed projection.
+type Quarantine struct {
+	Seq     int64
+	Attempt int
+	Failure readmodel.Failure
 }
 
 // Settled counts the rows that a settlement changed; Fenced counts campaigns.
@@ -91,6 +100,10 @@ func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settlemen
 		return err
 	}
 	for _, h := range held {
+		if err := t.recordQuarantines(h, w, now); err != nil {
+			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
+		}
+		settled.Failed += int64(len(h.Quarantines))
 		if err := s.settleRows(t, h, w, now, settled); err != nil {
 			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 		}
@@ -268,6 +281,35 @@ insert into attempts (campaign_id, seq, at, attempt, worker, build, error, finge
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
+// How an attempt ended, in the column died of attempts.
+const (
+	attemptFailed      = 0
+	attemptDied        = 1
+	attemptQuarantined = 2
+)
+
+// addAttempt writes a failed attempt to the history.
+func (t *Tx) addAttempt(f failed, at int64, attempt, ended int) error {
+	_, err := t.Exec(insertAttempt, f.c.ID, f.seq, at, attempt, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
+		f.Projection, f.Version, sqldb.Truth(f.Permanent), ended)
+	if err != nil {
+		return fmt.Errorf("record the attempt at seq %d: %w", f.seq, err)
+	}
+	return nil
+}
+
+// recordQuarantines writes the attempts that quarantined a projection, each a microsecond before the next
+// and before what else the settlement records: of one attempt at an event several projections may fail.
+func (t *Tx) recordQuarantines(h *settling, w Worker, now int64) error {
+	for i, q := range h.Quarantines {
+		at := now - int64(len(h.Quarantines)-i)
+		if err := t.addAttempt(failed{Failure: q.Failure, c: h.c, seq: q.Seq, by: w}, at, q.Attempt, attemptQuarantined); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
 // up to ErrorLimit.
 const LastErrorLimit = 1 << 10
@@ -299,7 +341,7 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	if !f.Untried {
 		delay = s.options.Retry.Delay(attempts)
 	}
-	status, died := outbox.Failed, 0
+	status, ended := outbox.Failed, attemptFailed
 	next := now + delay.Microseconds()
 	dies := f.Last(attempts, s.options.Retry)
 	if !dies && !f.SetAside {
@@ -308,21 +350,17 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 		}
 	}
 	if dies && !f.SetAside {
-		status, died, next = outbox.Dead, 1, now
+		status, ended, next = outbox.Dead, attemptDied, now
 	}
 	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
 	c.HeadStatus = sql.NullString{String: string(status), Valid: true}
 	c.HeadNext = sql.NullInt64{Int64: next, Valid: true}
-	if f.Untried && died == 0 {
+	if f.Untried && ended == attemptFailed {
 		return nil
 	}
-	if _, err := t.Exec(insertAttempt, c.ID, seq, now, attempts, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
-		f.Projection, f.Version, sqldb.Truth(f.Permanent), died); err != nil {
-		return fmt.Errorf("record the attempt at seq %d: %w", seq, err)
-	}
-	return nil
+	return t.addAttempt(f, now, attempts, ended)
 }
 
 // notifyFailed calls the OnFailure hooks and reports whether one of them makes the row dead.

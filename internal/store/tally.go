@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -34,6 +35,12 @@ func (c *Counts) Add(kind outbox.SeriesKind, label string, n int64) {
 		c.labeled = make(map[seriesKey]int64)
 	}
 	c.labeled[seriesKey{kind, label}] += n
+}
+
+// AddFailure adds a failed attempt to the series of its error and of its projection.
+func (c *Counts) AddFailure(f readmodel.Failure) {
+	c.Add(outbox.SeriesFailure, f.Fingerprint, 1)
+	c.Add(outbox.SeriesFailedIn, f.Projection, 1)
 }
 
 // tally keeps what this process counted in each minute until it is written.

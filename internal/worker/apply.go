@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // application applies one campaign's part of a wave in a transaction shared with other
@@ -102,6 +103,10 @@ func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err 
 		if a.skip, err = a.tx.ExcludeUnloaded(a.part.claim.CampaignID, a.mark, a.skip, loaded); err != nil {
 			return err
 		}
+	}
+	a.part.without = make(map[string]int64, len(a.skip))
+	for name := range a.skip {
+		a.part.without[name] = 0
 	}
 	if a.attempt != nil && a.attempt.together {
 		err = a.applyBlindly(ctx, todo)
@@ -340,6 +345,8 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 				skip[name] = true
 			}
 			a.skip = skip
+			a.part.without[at.Projection] = e.Seq
+			a.part.result.Quarantines = append(a.part.result.Quarantines, store.Quarantine{Seq: e.Seq, Attempt: attempts, Failure: *f})
 			return true, nil
 		}
 	}

@@ -19,6 +19,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
 		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Spent("a", 1))
 		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
+		now.Advance(time.Second)
 		for n := 1; n < most; n++ {
 			b.MustPass(t)
 			b.MustStand(t, "b", 3, outbox.Failed, n)
@@ -41,6 +42,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 		}
 		enginetest.MustHaveBalances(t, b, "a 8", "b 9")
 		b.MustBeSound(t)
+		mustHaveRecorded(t, b, most)
 	}
 }
 
@@ -115,4 +117,52 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 		t.Errorf("open failures %q, want %q", open, want)
 	}
 	enginetest.MustHaveBalances(t, b, "a 10")
+}
+
+// mustHaveRecorded asserts that the charts count for accounts what was applied to it, and for all every
+// attempt, and that the event's history has them all.
+func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
+	t.Helper()
+	if got := b.Worker.Counted().Failed; got != int64(attempts) {
+		t.Errorf("%d failed attempts are counted, want %d", got, attempts)
+	}
+	if err := b.FlushCounts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', kind, label, sum(value)) from series_samples where step = 60 and kind like 'projection%' group by kind, label order by kind, label`)
+	if want := []string{"projection accounts 5", "projection ledger 8", fmt.Sprint("projection_failed accounts ", attempts)}; !slices.Equal(got, want) {
+		t.Errorf("charts have %q, want %q", got, want)
+	}
+	h, err := b.EventHistory(t.Context(), "b", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make([]outbox.StepKind, len(h.Steps))
+	for i, s := range h.Steps {
+		kinds[i] = s.Kind
+	}
+	want := append([]outbox.StepKind{outbox.StepAppended}, slices.Repeat([]outbox.StepKind{outbox.StepFailed}, attempts-1)...)
+	if want = append(want, outbox.StepQuarantined, outbox.StepApplied); !slices.Equal(kinds, want) {
+		t.Errorf("the event's history is %q, want %q", kinds, want)
+	}
+	if last := h.Steps[attempts].Attempt; last == nil || last.Attempt != attempts || last.Projection != "accounts" {
+		t.Errorf("the last attempt is %+v, want number %d, of accounts", last, attempts)
+	}
+}
+
+func TestPass_countsNothingAsAppliedToAPausedProjection(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
+	b.MustAppend(t, enginetest.Opened("a", 10))
+	b.Drain(t)
+	b.MustPause(t, "accounts", "")
+	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Opened("b", 1))
+	b.Drain(t)
+	if err := b.FlushCounts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', label, sum(value)) from series_samples where step = 60 and kind = 'projection' group by label order by label`)
+	if want := []string{"accounts 1", "ledger 3"}; !slices.Equal(got, want) {
+		t.Errorf("the chart has %q, want %q", got, want)
+	}
 }

@@ -22,6 +22,9 @@ type part struct {
 	result store.Result
 	gap    bool // events are missing between the watermark and the first row
 
+	// without has the projections that are not applied, with the seq from which on.
+	without map[string]int64
+
 	// suspect is the seq of an event that failed together with others and must be tried alone; 0
 	// when there is none.
 	suspect int64
@@ -351,6 +354,11 @@ func (w *Worker) observe(parts []*part) {
 			if e.Seq < p.claim.First || e.Seq > p.result.Applied || e.Skipped != nil {
 				continue
 			}
+			for name, from := range p.without {
+				if e.Seq >= from && slices.Contains(w.Set.Following(e.EventType), name) {
+					c.Add(outbox.SeriesFollowed, name, -1)
+				}
+			}
 			delay := max(0, now.Sub(e.RecordedAt))
 			c.Delay(delay)
 			types[e.EventType]++
@@ -358,9 +366,11 @@ func (w *Worker) observe(parts []*part) {
 				w.Metrics.AppliedAfter.Observe(delay.Seconds())
 			}
 		}
+		for _, q := range p.result.Quarantines {
+			c.AddFailure(q.Failure)
+		}
 		if f := p.result.Failure; f != nil {
-			c.Add(outbox.SeriesFailure, f.Fingerprint, 1)
-			c.Add(outbox.SeriesFailedIn, f.Projection, 1)
+			c.AddFailure(*f)
 		}
 	}
 	for name, n := range types {

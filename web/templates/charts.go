@@ -334,7 +334,7 @@ var kindCharts = []struct {
 }{
 	{outbox.SeriesFailure, "Failures by error", "failed attempts per minute", func(p Page, l string) URL { return p.Links.FailureGroup(l) }, true},
 	{outbox.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p Page, l string) URL { return p.Links.Rows(outbox.RowFilter{EventType: l}) }, false},
-	{outbox.SeriesFollowed, "Applied by projection", "events per minute", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
+	{outbox.SeriesFollowed, "Applied by projection", "events per minute, without replays", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
 	{outbox.SeriesFailedIn, "Failures by projection", "failed attempts per minute", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
 	{outbox.SeriesApplied, "Applied by instance", "events per minute", func(p Page, l string) URL { return p.Links.Instance(l) }, true},
 	{outbox.SeriesLag, "Publisher lag", "events behind", publisherLink, false},

@@ -16,6 +16,7 @@ type moment struct {
 	First            time.Time        // when its first step happened
 	Attempts         []outbox.Attempt // the failed ones, oldest first
 	Changed          string           // what differs from the attempt before; empty for the first one
+	Without          []string         // the projections quarantined before, of an applied one
 }
 
 // moments returns the lines of a history, oldest first, with the actions that are not in it.
@@ -29,13 +30,26 @@ func moments(h outbox.EventHistory, acts []outbox.AuditEntry) []moment {
 			continue
 		}
 		m := moment{EventStep: s, First: s.At}
-		if s.Attempt != nil {
+		switch {
+		case s.Kind == outbox.StepApplied:
+			m.Without = quarantined(lines)
+		case s.Attempt != nil:
 			m.Attempts, m.Changed = []outbox.Attempt{*s.Attempt}, changedSince(before, *s.Attempt)
 			before = s.Attempt
 		}
 		lines = append(lines, m)
 	}
 	return lines
+}
+
+// quarantined are the projections that lines say were quarantined.
+func quarantined(lines []moment) (names []string) {
+	for _, m := range lines {
+		if m.Kind == outbox.StepQuarantined && !slices.Contains(names, m.Attempt.Projection) {
+			names = append(names, m.Attempt.Projection)
+		}
+	}
+	return names
 }
 
 // withActs adds the actions to the steps that these lack, such as refused ones, in order of time.
@@ -75,7 +89,7 @@ func changedSince(before *outbox.Attempt, a outbox.Attempt) string {
 // look is the glyph and hue of a line.
 func (m moment) look() look {
 	switch m.Kind {
-	case outbox.StepFailed:
+	case outbox.StepFailed, outbox.StepQuarantined:
 		return statusLook(outbox.Failed)
 	case outbox.StepDied:
 		return statusLook(outbox.Dead)
@@ -97,24 +111,31 @@ func (m moment) began() time.Time {
 	return m.First
 }
 
-// failedWords says how many times in a row an event failed, and whether it died.
+// failedWords says how many times in a row an event failed, and what came of it.
 func (m moment) failedWords() string {
 	words := "Failed"
 	if n := len(m.Attempts); n > 1 {
 		words += " " + count(int64(n), "time", "times") + " with the same error"
 	}
-	if m.Kind == outbox.StepDied {
+	switch m.Kind {
+	case outbox.StepDied:
 		words += ", now dead"
+	case outbox.StepQuarantined:
+		words += ", projection " + m.Attempt.Projection + " quarantined"
 	}
 	return words
 }
 
-// appliedWords says with which other events an event was applied.
+// appliedWords says with which other events an event was applied, and without which projections.
 func (m moment) appliedWords() string {
-	if s := m.Span; s.FirstSeq < s.LastSeq {
-		return "Applied with events " + num(s.FirstSeq) + " to " + num(s.LastSeq)
+	words := "Applied"
+	if len(m.Without) > 0 {
+		words += " without projection " + strings.Join(m.Without, " and ") + ","
 	}
-	return "Applied"
+	if s := m.Span; s.FirstSeq < s.LastSeq {
+		words += " with events " + num(s.FirstSeq) + " to " + num(s.LastSeq)
+	}
+	return strings.TrimSuffix(words, ",")
 }
 
 // unrecorded describes an applied event whose history does not say when it was applied; empty if it

@@ -207,7 +207,7 @@ func happenedWhat(p Page, e outbox.Event, m moment) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch m.Kind {
-		case outbox.StepFailed, outbox.StepDied:
+		case outbox.StepFailed, outbox.StepDied, outbox.StepQuarantined:
 			templ_7745c5c3_Err = happenedFailed(p, m).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

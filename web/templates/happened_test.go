@@ -9,8 +9,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// historyOf is an event's history in short, a step a minute: "f boom" and "d boom" are failed attempts
-// and deaths of it, which "@v2" marks as those of another version and "#b2" as those of another
+// historyOf is an event's history in short, a step a minute: "f boom" "d boom" and "q boom" are failed attempts,
+// deaths and quarantines of it, which "@v2" marks as those of another version and "#b2" as those of another
 // build; "requeue ana" is an action in the history, "refused bo" one that is only in the audit log.
 func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 	h := outbox.EventHistory{Seq: 3}
@@ -24,11 +24,8 @@ func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 			s.Kind = outbox.StepAppended
 		case "applied":
 			s.Kind, s.Span = outbox.StepApplied, &outbox.AppliedSpan{}
-		case "f", "d":
-			s.Kind = outbox.StepFailed
-			if words[0] == "d" {
-				s.Kind = outbox.StepDied
-			}
+		case "f", "d", "q":
+			s.Kind = map[string]outbox.StepKind{"f": outbox.StepFailed, "d": outbox.StepDied, "q": outbox.StepQuarantined}[words[0]]
 			s.Attempt = &outbox.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}
 			for _, more := range words[2:] {
 				if more[0] == '@' {
@@ -60,18 +57,21 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 		{[]string{"appended", "f boom", "f boom", "d boom"}, []string{"appended", "Failed 3 times with the same error, now dead"}},
 		{[]string{"f boom", "f bang", "f bang"}, []string{"Failed", "Failed 2 times with the same error"}},
 		{[]string{"f boom", "d boom", "d boom"}, []string{"Failed 2 times with the same error, now dead", "Failed, now dead"}},
+		{[]string{"f boom", "q boom", "applied"}, []string{"Failed 2 times with the same error, projection p quarantined", "Applied without projection p"}},
 		{[]string{"f boom", "f boom", "requeue ana", "f boom", "d boom"},
 			[]string{"Failed 2 times with the same error", "acted ana", "Failed 2 times with the same error, now dead"}},
 		{[]string{"f boom", "refused bo", "f boom"}, []string{"Failed", "refused bo", "Failed"}},
 		{[]string{"f boom", "f boom @v2", "f boom @v2"}, []string{"Failed", "Failed 2 times with the same error: Another version of projection p: v1 → v2"}},
 		{[]string{"f boom", "f boom #b2"}, []string{"Failed", "Failed: Another build: b1 → b2"}},
 		{[]string{"d boom", "requeue ana", "f boom #b2 @v2", "applied"},
-			[]string{"Failed, now dead", "acted ana", "Failed: Another build: b1 → b2; another version of projection p: v1 → v2", "applied"}},
+			[]string{"Failed, now dead", "acted ana", "Failed: Another build: b1 → b2; another version of projection p: v1 → v2", "Applied"}},
 	} {
 		var got []string
 		for _, m := range moments(historyOf(c.steps...)) {
 			words := string(m.Kind)
 			switch {
+			case m.Kind == outbox.StepApplied:
+				words = m.appliedWords()
 			case m.Attempt != nil:
 				words = m.failedWords()
 			case m.AuditEntry != nil && m.AuditEntry.Outcome == outbox.AuditRefused:
