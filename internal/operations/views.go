@@ -180,7 +180,7 @@ func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetai
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
 	}
-	d.Why = d.Describe(summary.Worker.Running)
+	d.Why = d.Describe(!summary.Worker.Absent())
 	return d, nil
 }
 

@@ -226,7 +226,7 @@ const SilentAfter = 30 * time.Second
 func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
 	switch {
 	case worker == nil:
-	case !worker.Running:
+	case worker.Absent():
 		return "Due, but no worker is running"
 	case worker.LastSeen != nil && now.Sub(*worker.LastSeen) > SilentAfter && now.Sub(c.HeadNextAttempt) > SilentAfter:
 		return fmt.Sprintf("Due, but no worker has been seen for %s", Age(now.Sub(*worker.LastSeen)))

@@ -220,6 +220,8 @@ func (s Summary) WorkerTrouble(now time.Time) (Level, string) {
 		level = LevelBad
 	}
 	switch {
+	case s.Worker.Starting && !s.Worker.Running:
+		return LevelBusy, "The worker is starting."
 	case s.Mode == ModeInline && !s.Worker.Running:
 		if s.Counts.Total() > 0 {
 			return level, "No worker is running: events that failed on append are not retried."

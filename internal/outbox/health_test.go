@@ -33,6 +33,7 @@ func TestHealth_saysTheWorstFirst(t *testing.T) {
 		{"empty, and nobody works", Summary{}, "warn", "The journal is empty"},
 		{"nobody works, nothing to do", Summary{Campaigns: CampaignCounts{Total: 2}}, "warn", "No worker is running"},
 		{"nobody works", Summary{Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "No worker is running"},
+		{"it starts", Summary{Worker: WorkerSummary{Starting: true}, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "busy", "The worker is starting."},
 		{"inline needs none", Summary{Mode: ModeInline, Campaigns: CampaignCounts{Total: 2}}, "ok", "All 2 campaigns"},
 		{"inline, and nobody tries again", Summary{Mode: ModeInline, Counts: Counts{Failed: 1}, Campaigns: CampaignCounts{Total: 2, Lagging: 1},
 			Lag: Lag{Events: 1}}, "bad", "No worker is running: events that failed on append are not retried."},

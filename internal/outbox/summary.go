@@ -115,7 +115,8 @@ type Throughput struct {
 
 // WorkerSummary says whether workers are running.
 type WorkerSummary struct {
-	Running  bool       `json:"running"`   // an instance with a worker has not stopped
+	Running  bool       `json:"running"`   // an instance with a worker is running or idle
+	Starting bool       `json:"starting"`  // the worker of the process that answers has begun, and is not an instance yet
 	LastSeen *time.Time `json:"last_seen"` // the latest sign of life of any worker
 	// the campaigns that the running instances serve: ids, and prefixes of ids followed by *; *
 	// alone is every campaign, also when no instance runs
@@ -124,6 +125,9 @@ type WorkerSummary struct {
 	Failed    int64 `json:"failed_total"`
 	Fenced    int64 `json:"fenced_total"`
 }
+
+// Absent reports that no worker is running, nor about to.
+func (w *WorkerSummary) Absent() bool { return !w.Running && !w.Starting }
 
 func (w *WorkerSummary) whyUnserved() string {
 	return fmt.Sprintf("No running instance serves it: they serve only campaigns that match %s", w.Campaigns)

@@ -251,6 +251,7 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 		return err
 	})
 	if replays > 0 {
+		rs.core.Changed() // a summary from before says that no run catches up
 		rs.wakeWorker()
 	}
 	return err

@@ -122,7 +122,13 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 		loaded := f.WithProjections("roster")
 		first := behind(f, loaded, "roster", "a")
 		end(f, loaded)
+		if _, err := f.Summary(f.Ctx); err != nil { // it is kept for a while
+			t.Fatal(err)
+		}
 		reconciled(f)
+		if sum, err := f.Summary(f.Ctx); err != nil || len(sum.Held) != 1 || sum.Held[0].RunID == 0 {
+			t.Errorf("%s: the summary says that the projection%s (%v)", name, sum.Held[0].CatchUp(), err)
+		}
 		if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == first || runs[0].CampaignID != "a" || runs[0].Kind != outbox.RunReplay || runs[0].Reason == "" {
 			t.Errorf("%s: runs %+v are active, want a replay", name, runs)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -63,7 +64,7 @@ func (s *Store) Ready(ctx context.Context) []string {
 // works.
 func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }
 
-// SetHere sets the instance that this process is.
+// SetHere sets the instance that this process is or, until its first heartbeat, will be.
 func (s *Store) SetHere(instance string) { s.instance.Store(&instance) }
 
 func (s *Store) here() string {
@@ -71,6 +72,13 @@ func (s *Store) here() string {
 		return *id
 	}
 	return ""
+}
+
+// starting reports whether this process is not among the instances yet and, as far as is known, about
+// to be.
+func (s *Store) starting(all []outbox.InstanceState) bool {
+	here, stalled := s.here(), s.stalled.Load()
+	return here != "" && (stalled == nil || *stalled == "") && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.ID == here })
 }
 
 // Probe reports why the two databases cannot be used for applying at all; nil when a campaign's

@@ -131,6 +131,7 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		}
 		s.clocks.correct(sum.Instances, now, s.Now())
 		describeWorkers(&sum, now)
+		sum.Worker.Starting = s.starting(sum.Instances)
 		served, args := serving(sum.Worker.Campaigns, now)
 		_, err = t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,

@@ -57,6 +57,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	}
 	w.beat.state, w.beat.at = next, now
 	w.Store.SetHere(next.ID)
+	w.Store.Changed() // a summary from before says that no worker is running
 	return false, w.Store.Loaded(ctx, next, w.definitions())
 }
 

@@ -104,6 +104,22 @@ func pointsOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) map[time
 	return points
 }
 
+// While a worker starts, and once it has, no page says that there is none.
+func TestRun_isNeverSaidNotToRun(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	b.MustAppend(t, enginetest.Notes("a", 1)...)
+	b.Store.SetHere(b.Worker.ID()) // as Run does first
+	if sum, err := b.Summary(t.Context()); err != nil || !sum.Worker.Starting || sum.Worker.Absent() {
+		t.Errorf("before its first heartbeat the worker is %+v, %v", sum.Worker, err)
+	}
+	b.Start(t)
+	b.MustWait(t, "a", 1)
+	if sum, err := b.Summary(t.Context()); err != nil || !sum.Worker.Running || sum.Worker.Starting {
+		t.Errorf("at work the worker is %+v, %v", sum.Worker, err)
+	}
+}
+
 // What is counted for the charts is written with the totals, so that a kill loses no minute of it.
 func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,7 @@ const pruneKeysInterval = time.Hour
 // Run works until ctx ends; then it claims nothing more, finishes running waves, releases its
 // leases and returns nil. Database faults are logged and retried; they do not end it.
 func (w *Worker) Run(ctx context.Context) error {
+	w.Store.SetHere(w.ID())
 	w.start(ctx)
 	if err := w.leaveOthers(ctx); err != nil && ctx.Err() == nil { // a worker that ends applies nothing
 		w.Logger.Warn("projections that are not loaded could not be recorded as left; their rows may lack events", "error", err)

@@ -69,7 +69,7 @@ func offs(p Page, v Overview) []namedText {
 		all = append(all, namedText{"read-only", "this server refuses every change over HTTP"})
 	}
 	switch {
-	case v.Summary.Worker.Running:
+	case !v.Summary.Worker.Absent():
 		return all
 	case v.Summary.Mode == outbox.ModeInline:
 		return append(all, namedText{"no worker", "events that failed on append are not retried until one starts"})
