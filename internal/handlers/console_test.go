@@ -104,6 +104,11 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	if after := look(); after.Header.Get("ETag") == before.Header.Get("ETag") {
 		t.Error("its ages are never told anew")
 	}
+	s.clock = s.clock.Add(43 * time.Second)
+	look().want(t, 200, ">11 min<")
+	s.clock = s.clock.Add(5 * time.Second)
+	look().want(t, 200, ">11 min<")
+	s.get("/").want(t, 200, ">12 min<") // loaded anew, it says "Updated now"
 }
 
 // The shared part must not depend on one reader.

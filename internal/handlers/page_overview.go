@@ -26,7 +26,8 @@ const (
 )
 
 // overviewAge is the maximum age of the overview, and overviewKept how long its displayed ages may
-// stay unchanged while nothing else changes. The page's script updates ages meanwhile.
+// stay unchanged on a page that polls while nothing else changes. The page's script updates ages
+// meanwhile.
 const (
 	overviewAge  = time.Second
 	overviewKept = 10 * time.Second
@@ -114,7 +115,11 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOvervie
 	if c.err != nil {
 		return c.view, nil, c.err
 	}
-	live, err := c.render(r.Context(), s, s.overviewFrame(r, c.view))
+	kept := overviewAge // by a page that is loaded, which may have no script
+	if r.Header.Get("HX-Target") == templates.LiveTarget {
+		kept = overviewKept
+	}
+	live, err := c.render(r.Context(), s, s.overviewFrame(r, c.view), kept)
 	return c.view, live, err
 }
 
@@ -123,16 +128,17 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOvervie
 func (c *overviewCache) invalidate() { c.stale.Store(true) }
 
 // render renders the live part for the audience of p's reader. It keeps the previous rendering if
-// only ages changed, so that polling pages get a 304.
-func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page) ([]byte, error) {
+// only ages changed and it is not older than kept, so that polling pages get a 304.
+func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page, kept time.Duration) ([]byte, error) {
 	who := audience{p.Me.Role, p.Links.Base()}
 	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
 	was, known := c.rendered[who]
+	now := p.Now
+	known = known && now.Sub(was.at) < kept
 	if known && was.reading == c.reading {
 		return was.live, nil
 	}
-	now := p.Now
-	if known && now.Sub(was.at) < overviewKept {
+	if known {
 		p.Now = was.at
 		same, err := s.renderOverview(ctx, p, c.view)
 		if err == nil && bytes.Equal(same, was.live) {
