@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -75,14 +76,8 @@ func (s *Store) Sample(ctx context.Context) error {
 // of them was seen, so that what they did after their last sample is not counted for the minute in
 // which the next process samples. The caller must not have changed anything before.
 func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) error {
-	var seen time.Time
-	for _, i := range earlier {
-		if i.LastSeen.After(seen) {
-			seen = i.LastSeen
-		}
-	}
-	minute := seen.Truncate(sampleInterval).Add(sampleInterval)
-	if seen.IsZero() || minute.After(sqldb.At(s.Now())) {
+	minute := leftAt(earlier)
+	if minute.IsZero() || minute.After(sqldb.At(s.Now())) {
 		return nil // the next regular sample is in time
 	}
 	sum, err := s.summarize(ctx)
@@ -110,6 +105,20 @@ func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) 
 		err = s.sampleOthers(ctx, left.minute)
 	}
 	return err
+}
+
+// leftAt is the end of the minute in which the last of the instances was seen; zero without any.
+func leftAt(instances []outbox.InstanceState) time.Time {
+	var seen time.Time
+	for _, i := range instances {
+		if i.LastSeen.After(seen) {
+			seen = i.LastSeen
+		}
+	}
+	if seen.IsZero() {
+		return seen
+	}
+	return seen.Truncate(sampleInterval).Add(sampleInterval)
 }
 
 // sampleOthers has the samples of other packages written.
@@ -282,11 +291,16 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 		if err != nil {
 			return err
 		}
+		atWork := outbox.AtWork(instances, w.Now)
 		if w.To.After(w.Now) {
 			live := sampled{minute: w.Now.UnixMicro(), fields: fieldsOf(sum)}
 			samples = append(samples, live.view())
+			over := !slices.ContainsFunc(atWork, func(x outbox.Interval) bool { return x.To.After(w.Now) })
+			if left := leftAt(instances); over && left.Before(w.Now) && (len(samples) == 1 || samples[len(samples)-2].At.Before(left)) {
+				live.minute = left.UnixMicro() // what the next start will sample
+				samples = slices.Insert(samples, len(samples)-1, live.view())
+			}
 		}
-		atWork := outbox.AtWork(instances, w.Now)
 		h.Points = outbox.Points(samples, w, atWork)
 		if err := t.readSeries(&h, &s.tally); err != nil {
 			return err

@@ -75,7 +75,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 }
 
 // mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
-// and that nothing is recorded from the minute in which it was last seen.
+// and that nothing is recorded from the minute after the one in which it was last seen.
 func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
 	t.Helper()
 	sum, err := b.Summary(t.Context())
@@ -83,8 +83,11 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 		t.Errorf("with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
 	}
 	points := pointsOf(t, b, now)
-	if p, found := points[last]; found {
-		t.Errorf("the minute of the crash is %+v, although its end was not seen", p)
+	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 {
+		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
+	}
+	if p, found := points[last.Add(time.Minute)]; found {
+		t.Errorf("a minute later there is a record: %+v", p)
 	}
 	if _, found := points[last.Add(-time.Minute)]; !found {
 		t.Error("there is no record of the minute before")
