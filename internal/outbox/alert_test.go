@@ -64,6 +64,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Unverifiable = 7 }), "7 campaigns could not be verified: replaying the events failed", ""},
 		{"progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits, Moved: true}, "", ""},
 		{"no progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied."},
+		{"a worker that starts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.Worker.Starting = true; return s }()}, "", ""},
 		{"between two attempts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.DueSince = new(alertNow.Add(time.Minute)); return s }()}, "", ""},
 		{"nothing to do", outbox.AlertNoProgress, outbox.AlertFacts{}, "", ""},
 		{"publisher", outbox.AlertPublisher, outbox.AlertFacts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},

@@ -216,7 +216,7 @@ func builtByOther(others []ProjectionInfo, projection string) string {
 
 func noProgress(f AlertFacts, now time.Time) []AlertCause {
 	s := f.Summary
-	if s.DueSince == nil || s.DueSince.After(now) || f.Moved || s.Mode == ModeShadow {
+	if s.DueSince == nil || s.DueSince.After(now) || f.Moved || s.Mode == ModeShadow || s.Worker.Starting && !s.Worker.Running {
 		return nil
 	}
 	c := AlertCause{Count: s.Lag.Events, Since: *s.DueSince, Sentence: Count(s.Lag.Events, "event is", "events are") + " not applied, and no worker makes progress"}
