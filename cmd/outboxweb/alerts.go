@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 	_ "time/tzdata" // quiet times have time zones, which containers may lack
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
@@ -65,12 +67,25 @@ func (c *alertsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
+// lastEvaluated says how old the states of the rules are.
+func lastEvaluated(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "the rules have never been evaluated: no server has run with them"
+	}
+	text := "last evaluated " + outbox.Age(now.Sub(*at)) + " ago"
+	if now.Sub(*at) > 2*alerts.Every {
+		text += ": no server evaluates the rules now, and the states below are of then"
+	}
+	return text
+}
+
 func (a *app) printAlerts(v outbox.AlertsView) error {
 	t := table(a.out)
 	if !v.Configured {
 		t.row("no alerts in the configuration of this command; name the file with --config")
 		return t.Flush()
 	}
+	fmt.Fprintln(a.out, lastEvaluated(v.EvaluatedAt, time.Now()))
 	t.row("RULE", "STATUS", "CAUSE", "SINCE", "RECEIVERS", "CONDITION")
 	for _, r := range v.Rules {
 		muted := ""

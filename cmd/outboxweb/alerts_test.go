@@ -24,7 +24,7 @@ func TestAlertsList_saysWhatIsHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	for i, want := range []string{"RULE", "firing, a message is held back until " + stamp(until) + ": the same cause was told less than an hour before",
+	for i, want := range []string{"never been evaluated", "RULE", "firing, a message is held back until " + stamp(until) + ": the same cause was told less than an hour before",
 		"firing, over since " + stamp(until) + ", a message is held back until " + stamp(until) + ": 2 messages within an hour said that it was over, and it came back", "Publisher c/d has failed", "drift"} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d lacks %q in\n%s", i, want, out.String())
@@ -32,5 +32,20 @@ func TestAlertsList_saysWhatIsHeldBack(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "gone for good") {
 		t.Errorf("lists what is over:\n%s", out.String())
+	}
+}
+
+// States without an age read as if a server were watching.
+func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for want, at := range map[string]*time.Time{
+		"the rules have never been evaluated: no server has run with them": nil,
+		"last evaluated 9 s ago": new(now.Add(-9 * time.Second)),
+		"last evaluated 40 s ago: no server evaluates the rules now, and the states below are of then": new(now.Add(-40 * time.Second)),
+	} {
+		if got := lastEvaluated(at, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
