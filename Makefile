@@ -6,7 +6,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # panics and profiles name functions and lines all the same.
 LDFLAGS  = -ldflags "-s -w -X main.version=$(VERSION)"
 TEMPL    = go tool -modfile=tools/go.mod templ
-PACKAGES ?= ./...
+# The browser's tests take longest, so they begin first.
+PACKAGES ?= ./e2e ./...
 
 .PHONY: help
 help: ## show this list

@@ -11,10 +11,25 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The crosshair follows keys in every chart of the page, says what it points at, and goes away.
-func TestBrowser_chartsAreReadByKeys(t *testing.T) {
+// The charts of one server are read in every way.
+func TestBrowser_charts(t *testing.T) {
 	t.Parallel()
 	s, _, _ := troubled(t)
+	for name, test := range map[string]func(*testing.T, *server){
+		"are read by keys":               chartsAreReadByKeys,
+		"are read by the mouse":          chartsAreReadByMouse,
+		"follow the range":               chartsFollowTheRange,
+		"select a range that is dragged": aDragOverAChartSelectsItsRange,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, s)
+		})
+	}
+}
+
+// The crosshair follows keys in every chart of the page, says what it points at, and goes away.
+func chartsAreReadByKeys(t *testing.T, s *server) {
 	b := openTab(t, s)
 	b.open("/charts")
 	crosses := `[...document.querySelectorAll(".plot .cross")].filter(l => l.getAttribute("visibility") === "visible").length`
@@ -35,9 +50,7 @@ func TestBrowser_chartsAreReadByKeys(t *testing.T) {
 	b.await("the crosshair is gone", crosses+` === 0`)
 }
 
-func TestBrowser_chartsFollowTheRange(t *testing.T) {
-	t.Parallel()
-	s, _, _ := troubled(t)
+func chartsFollowTheRange(t *testing.T, s *server) {
 	b := openTab(t, s)
 	b.open("/")
 	b.click(`.ranges a[href$="range=6h"]`)
@@ -65,9 +78,7 @@ func (b *tab) mouse(typ input.DispatchMouseEventType, at point, options ...chrom
 }
 
 // A line's readings, which the script takes from its path, are the values of its table.
-func TestBrowser_chartsAreReadByMouse(t *testing.T) {
-	t.Parallel()
-	s, _, _ := troubled(t)
+func chartsAreReadByMouse(t *testing.T, s *server) {
 	b := openTab(t, s)
 	b.open("/charts?table=true")
 	rows := value[[][]string](b, `[...document.querySelectorAll("div.numbers tr")].map(r => [...r.cells].map(c => c.textContent.trim()))`)
@@ -106,9 +117,7 @@ func TestBrowser_chartsAreReadByMouse(t *testing.T) {
 	b.await("the crosshair is gone", `!document.querySelector('.cross[visibility="visible"]')`)
 }
 
-func TestBrowser_aDragOverAChartSelectsItsRange(t *testing.T) {
-	t.Parallel()
-	s, _, _ := troubled(t)
+func aDragOverAChartSelectsItsRange(t *testing.T, s *server) {
 	b := openTab(t, s)
 	b.open("/charts?range=6h")
 	b.await("the script is ready", `document.querySelector(".plot").tabIndex === 0`)

@@ -273,7 +273,7 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u200bzero\u200b", "שלום עולם"} // each on every page about it
 	every, step := 2, 1
 	if testing.Short() {
-		every, step, nasty = 12, 7, nasty[:1]
+		every, step, nasty = 24, 21, nasty[:1]
 	}
 	for i, campaign := range hostile {
 		pages := hostilePages(campaign)

@@ -17,7 +17,7 @@ import (
 // buildShop builds the example service once, beside the program.
 var buildShop = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "shop")
-	text, err := exec.Command("go", "build", "-o", path, "github.com/outboxweb/outboxweb/examples/shop").CombinedOutput()
+	text, err := exec.Command("go", "build", "-ldflags", withoutSymbols, "-o", path, "github.com/outboxweb/outboxweb/examples/shop").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
@@ -83,14 +83,12 @@ func (b *tab) clickThrough(selector string) {
 	b.scripts = true
 }
 
-// soundShop is sound for the shop's own pages, in both sizes and both themes.
+// soundShop is sound for the shop's own pages, in both sizes and both themes; a short run has one of them.
 func (b *tab) soundShop(where string) {
 	b.t.Helper()
-	axe, err := axeSource()
-	if err != nil {
-		b.t.Fatal(err)
+	if !testing.Short() {
+		b.loadAxe()
 	}
-	value[bool](b, string(axe)+"; true")
 	for _, size := range []viewport{narrow, wide} {
 		for _, theme := range []string{"dark", "light"} {
 			b.size(size)
@@ -98,6 +96,9 @@ func (b *tab) soundShop(where string) {
 			got := value[inspection](b, inspect)
 			got.Title += " · outboxweb" // which these pages are not
 			checkInspection(b.t, fmt.Sprintf("%s %d wide, %s", where, size.width, theme), got)
+			if testing.Short() {
+				return
+			}
 		}
 	}
 }

@@ -32,6 +32,9 @@ import (
 // binary is the program under test, built once.
 var binary string
 
+// withoutSymbols are linker flags that leave out what is for debuggers, which is a third of the linker's work.
+const withoutSymbols = "-s -w"
+
 func TestMain(m *testing.M) {
 	if place := os.Getenv(writerPlace); place != "" {
 		os.Exit(writeIntake(place))
@@ -50,7 +53,7 @@ func buildAndRun(m *testing.M) int {
 	defer stopPostgres()
 	defer stopChromium()
 	binary = filepath.Join(dir, "outboxweb")
-	build := exec.Command("go", "build", "-o", binary, "github.com/outboxweb/outboxweb/cmd/outboxweb")
+	build := exec.Command("go", "build", "-ldflags", withoutSymbols, "-o", binary, "github.com/outboxweb/outboxweb/cmd/outboxweb")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: build the program:", err)
@@ -70,6 +73,14 @@ var readSources = sync.OnceFunc(func() {
 		}
 	}
 })
+
+// fullOnly leaves a test to full runs; why says what a short one has in its place.
+func fullOnly(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("only without -short: " + why)
+	}
+}
 
 // amount is the size of a heavy test: its flag's value, and by default less in a short run (go test
 // -short) than in a full one.

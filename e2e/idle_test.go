@@ -13,6 +13,7 @@ import (
 // An idle server uses neither disk nor CPU. The rule is about time, so this test lets some pass.
 func TestIdle(t *testing.T) {
 	t.Parallel()
+	fullOnly(t, "it takes more than a minute of waiting; TestRun_writesNothingWhileItIsIdle is about a worker")
 	if _, err := os.Stat("/proc/self/io"); err != nil {
 		t.Skipf("this system does not say what a process writes: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
-var instanceRounds = flag.Int("instance-rounds", 0, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often; 0 is 6, and 2 in a short run")
+var instanceRounds = flag.Int("instance-rounds", 0, "how often TestPostgresInstances_killed kills an instance; the one that stops them does so a third as often; 0 is 6, and 1 in a short run")
 
 // pacedProjections are historyProjections and one that spends time on every event without using the
 // CPU, so that nearly always some instance is in the middle of a wave.
@@ -160,7 +160,7 @@ func (c *crew) finish() {
 func TestPostgresInstances_killed(t *testing.T) {
 	t.Parallel()
 	c := startBriskCrew(t)
-	for round := range amount(instanceRounds, 2, 6) {
+	for round := range amount(instanceRounds, 1, 6) {
 		c.load.awaitProgress(t, 200)
 		victim := round % len(c.servers)
 		if round%2 == 0 {
@@ -206,6 +206,7 @@ func (c *crew) killHolding(victim int) {
 // must notice, and change nothing.
 func TestPostgresInstances_hanging(t *testing.T) {
 	t.Parallel()
+	fullOnly(t, "an instance is killed in TestPostgresInstances_killed, a worker suspended in TestTwoProcesses_stoppedWorkerIsFenced")
 	c := startBriskCrew(t)
 	for round := range max(1, amount(instanceRounds, 2, 6)/3) {
 		const tries = 5
@@ -243,8 +244,14 @@ func (c *crew) freezeHolding(victim int) bool {
 	}
 	shown := false
 	c.verifyTakeOver(id, silent, func() { shown = shown || holding(t, witness, id) > 0 })
+	resumed := time.Now().UnixMicro()
 	frozen.signal(t, syscall.SIGCONT)
-	_, noticed := attain(patience, func() (bool, string) { return frozen.metric(t, fenced) > before, "" })
+	noticed := false
+	eventually(t, patience, "the instance notices it, or is at work again", func() (bool, string) {
+		seen := scalar[int](t, c.d.journal(), "select count(*) from instances where id = $1 and last_seen > $2", id, resumed) > 0
+		noticed = frozen.metric(t, fenced) > before
+		return noticed || seen, "neither"
+	})
 	return shown && noticed
 }
 
@@ -271,6 +278,7 @@ func holding(t *testing.T, witness *server, id string) int64 {
 // attempt. Leases outlast any recovery: nothing may depend on their expiry.
 func TestPostgresInstances_serverRestart(t *testing.T) {
 	t.Parallel()
+	fullOnly(t, "the server goes away in tests of internal/store and internal/worker")
 	database, err := pgtest.Start()
 	if err != nil {
 		t.Fatal(err)

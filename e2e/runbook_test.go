@@ -194,8 +194,8 @@ func TestRunbook(t *testing.T) {
 	for i, database := range []string{"sqlite", "postgres"} {
 		for j, section := range sections {
 			for k, way := range []string{"curl", "cli"} {
-				if testing.Short() && j%4 != 2*i+k {
-					continue
+				if testing.Short() && (k != (j+j/4)%2 || (i == 1) != (j%4 == 2)) {
+					continue // one way of each section; a quarter of them on PostgreSQL
 				}
 				t.Run(database+"/"+section.name+"/"+way, func(t *testing.T) {
 					t.Parallel()

@@ -317,10 +317,9 @@ func ledgerCampaigns(campaigns int) (ids []string) {
 func TestRebuild_cancelledAndKilled(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d databases) {
-		const campaigns = 50
-		events, rate := int64(300), 4000
+		campaigns, events, rate := 50, int64(300), 4000
 		if testing.Short() {
-			events, rate = 60, 800
+			campaigns, events, rate = 20, 60, 320
 		}
 		projections := writeProjections(t, ledgerProjections)
 		serve := append([]string{"--lease", "2s", "--poll-interval", "100ms"}, projections...)
@@ -356,7 +355,7 @@ func TestRebuild_cancelledAndKilled(t *testing.T) {
 			mustCommand(t, d, nil, append([]string{"runs", "resume", fmt.Sprint(second.ID), "--wait"}, projections...)...)
 			r = awaitEnd(t, s, second.ID)
 		}
-		if r.Status != "completed" || r.Attempts != 2 || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done < campaigns || r.Events.Done < campaigns*events {
+		if r.Status != "completed" || r.Attempts != 2 || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done < int64(campaigns) || r.Events.Done < int64(campaigns)*events {
 			t.Errorf("the run that was killed is %+v", r)
 		}
 		l.awaitProgress(t, 5)

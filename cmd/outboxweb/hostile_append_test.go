@@ -78,12 +78,15 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 	}
 	s := serve(t, "--worker=false")
 	for i, shape := range hostileAppends {
-		body := shape.body()
-		var senders sync.WaitGroup
 		atOnce := 3
 		if testing.Short() && i%4 != 3 { // the largest that are appended are sent together
+			if i%2 == 0 {
+				continue
+			}
 			atOnce = 1
 		}
+		body := shape.body()
+		var senders sync.WaitGroup
 		for n := range atOnce {
 			senders.Go(func() {
 				status := s.append(fmt.Sprintf("hostile-%d-%d", i, n), body)

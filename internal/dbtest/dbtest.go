@@ -70,6 +70,9 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	if *only == "" && (given("test.fuzz") || given("test.list")) {
 		*only = "sqlite"
 	}
+	if testing.Short() && flag.Lookup("rapid.checks") != nil {
+		Checks(shortChecks)
+	}
 	code := 0
 	for _, run := range []struct {
 		name string
@@ -95,6 +98,10 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	}
 	return code
 }
+
+// shortChecks are the random histories of a short run, of which rapid tries a fifth, like of its
+// own 100.
+const shortChecks = 50
 
 // Checks sets how many random histories a test tries on the current database, unless
 // -rapid.checks is given. In a short run rapid tries a fifth of them, so fewer than 5 would be

@@ -121,7 +121,10 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range times {
-		for _, r := range everyRequest(t, s) {
+		for i, r := range everyRequest(t, s) {
+			if testing.Short() && i%4 != 0 { // a few at a time wait for the database
+				continue
+			}
 			wg.Go(func() {
 				asked := time.Now()
 				a := s.send(r)

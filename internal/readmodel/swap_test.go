@@ -489,6 +489,9 @@ func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
 
 // The rows of one campaign need more memory than swapping may take.
 func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fewer rows than these would fit into the bound; go test without -short makes them")
+	}
 	f, c, claims := rebuilt(t, "old", "a")
 	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]
 	f.ReplayTally(c, "a", 1, rows, strings.Repeat("x", 800))

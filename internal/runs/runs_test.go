@@ -309,7 +309,11 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	done := make(chan struct{})
 	go func() { reader <- watchGrowing(b, campaigns, done) }()
 	total := 301
-	for range 6 {
+	rebuilds := 6
+	if testing.Short() {
+		rebuilds = 2
+	}
+	for range rebuilds {
 		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		for range 10 {
 			for _, id := range campaigns {

@@ -227,7 +227,11 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 // random.
 func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	t.Parallel()
-	const campaigns, each = 12, 60
+	const each = 60
+	campaigns := 12
+	if testing.Short() {
+		campaigns = 6
+	}
 	short := func(o *store.Options, c *worker.Config) {
 		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
 		c.Lease, c.PollInterval, c.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40

@@ -54,7 +54,11 @@ values (:campaign_id, :seq, current_setting('application_name'), pg_try_advisory
 
 func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *testing.T) {
 	t.Parallel()
-	const campaigns, each, workers = 60, 20, 3
+	const campaigns, workers = 60, 3
+	each := 20
+	if testing.Short() {
+		each = 8
+	}
 	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
 	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
 	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
@@ -79,7 +83,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 		b.OnWork(b.Worker.Wake)
 		b.Start(t)
 		appending.Go(func() {
-			for n := 1; n < each; n++ {
+			for range each - 1 {
 				for c := i; c < campaigns; c += workers {
 					b.MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
 				}
@@ -88,12 +92,12 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	}
 	appending.Wait()
 	for c := range campaigns {
-		all[c%workers].MustWait(t, fmt.Sprint("c", c), each)
+		all[c%workers].MustWait(t, fmt.Sprint("c", c), int64(each))
 	}
 	for c := range campaigns {
 		all[0].MustHaveApplied(t, fmt.Sprint("c", c), each)
 	}
-	mustHaveShared(t, all, campaigns*each)
+	mustHaveShared(t, all, int64(campaigns*each))
 	all[0].MustBeSound(t)
 }
 
@@ -206,7 +210,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	cancel()
 	close(release)
 	for c := range campaigns {
-		b.MustWait(t, fmt.Sprint("c", c), each)
+		b.MustWait(t, fmt.Sprint("c", c), int64(each))
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("run: %v", err)
