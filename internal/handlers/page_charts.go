@@ -11,7 +11,7 @@ import (
 // rangeQuery is the time range of charts.
 type rangeQuery struct {
 	Range string `json:"range" validate:"omitempty,range" api:"default=1h"` // a range that ends now
-	From  string `json:"from" validate:"text,maxbytes=40"`                  // instead of range: the start, in RFC 3339, at most 8 days before to
+	From  string `json:"from" validate:"text,maxbytes=40"`                  // instead of range: the start, in RFC 3339 or as since of a search of events (14:00, -2h), at most 8 days before to
 	To    string `json:"to" validate:"text,maxbytes=40"`                    // the end; now if empty
 	Span  string `json:"span" validate:"omitempty,span"`                    // an older name of range: hour is 1h, and day is 24h
 }
@@ -23,11 +23,7 @@ func (s *server) readRange(r *http.Request) (outbox.Range, error) {
 	}
 	switch {
 	case q.From != "" || q.To != "":
-		from, err := outbox.ParseSince("from", q.From)
-		if err != nil {
-			return outbox.Range{}, err
-		}
-		to, err := outbox.ParseUntil("to", q.To)
+		from, to, err := outbox.ParseFromTo(q.From, q.To, s.Now())
 		if err != nil {
 			return outbox.Range{}, err
 		}

@@ -49,7 +49,7 @@ func TestSearch_offersWhatATextMayMean(t *testing.T) {
 	s.get("/search?q=c-").want(t, 200, `data-testid="found-campaign"`, `href="/campaigns/c-1"`, `data-testid="elsewhere"`)
 	s.get("/search?q=zzz").want(t, 200, `data-testid="nothing-found"`, `href="/events?q=zzz"`, `href="/audit?request_id=zzz"`)
 	s.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").want(t, 200, "&lt;script&gt;").lacks(t, "<script>alert")
-	a := s.get("/search?q=order+17+today").want(t, 200, `data-testid="found-range"`)
+	a := s.get("/search?q=order+17+today").want(t, 200, `data-testid="found-range"`, "recorded 20")
 	first := a.body[strings.Index(a.body, `data-testid="found-range"`):]
 	first = first[strings.Index(first, `href="`)+6:]
 	first = strings.ReplaceAll(first[:strings.Index(first, `"`)], "&amp;", "&")

@@ -132,33 +132,20 @@ type AuditFilter struct {
 // ParseSince parses the start of a time range: RFC 3339, or a date, meaning its first moment in
 // UTC. The empty text is the zero time.
 func ParseSince(field, text string) (time.Time, error) {
-	t, _, err := parseMoment(field, text)
-	return t, err
-}
-
-// ParseUntil parses the exclusive end of a time range: RFC 3339, or a date, which is included as a
-// whole. The empty text is the zero time.
-func ParseUntil(field, text string) (time.Time, error) {
-	t, date, err := parseMoment(field, text)
-	if date {
-		t = t.AddDate(0, 0, 1)
-	}
-	return t, err
-}
-
-func parseMoment(field, text string) (t time.Time, date bool, err error) {
 	if text == "" {
-		return time.Time{}, false, nil
+		return time.Time{}, nil
 	}
-	if t, err = time.Parse(time.DateOnly, text); err == nil {
-		date = true
-	} else if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-		return time.Time{}, false, Invalid(field, "%s cannot be %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		t, err = time.Parse(time.RFC3339Nano, text)
+	}
+	if err != nil {
+		return time.Time{}, Invalid(field, "%s cannot be %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
 	}
 	if t = t.UTC(); t.Year() < 1970 || t.Year() > 9998 {
-		return time.Time{}, false, Invalid(field, "%s must be between the years 1970 and 9998", field)
+		return time.Time{}, Invalid(field, "%s must be between the years 1970 and 9998", field)
 	}
-	return t, date, nil
+	return t, nil
 }
 
 // FormatSince formats a time for ParseSince, as short as possible.
@@ -172,7 +159,7 @@ func FormatSince(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// FormatUntil formats a time for ParseUntil, as short as possible.
+// FormatUntil formats the end of a time range, as short as possible.
 func FormatUntil(t time.Time) string {
 	if !t.IsZero() && t.Equal(t.Truncate(24*time.Hour)) {
 		t = t.AddDate(0, 0, -1)

@@ -83,6 +83,14 @@ func (a Asked) Entity() (kind, id string) {
 	return "", ""
 }
 
+// Hyphened reads two words as one id: "order 17" as order-17. It is empty for any other number of words.
+func (a Asked) Hyphened() string {
+	if len(a.Words) != 2 {
+		return ""
+	}
+	return a.Words[0] + "-" + strings.TrimPrefix(a.Words[1], "#")
+}
+
 // Row reads the words as CAMPAIGN/SEQ.
 func (a Asked) Row() (RowKey, bool) {
 	text := a.Named()

@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,12 +45,21 @@ var clockForms = []struct {
 // from its start. At the end, a date, "today" and "yesterday" are included as a whole. An empty text is
 // the zero time.
 func ParseRange(sinceText, untilText string, now time.Time) (since, until time.Time, err error) {
-	start, err := parseWhen("since", sinceText, now)
+	return parseRange("since", sinceText, "until", untilText, now)
+}
+
+// ParseFromTo is ParseRange for fields that are named from and to.
+func ParseFromTo(fromText, toText string, now time.Time) (from, to time.Time, err error) {
+	return parseRange("from", fromText, "to", toText, now)
+}
+
+func parseRange(sinceField, sinceText, untilField, untilText string, now time.Time) (since, until time.Time, err error) {
+	start, err := parseWhen(sinceField, sinceText, now)
 	if err != nil {
 		return since, until, err
 	}
 	since = start.past(now)
-	end, err := parseWhen("until", untilText, now)
+	end, err := parseWhen(untilField, untilText, now)
 	if err != nil {
 		return since, until, err
 	}
@@ -65,7 +76,7 @@ func ParseRange(sinceText, untilText string, now time.Time) (since, until time.T
 
 // Absolute reports whether a text means the same time whenever it is read.
 func Absolute(text string) bool {
-	_, _, err := parseMoment("", text)
+	_, err := ParseSince("", text)
 	return err == nil
 }
 
@@ -165,8 +176,8 @@ type Asked struct {
 }
 
 // ParseAsked takes the time range out of a search: "order 17 yesterday 14:00-14:10", "c-7 today",
-// "order 17 -2h", "between 14:00 and 14:10". Times are UTC. A time without an end is one minute; a
-// time of day without a day is the last one that is past.
+// "order 17 -2h", "order 17 last hour", "what happened to order 17 between 14:00 and 14:10". Times are
+// UTC. A time without an end is one minute; a time of day without a day is the last one that is past.
 func ParseAsked(text string, now time.Time) Asked {
 	now = now.UTC().Truncate(time.Second)
 	var a Asked
@@ -183,8 +194,14 @@ func ParseAsked(text string, now time.Time) Asked {
 			i += used - 1
 			continue
 		}
-		if m, ok := readAgo(word, now); ok && a.Since.IsZero() {
+		if since, until, used := exactRange(words[i:]); used > 0 && a.Since.IsZero() {
+			a.Since, a.Until = since, until
+			i += used - 1
+			continue
+		}
+		if m, used, ok := readLast(words[i:], now); ok && a.Since.IsZero() {
 			a.Since, a.Until = m.at, now
+			i += used - 1
 			continue
 		}
 		a.Words = append(a.Words, words[i])
@@ -198,7 +215,67 @@ func ParseAsked(text string, now time.Time) Asked {
 			a.Since, a.Until = a.Since.AddDate(0, 0, -1), a.Until.AddDate(0, 0, -1)
 		}
 	}
+	if asks := len(question); !a.Since.IsZero() && len(a.Words) > asks && slices.EqualFunc(a.Words[:asks], question, strings.EqualFold) {
+		a.Words = a.Words[asks:]
+	}
 	return a
+}
+
+// question may begin a search with a time.
+var question = []string{"what", "happened", "to"}
+
+// readLast reads the beginning of a range that ends now, as "-2h", "last 2h" or "last hour", and how many
+// words it takes.
+func readLast(words []string, now time.Time) (m moment, used int, ok bool) {
+	word := strings.ToLower(words[0])
+	if used = 1; word == "last" && len(words) > 1 {
+		used, word = 2, strings.ToLower(words[1])
+		word = "-" + cmp.Or(map[string]string{"hour": "1h", "day": "1d", "week": "1w"}[word], word)
+	}
+	m, ok = readAgo(word, now)
+	return m, used, ok
+}
+
+// dashes are written between the ends of a range.
+var dashes = strings.NewReplacer("–", "-", "..", "-", "…", "-")
+
+// isTo reports whether a word stands between the ends of a range.
+func isTo(word string) bool {
+	return dashes.Replace(word) == "-" || slices.Contains([]string{"to", "and", "until", "before"}, word)
+}
+
+// isFrom reports whether a word stands before a range.
+func isFrom(word string) bool {
+	return slices.Contains([]string{"between", "from", "since", "after"}, word)
+}
+
+// exactRange reads the RFC 3339 times that words begin with, as alerts and JSON write them: two, or one,
+// which is its minute.
+func exactRange(words []string) (since, until time.Time, used int) {
+	at := func(i int) (time.Time, bool) {
+		if i >= len(words) {
+			return time.Time{}, false
+		}
+		word := strings.ToUpper(words[i])
+		t, err := ParseSince("", word)
+		return t, err == nil && strings.Contains(word, "T") // not a date
+	}
+	if isFrom(strings.ToLower(words[0])) {
+		used++
+	}
+	since, ok := at(used)
+	if !ok {
+		return since, until, 0
+	}
+	if used++; used < len(words) && isTo(strings.ToLower(words[used])) {
+		if until, ok = at(used + 1); ok && !until.Before(since) {
+			return since, until, used + 2
+		}
+	}
+	if until, ok = at(used); ok && !until.Before(since) {
+		return since, until, used + 1
+	}
+	return since, since.Add(time.Minute), used
 }
 
 // clockRange reads the times of day that words begin with, as "14:00-14:10" or "14:00", and how many
@@ -210,13 +287,15 @@ func clockRange(words []string) (span string, used int) {
 		}
 		return ""
 	}
-	first, last, joined := strings.Cut(strings.ReplaceAll(word(0), "–", "-"), "-")
+	first, last, joined := strings.Cut(dashes.Replace(word(0)), "-")
 	switch {
 	case isClock(first) && joined && isClock(last):
 		return first + "-" + last, 1
-	case isClock(word(0)) && (word(1) == "-" || word(1) == "–" || word(1) == "to" || word(1) == "and") && isClock(word(2)):
+	case isClock(word(0)) && isClock(word(1)):
+		return word(0) + "-" + word(1), 2
+	case isClock(word(0)) && isTo(word(1)) && isClock(word(2)):
 		return word(0) + "-" + word(2), 3
-	case word(0) == "between" && isClock(word(1)) && word(2) == "and" && isClock(word(3)):
+	case isFrom(word(0)) && isClock(word(1)) && isTo(word(2)) && isClock(word(3)):
 		return word(1) + "-" + word(3), 4
 	case (word(0) == "at" || word(0) == "around") && isClock(word(1)):
 		return word(1), 2

@@ -51,8 +51,25 @@ func (s *Search) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRed
 	return append(found, causes...), err
 }
 
-func findCampaigns(t *store.Tx, a outbox.Asked, _ outbox.EventRedactor) ([]outbox.Finding, error) {
-	text := a.Named()
+// findCampaigns finds campaigns. With a range of time it also offers the events of the one that is named
+// whole.
+func findCampaigns(t *store.Tx, a outbox.Asked, _ outbox.EventRedactor) (found []outbox.Finding, err error) {
+	for _, text := range []string{a.Named(), a.Hyphened()} {
+		if text == "" || len(found) > 0 {
+			continue
+		}
+		if found, err = campaignsNamed(t, text); err != nil {
+			return nil, err
+		}
+		if len(found) > 0 && found[0].CampaignID == text && !a.Since.IsZero() {
+			found = append(found, foundEvents(outbox.FoundRange, a.Within(outbox.EventFilter{CampaignID: text}), "events of campaign "+text))
+		}
+	}
+	return found, nil
+}
+
+// campaignsNamed finds the campaigns whose ids begin with a text.
+func campaignsNamed(t *store.Tx, text string) ([]outbox.Finding, error) {
 	return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
 		f := outbox.Finding{Kind: outbox.FoundCampaign}
 		var head string
@@ -114,7 +131,7 @@ func findEntity(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outb
 	var found []outbox.Finding
 	kind, id := a.Entity()
 	ranged := !a.Since.IsZero()
-	for _, f := range []outbox.EventFilter{{EntityType: kind, EntityID: id}, {EntityID: id}, {EntityID: a.Named()}} {
+	for _, f := range []outbox.EventFilter{{EntityType: kind, EntityID: id}, {EntityID: a.Named()}, {EntityID: a.Hyphened()}, {EntityID: id}} {
 		if f.EntityID == "" {
 			continue
 		}

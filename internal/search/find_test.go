@@ -25,7 +25,7 @@ func described(found []outbox.Finding) []string {
 		case outbox.FoundCause:
 			text += " " + f.Fingerprint
 		default:
-			text += fmt.Sprintf(" %s %s %s %s", f.Events.EntityType, f.Events.EntityID, f.Events.RequestID, f.Events.Q)
+			text += fmt.Sprintf(" %s %s %s %s %s", f.Events.CampaignID, f.Events.EntityType, f.Events.EntityID, f.Events.RequestID, f.Events.Q)
 		}
 		if f.Certain {
 			text += " !"
@@ -41,7 +41,9 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 	f.AppendN("c-10", 1)
 	f.Kill("c-10")
 	f.AppendN("c-1", 3)
-	f.MustAppend(outbox.Event{CampaignID: "orders", EventType: "order.placed", EventID: "ev-1", EntityType: "order", EntityID: "17", RequestID: "req-1", Payload: []byte(`{}`)})
+	f.MustAppend(outbox.Event{CampaignID: "orders", EventType: "order.placed", EventID: "ev-1", EntityType: "order", EntityID: "17", RequestID: "req-1", Payload: []byte(`{}`)},
+		outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: "order-18", Payload: []byte(`{}`)},
+		outbox.Event{CampaignID: "orders", EventType: "seat.sold", EntityType: "seat", EntityID: "18", Payload: []byte(`{}`)})
 	for text, want := range map[string][]string{
 		"c-1":            {"campaign c-1 !", "campaign c-10"},
 		"c-10":           {"campaign c-10 !"},
@@ -50,6 +52,12 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 		"ev-1":           {"event orders/1 !"},
 		"order 17":       {"entity order 17 !"},
 		"order:17":       {"entity order 17 !"},
+		"order 18":       {"entity order-18 !"},
+		"order 18 today": {"range order-18", "range 18"},
+		"c 10":           {"campaign c-10 !"},
+		"c 1":            {"campaign c-1 !", "campaign c-10"},
+		"c 1 today":      {"range c-1", "range 1", "campaign c-1 !", "campaign c-10"},
+		"c-10 today":     {"range c-10", "range c-10", "campaign c-10 !"},
 		"17":             {"entity order 17 !"},
 		"req-1":          {"request req-1 !"},
 		"no such thing":  {"cause no such thing !"},

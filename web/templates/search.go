@@ -63,7 +63,7 @@ func findingTitle(f outbox.Finding) string {
 func findingNote(f outbox.Finding) string {
 	switch f.Kind {
 	case outbox.FoundRange:
-		return searchedRange(f.Events)
+		return strings.ToLower(timeSearched(f.Events)) + " " + searchedRange(f.Events)
 	case outbox.FoundEntity, outbox.FoundRequest:
 		return ""
 	}
