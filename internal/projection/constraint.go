@@ -75,8 +75,8 @@ func (x *explaining) constrain(ctx context.Context, live Queryer) {
 			values[i].Refused = absent(v)
 		}
 	}
-	if c.Kind == outbox.ConstraintUnique && live != nil {
-		x.existing(ctx, live, *c)
+	if c.Kind == outbox.ConstraintUnique && live != nil && x.existing(ctx, live, *c) {
+		x.f.Reason = "A row with this key (" + strings.Join(c.Columns, ", ") + ") was in " + c.Table + " when the statement ran, and no live row has it: an earlier statement of the event may have made it, or it was removed since."
 	}
 }
 
@@ -221,11 +221,12 @@ func (x *explaining) lookUp(ctx context.Context, live Queryer, c *outbox.Constra
 	}
 }
 
-// existing reads the live row that has the key already.
-func (x *explaining) existing(ctx context.Context, live Queryer, c outbox.Constraint) {
+// existing reads the live row that has the key already. It reports whether there is certainly none.
+func (x *explaining) existing(ctx context.Context, live Queryer, c outbox.Constraint) (none bool) {
 	if len(c.Columns) == 0 || c.Table != x.table().name {
-		return
+		return false
 	}
+	none = true
 	writes := x.h.writes(x.table())
 	tuples := 1
 	for _, w := range writes {
@@ -234,17 +235,19 @@ func (x *explaining) existing(ctx context.Context, live Queryer, c outbox.Constr
 	for tuple := range tuples {
 		where, args, ok := x.condition(writes, tuple, c.Columns)
 		if !ok {
+			none = false
 			continue
 		}
 		row, err := x.read(ctx, live, where, args)
 		if err != nil {
-			return // in a transaction that may be aborted
+			return false // in a transaction that may be aborted
 		}
 		if row != nil {
 			x.f.Existing = row
-			return
+			return false
 		}
 	}
+	return none
 }
 
 // condition selects the rows that have the values which a statement writes to the columns.

@@ -60,6 +60,10 @@ values (:campaign_id, :payload.id, :payload.user, cast(:payload.price as bigint)
 insert into seats (campaign_id, id, user_id, n)
 values (:campaign_id, :payload.id, :payload.user, nullif(cast(:payload.price as bigint), cast(:payload.factor as bigint)));
 
+-- on: seat.doubled
+insert into seats (campaign_id, id, user_id) values (:campaign_id, :payload.id, :payload.user);
+insert into seats (campaign_id, id, user_id) values (:campaign_id, :payload.id, 'other');
+
 -- on: room.closed
 delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
@@ -97,6 +101,8 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":campaign_id :payload.user"},
 		{"update", "seat.moved", `{"id":"8","user":"ana"}`, "unique", "seats", "campaign_id user_id",
 			"exists already", `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`, ":payload.user :campaign_id"},
+		{"a row of the event itself", "seat.doubled", `{"id":"2","user":"bo"}`, "unique", "seats", "campaign_id id",
+			"and no live row has it: an earlier statement of the event may have made it", "", ":campaign_id :payload.id"},
 		{"not null", "seat.taken", `{"id":"2"}`, "not_null", "seats", "user_id", "Column user_id of seats must have a value", "", ":payload.user"},
 		{"not null, an expression of two values", "seat.rated", `{"id":"2","user":"bo","price":7}`, "not_null", "seats", "n", "Column n of seats must have a value", "", ":payload.factor"},
 		{"not null, an expression of present values", "seat.valued", `{"id":"2","user":"bo","price":7,"factor":7}`, "not_null", "seats", "n", "Column n of seats must have a value", "", ""},

@@ -29,6 +29,11 @@ func (c *cell) holds(value json.RawMessage) bool {
 	return len(value) > longCell && c.sum == sumOf(value)
 }
 
+// cut reports whether a text is that of the cell's value, truncated for display with its digest.
+func (c *cell) cut(text json.RawMessage) bool {
+	return c.long > 0 && bytes.Contains(text, []byte("sha256 "+c.sum))
+}
+
 func (c *cell) same(o *cell) bool {
 	return c.sum == o.sum && bytes.Equal(c.value, o.value)
 }

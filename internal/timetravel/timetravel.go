@@ -5,6 +5,7 @@
 package timetravel
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -384,8 +385,8 @@ func (t *Travel) record(ctx context.Context, campaign string) (*runs.Recording, 
 const namedWithin = 5000
 
 // NameEvents adds to the live rows of an explanation which event changed them last. It leaves that
-// out where the campaign is long, the replay is not done when wait has passed, or the row was not
-// made by the journal.
+// out where the campaign is long, the replay is not done when wait has passed, or the loaded version
+// makes another row of the journal.
 func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wait time.Duration) {
 	for _, f := range x.Failures {
 		if f.Existing == nil {
@@ -399,13 +400,31 @@ func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wai
 		_ = t.with(ctx, wait, x.CampaignID, 0, func(h *history, l *changeLog, seq, _ int64) error {
 			return l.read(ctx, h.statements, seq, func(r *reading) error {
 				s, err := r.version(name, r.seq)
-				if err == nil && s.cells != nil && s.seq > r.base {
+				if err == nil && s.seq > r.base && s.agrees(l.tables[s.tab], f.Existing.Fields) {
 					f.Existing.SetBy = s.seq
 				}
 				return err
 			})
 		})
 	}
+}
+
+// agrees reports whether a row has the values of a live one, as far as those are not hidden.
+func (s stored) agrees(shape projection.Shape, live []outbox.Field) bool {
+	if s.cells == nil {
+		return false
+	}
+	hidden, _ := json.Marshal(outbox.Hidden)
+	for _, f := range live {
+		if bytes.Equal(f.Value, hidden) {
+			continue
+		}
+		i := slices.Index(shape.Columns, f.Name)
+		if i < 0 || !s.cells[i].holds(f.Value) && !s.cells[i].cut(f.Value) {
+			return false
+		}
+	}
+	return true
 }
 
 // RowName names the row of a table with a key, which lacks the campaign; empty for a row that cannot

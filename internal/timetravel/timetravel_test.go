@@ -507,6 +507,8 @@ func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 		want                    int64
 	}{
 		{"c", "shelf_items", `{"place":1,"name":"jar"}`, 2},
+		{"c", "shelf_items", `{"place":1,"name":"jar","note":"[redacted]"}`, 2},
+		{"c", "shelf_items", `{"place":1,"name":"jar","size":3}`, 0}, // which another version made
 		{"c", "shelf_items", `{"place":9,"name":"jar"}`, 0},
 		{"c", "shelf_items", `{"name":"jar"}`, 0},
 		{"c", "shelf_totals", `{}`, 3},
