@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -51,6 +52,11 @@ func (e Event) stored() (outbox.Event, error) {
 		CorrelationID: e.CorrelationID, CausationID: e.CausationID, Metadata: e.Metadata, Seq: e.Seq}
 	if len(e.Tags) == 0 {
 		return s, nil
+	}
+	for name, value := range e.Tags { // JSON would replace what is invalid
+		if !utf8.ValidString(name + value) {
+			return s, outbox.Invalid("tags", "tags is not valid UTF-8")
+		}
 	}
 	tags, err := json.Marshal(e.Tags)
 	s.Tags = tags

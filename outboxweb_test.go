@@ -133,6 +133,19 @@ func TestAppend_refusesACancelledContext(t *testing.T) {
 	}
 }
 
+// A tag that JSON would change is refused instead.
+func TestAppend_refusesTagsThatAreNoText(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	for _, tags := range []map[string]string{{"sku": "tea\xff"}, {"sku\xff": "tea"}} {
+		ev := placed("o-1", "tea")
+		ev.Tags = tags
+		if _, err := e.Append(t.Context(), ev); !errors.Is(err, outboxweb.ErrInvalid) || !strings.Contains(err.Error(), "event 1 of 1: tags is not valid UTF-8") {
+			t.Errorf("tags %q: %v, want ErrInvalid", tags, err)
+		}
+	}
+}
+
 func wait(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

@@ -191,6 +191,7 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 		"/api/v1/rows?status=dead&status=failed":                      "more than once",
 		"/api/v1/campaigns?sort=size":                                 `use id, trouble, lag or age`,
 		"/api/v1/campaigns?state=x":                                   `"state":`,
+		"/api/v1/campaigns/c-1/read-model?seq=-1":                     `"seq":"seq must be 0 or more"`,
 		"/api/v1/campaigns/c-1?min_seq=-1":                            `"min_seq":"min_seq must be 0 or more"`,
 		"/api/v1/campaigns/c-1?timeout=soon":                          `"timeout":"timeout \"soon\" is not a duration; write it like 500ms or 2s"`,
 		"/api/v1/campaigns/c-1?timeout=1h":                            `timeout must be at most 30s`,

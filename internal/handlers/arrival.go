@@ -18,7 +18,10 @@ var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwar
 func (s *server) arrival(r *http.Request) outbox.Arrival {
 	known := s.Auth.Report(r)
 	a := outbox.Arrival{Peer: known.Peer, Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
-	if a.Trusted {
+	switch {
+	case s.Embedded:
+		a.Why = "the console of a service trusts none"
+	case a.Trusted:
 		a.Why = "--trusted-proxy names it"
 	}
 	if a.Me.Groups == nil {
@@ -34,7 +37,7 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
 	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}
-	a.Advice = append([]string{}, adviceFor(a)...)
+	a.Advice = append([]string{}, s.adviceFor(a)...)
 	return a
 }
 
@@ -59,10 +62,10 @@ func trustFlag(peer string) string {
 }
 
 // adviceFor says what to change so that links on pages work for their readers and requests are
-// authenticated. It depends on a alone.
-func adviceFor(a outbox.Arrival) []string {
+// authenticated. It depends on a and on how settings are named.
+func (s *server) adviceFor(a outbox.Arrival) []string {
 	var all []string
-	for _, rule := range []func(outbox.Arrival) string{warnAboutPrefix, warnAboutPublicOrigin, warnAboutIdentity} {
+	for _, rule := range []func(outbox.Arrival) string{s.warnAboutPrefix, s.warnAboutPublicOrigin, s.warnAboutIdentity} {
 		if sentence := rule(a); sentence != "" {
 			all = append(all, sentence)
 		}
@@ -70,7 +73,7 @@ func adviceFor(a outbox.Arrival) []string {
 	return all
 }
 
-func warnAboutPrefix(a outbox.Arrival) string {
+func (s *server) warnAboutPrefix(a outbox.Arrival) string {
 	h := a.Header(prefixHeader)
 	told := strings.TrimSuffix(h.Value, "/")
 	err := CheckPath(h.Value)
@@ -85,12 +88,18 @@ func warnAboutPrefix(a outbox.Arrival) string {
 		return fmt.Sprintf("%s and --base-path both say %s, so that pages link below %s%s: leave out --base-path if the proxy strips the prefix, otherwise let the proxy not send it", prefixHeader, told, told, told)
 	case a.Trusted || told == a.Address.Base:
 		return ""
+	case s.Embedded:
+		return fmt.Sprintf("%s is %s, and the console of a service does not read it: let the proxy pass the path on as it is, and set Config.BasePath to where the pages are below %s", prefixHeader, told, told)
 	}
 	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, trustFlag(a.Peer), told)
 }
 
 // warnAboutPublicOrigin compares the host that the proxy reports with the one this server assumes.
-func warnAboutPublicOrigin(a outbox.Arrival) string {
+func (s *server) warnAboutPublicOrigin(a outbox.Arrival) string {
+	setting, to := "--public-origin", ""
+	if s.Embedded {
+		setting, to = "Config.PublicURL", "to "
+	}
 	scheme, host := a.Address.Scheme, a.Header("X-Forwarded-Host")
 	proto := a.Header("X-Forwarded-Proto")
 	if proto.Times == 1 && (proto.Value == "https" || proto.Value == "http") {
@@ -108,13 +117,13 @@ func warnAboutPublicOrigin(a outbox.Arrival) string {
 	case err != nil || insideErr != nil || outside == a.Address.PublicOrigin || host.Times+proto.Times == 0:
 		return ""
 	case a.Address.PublicOrigin != "":
-		return fmt.Sprintf("the browser requested %s, and --public-origin is %s: set it to %s if that is where the pages are", outside, a.Address.PublicOrigin, outside)
+		return fmt.Sprintf("the browser requested %s, and %s is %s: set it to %s if that is where the pages are", outside, setting, a.Address.PublicOrigin, outside)
 	case outside == inside:
 		return ""
 	case name == a.Address.Host || sameHost(name, a.Address.Host):
-		return fmt.Sprintf("TLS ends at the proxy (X-Forwarded-Proto is %s), and curl lines say %s: set --public-origin %s", proto.Value, a.Address.Scheme, outside)
+		return fmt.Sprintf("TLS ends at the proxy (X-Forwarded-Proto is %s), and curl lines say %s: set %s %s%s", proto.Value, a.Address.Scheme, setting, to, outside)
 	}
-	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set --public-origin %s, or let the proxy pass the Host header on", a.Address.Host, host.Value, outside)
+	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set %s %s%s, or let the proxy pass the Host header on", a.Address.Host, host.Value, setting, to, outside)
 }
 
 // sameHost compares the names in two Host headers.
@@ -124,7 +133,7 @@ func sameHost(a, b string) bool {
 	return nameA == nameB
 }
 
-func warnAboutIdentity(a outbox.Arrival) string {
+func (s *server) warnAboutIdentity(a outbox.Arrival) string {
 	named := slices.DeleteFunc(slices.Clone(a.IdentityHeaders), func(name string) bool { return name == "Authorization" })
 	if len(named) == 0 {
 		return ""
@@ -133,6 +142,10 @@ func warnAboutIdentity(a outbox.Arrival) string {
 	assertion := slices.IndexFunc(named, func(name string) bool { return strings.HasSuffix(name, "-Jwt-Assertion") })
 	switch {
 	case a.Me.Auth == outbox.AuthJWT || a.Me.Auth == outbox.AuthProxyHeader:
+		return ""
+	case s.Embedded && a.Me.Auth == outbox.AuthLocal:
+		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: give Engine.Handler a function that names the user", list, a.Me.Name, a.Me.Role)
+	case s.Embedded: // its service reads them, or not
 		return ""
 	case a.Me.Auth == outbox.AuthLocal && assertion >= 0:
 		return fmt.Sprintf("the signed assertion in %s is ignored, and every user is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)

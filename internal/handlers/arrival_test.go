@@ -55,7 +55,7 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 		for name, value := range c.headers {
 			a.Headers = append(a.Headers, outbox.Arrived{Name: name, Times: 1, Value: value})
 		}
-		got := adviceFor(a)
+		got := new(server).adviceFor(a)
 		fits := slices.EqualFunc(got, c.want, strings.HasPrefix)
 		if !fits {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -64,6 +64,24 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 	for peer, want := range map[string]string{"10.0.0.3": "10.0.0.3/32", "2001:db8::1": "2001:db8::1/128", "::ffff:10.0.0.3": "10.0.0.3/32", "unix": "unix"} {
 		if got := trustFlag(peer); got != "--trusted-proxy "+want {
 			t.Errorf("%s: %s", peer, got)
+		}
+	}
+}
+
+// A service has no flags: advice names what it can set.
+func TestAdviceFor_anEmbeddedConsoleNamesNoFlag(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Embedded = true })
+	arrived := []func(*http.Request){header(prefixHeader, "/ops"), header("X-Forwarded-Host", "ops.example"), header("X-Forwarded-Proto", "https"), header("Remote-User", "ana")}
+	const prefix = "X-Forwarded-Prefix is /ops, and the console of a service does not read it: let the proxy pass the path on as it is, and set Config.BasePath to where the pages are below /ops"
+	s.get("/about", arrived...).want(t, 200, prefix, "set Config.PublicURL to https://ops.example", "give Engine.Handler a function that names the user", "not a trusted proxy: the console of a service trusts none").
+		lacks(t, "--trusted-proxy", "--public-origin", "--base-path", "--auth")
+	s.get("/about", header("X-Forwarded-Proto", "https")).want(t, 200, "curl lines say http: set Config.PublicURL to https://127.0.0.1:8080")
+	told := newSite(t, func(c *Config) { c.Embedded, c.PublicOrigin = true, "https://old.example" })
+	told.get("/about", arrived...).want(t, 200, "and Config.PublicURL is https://old.example").lacks(t, "--public-origin")
+	for _, by := range []outbox.Auth{outbox.AuthHost, outbox.AuthToken} { // the service has read who it is, or need not
+		if got := (&server{Config: Config{Embedded: true}}).adviceFor(outbox.Arrival{IdentityHeaders: []string{"Remote-User"}, Me: outbox.Identity{Auth: by}}); got != nil {
+			t.Errorf("%s: %q", by, got)
 		}
 	}
 }

@@ -55,6 +55,9 @@ func plainPage(component func(templates.Page) templ.Component) pageFunc {
 
 // writePage writes a page in its frame.
 func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
+	if s.Redact.HidesPayloads() {
+		ctx = templates.WithHiddenPayloads(ctx)
+	}
 	if err := content(s.Redact, p).Render(ctx, into); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}

@@ -30,6 +30,9 @@ func newChecker() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			return embedded
+		}
 		return name
 	})
 	err := v.RegisterValidation("maxbytes", func(fl validator.FieldLevel) bool {
@@ -65,6 +68,9 @@ var aliases = map[string]string{
 	"operated":    upTo(outbox.MaxOperation),
 }
 
+// embedded stands for an embedded struct, which is no part of the name of its fields.
+const embedded = "^"
+
 func atMost(bytes int) string { return fmt.Sprintf("text,maxbytes=%d", bytes) }
 func upTo(n int) string       { return fmt.Sprintf("min=1,max=%d", n) }
 
@@ -89,9 +95,7 @@ func check(params any) error {
 	fields := make(map[string]string, len(found))
 	for _, f := range found {
 		_, name, _ := strings.Cut(f.Namespace(), ".")
-		for _, embedded := range []string{"paging.", "ordering.", "rangeQuery.", "actionBody.", "requeueBody."} { // embedded structs are not part of a field's name
-			name = strings.TrimPrefix(name, embedded)
-		}
+		name = strings.ReplaceAll(name, embedded+".", "")
 		fields[name] = name + " " + rule(f)
 	}
 	return &invalidFields{fields: fields}

@@ -219,12 +219,18 @@ func TestAuditPage_marksWhatWasRefused(t *testing.T) {
 
 func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	for flag, embedded := range map[string]bool{"--keep-audit": false, "Config.KeepAudit": true} {
+		auditPageGoesBack(t, flag, newSite(t, func(c *Config) { c.Embedded = embedded }))
+	}
+}
+
+func auditPageGoesBack(t *testing.T, setting string, s *site) {
+	t.Helper()
 	s.seed("c-1", "a")
-	s.get("/audit").want(t, 200).lacks(t, "--keep-audit")
+	s.get("/audit").want(t, 200).lacks(t, setting)
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
 	s.forgetAudit()
-	s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "--keep-audit")
+	s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "removed, as "+setting+" says.")
 	s.get("/api/v1/audit").want(t, 200, `"removed_before":"2027-11-21T07:00:00Z"`)
 }
 

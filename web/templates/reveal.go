@@ -1,11 +1,20 @@
 package templates
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
+
+type hidesPayloads struct{}
+
+// WithHiddenPayloads is the context of pages of a server that hides payloads and row values, whatever
+// they are.
+func WithHiddenPayloads(ctx context.Context) context.Context {
+	return context.WithValue(ctx, hidesPayloads{}, true)
+}
 
 // placesShown is how many paths of hidden values are listed.
 const placesShown = 10
