@@ -183,7 +183,11 @@ func oldestLine(o *outbox.Oldest, now time.Time) string {
 func workerLine(s outbox.Summary) string {
 	seen := "never seen"
 	if s.Worker.LastSeen != nil {
-		seen = "last seen " + outbox.Age(s.AsOf.Sub(*s.Worker.LastSeen)) + " ago"
+		seen = "last seen "
+		if !s.Worker.Running { // it may have been idle for long before its end
+			seen += "at work "
+		}
+		seen += outbox.Age(s.AsOf.Sub(*s.Worker.LastSeen)) + " ago"
 	}
 	if !s.Worker.Running {
 		return "none is running, " + seen

@@ -18,7 +18,7 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 	}{
 		outbox.ProcessAlive:   {true, "running, last seen 1 min ago"},
 		outbox.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
-		outbox.ProcessGone:    {false, "none is running, last seen 1 min ago"},
+		outbox.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
 	} {
 		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen},
 			Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}

@@ -51,6 +51,30 @@ select 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 'outboxweb-7d9f8b6c5d-x' 
 	return s
 }
 
+// What the audit log does not have is listed before actions, however many followed.
+func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.beat("w-1", "v1")
+	for _, version := range []string{"1111", "2222"} {
+		s.clock = s.clock.Add(time.Minute)
+		if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w-1", Host: "h"}, []outbox.Definition{{Projection: "campaigns", Version: version}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.clock = s.clock.Add(time.Minute) // w-1 is silent
+	for range 10 {
+		s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`).want(t, 200)
+		s.post("/api/v1/campaigns/c-1/resume", `{"reason":"x"}`).want(t, 200)
+	}
+	a := s.get("/charts").want(t, 200, "projection campaigns changed to 2222 on h", "instance w-1 was last seen at work",
+		"12 of 22 markers: changed projections first, then deploys, crashes and actions, the latest of each.", "Pauses, resumes, operations and runs are in the <a ")
+	if n := strings.Count(a.body, `class="glyph"`); n != 12 {
+		t.Errorf("%d markers are listed", n)
+	}
+}
+
 func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).full()

@@ -24,6 +24,15 @@ type LoadedVersion struct {
 	LoadedAt *time.Time `json:"loaded_at"` // when it was loaded last, in place of another; nil if unknown
 }
 
+// VersionLoad is a start of an instance with another version of a projection.
+type VersionLoad struct {
+	Projection string    `json:"projection" redact:"-"`
+	Version    string    `json:"version"`
+	Previous   string    `json:"previous"` // the one before it
+	At         time.Time `json:"at"`
+	Host       string    `json:"-"`
+}
+
 // Installed is what the databases know of a projection's versions.
 type Installed struct {
 	Version string    // that applies events now; empty if none does

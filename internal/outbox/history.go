@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Sample is the state at a minute.
 type Sample struct {
@@ -21,24 +24,27 @@ func (s *Sample) age(at time.Time) float64 {
 	return max(0, at.Sub(s.OldestEnqueuedAt).Seconds())
 }
 
-// Point is one step of a history: the state at its end and its peaks, and what was counted during
-// it.
+// Point is one step of a history: the state at its end and the highest of its samples, of which there is
+// one a minute, and what was counted during it.
 type Point struct {
-	From             time.Time `json:"from"`
-	At               time.Time `json:"at"`         // the end of the step, or now in the last one
-	Incomplete       bool      `json:"incomplete"` // the step is still running
-	Counts           Counts    `json:"counts"`
-	LagEvents        int64     `json:"lag_events"`
-	Blocked          int64     `json:"blocked"`
-	OldestAgeSeconds float64   `json:"oldest_age_seconds"` // 0 when none waits
-	AppliedPerSecond float64   `json:"applied_per_second"`
-	FailedPerSecond  float64   `json:"failed_per_second"`
-	Applied          int64     `json:"applied"`                 // events during the step
-	Failed           int64     `json:"failed"`                  // failed attempts during the step
-	AppliedPeak      int64     `json:"applied_peak_minute"`     // in the minute with the most
-	FailedPeak       int64     `json:"failed_peak_minute"`      // likewise
-	CountsPeak       Counts    `json:"counts_peak"`             // when the most rows waited
-	OldestAgePeak    float64   `json:"oldest_age_peak_seconds"` // the highest of the step's minutes
+	From       time.Time `json:"from"`
+	At         time.Time `json:"at"`         // the end of the step, or now in the last one
+	Incomplete bool      `json:"incomplete"` // the step is still running
+	// LowerBound says that an instance ended in the step without stopping, or went silent: what it did
+	// in its last two seconds is not counted.
+	LowerBound       bool    `json:"lower_bound"`
+	Counts           Counts  `json:"counts"`
+	LagEvents        int64   `json:"lag_events"`
+	Blocked          int64   `json:"blocked"`
+	OldestAgeSeconds float64 `json:"oldest_age_seconds"` // 0 when none waits
+	AppliedPerSecond float64 `json:"applied_per_second"`
+	FailedPerSecond  float64 `json:"failed_per_second"`
+	Applied          int64   `json:"applied"`                 // events during the step
+	Failed           int64   `json:"failed"`                  // failed attempts during the step
+	AppliedPeak      int64   `json:"applied_peak_minute"`     // in the minute with the most
+	FailedPeak       int64   `json:"failed_peak_minute"`      // likewise
+	CountsPeak       Counts  `json:"counts_peak"`             // when the most rows waited
+	OldestAgePeak    float64 `json:"oldest_age_peak_seconds"` // the highest of the step's minutes
 }
 
 // Minutes is the length of the step in minutes, at least one.
@@ -88,10 +94,13 @@ func (h History) Of(kind SeriesKind, label string) (all []Series) {
 	return all
 }
 
+// uncounted is how long an instance keeps what it counted before it is written.
+const uncounted = 2 * time.Second
+
 // Points returns the steps of a window from samples in order of time, the first from before it. A
 // step without a sample is as the one before if a process was at work until its end; otherwise
-// there is no record of it.
-func Points(samples []Sample, w Window, atWork []Interval) []Point {
+// there is no record of it. Instances were lost at the markers.
+func Points(samples []Sample, w Window, atWork []Interval, lost []Marker) []Point {
 	points := []Point{}
 	covered := w.Covered(atWork)
 	var last *Sample
@@ -118,6 +127,7 @@ func Points(samples []Sample, w Window, atWork []Interval) []Point {
 			last, before = s, s
 		}
 		p.end(last)
+		p.LowerBound = slices.ContainsFunc(lost, func(m Marker) bool { return m.At.Before(w.Start(i+1)) && m.At.Add(uncounted).After(start) })
 		points = append(points, p)
 	}
 	return points

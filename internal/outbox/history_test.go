@@ -24,7 +24,8 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 		{At: chartNoon.Add(20 * time.Second), Applied: 47},
 	}
 	w := outbox.Range{}.Window(chartNoon.Add(20 * time.Second))
-	points := outbox.Points(samples, w, []outbox.Interval{{From: at(-120), To: at(-20).Add(30 * time.Second)}, {From: at(-10), To: at(1)}})
+	points := outbox.Points(samples, w, []outbox.Interval{{From: at(-120), To: at(-20).Add(30 * time.Second)}, {From: at(-10), To: at(1)}},
+		[]outbox.Marker{{At: at(-40).Add(-time.Second)}, {At: at(-5).Add(30 * time.Second)}, {At: chartNoon.Add(25 * time.Second)}})
 	byStart := map[time.Time]outbox.Point{}
 	for _, p := range points {
 		byStart[p.From] = p
@@ -43,6 +44,15 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 	}
 	if p := byStart[at(-26)]; p.Applied != 0 || p.OldestAgeSeconds != 0 || p.OldestAgePeak != 14*60 {
 		t.Errorf("when totals shrink: %+v", p)
+	}
+	var least []time.Time
+	for _, p := range points {
+		if p.LowerBound {
+			least = append(least, p.From)
+		}
+	}
+	if want := []time.Time{at(-41), at(-40), at(-5), at(0)}; !slices.Equal(least, want) {
+		t.Errorf("lower bounds from %v, want %v: an instance may have lived for two seconds after it was seen", least, want)
 	}
 	if p := byStart[at(0)]; !p.Incomplete || p.Applied != 7 || !p.At.Equal(chartNoon.Add(20*time.Second)) {
 		t.Errorf("the running minute: %+v", p)
@@ -75,7 +85,7 @@ func TestPoints_countAsANaiveRecountDoes(t *testing.T) {
 		for _, over := range []outbox.Range{{}, {Name: outbox.RangeSix}, {Name: outbox.RangeDay}, {Name: outbox.RangeWeek}, free} {
 			w := over.Window(chartNoon)
 			first, _ := slices.BinarySearchFunc(samples, w.From, func(s outbox.Sample, at time.Time) int { return s.At.Compare(at) })
-			for _, p := range outbox.Points(samples[max(0, first-1):], w, []outbox.Interval{{From: start, To: w.To}}) {
+			for _, p := range outbox.Points(samples[max(0, first-1):], w, []outbox.Interval{{From: start, To: w.To}}, nil) {
 				var sum, most int64
 				for at := p.From; at.Before(p.From.Add(w.Step)); at = at.Add(time.Minute) {
 					if i := int(at.Sub(start) / time.Minute); i >= 0 && i < minutes && !at.Before(start) {

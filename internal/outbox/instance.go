@@ -167,9 +167,9 @@ func (i InstanceState) condition(now time.Time) string {
 	state := i.State(now)
 	switch {
 	case state == InstanceCrashed && i.StoppedAt == nil:
-		return "crashed or was killed: last seen " + Age(now.Sub(i.LastSeen)) + " ago, and its process is gone"
+		return "crashed or was killed: " + i.seen() + Age(now.Sub(i.LastSeen)) + " ago, and its process is gone"
 	case state == InstanceCrashed:
-		return "crashed or was killed: last seen " + Age(now.Sub(i.LastSeen)) + " ago, noticed " + Age(now.Sub(*i.StoppedAt)) + " ago"
+		return "crashed or was killed: " + i.seen() + Age(now.Sub(i.LastSeen)) + " ago, noticed " + Age(now.Sub(*i.StoppedAt)) + " ago"
 	case state == InstanceStopped:
 		return "stopped " + Age(now.Sub(*i.StoppedAt)) + " ago"
 	case i.LastSeen.IsZero():
@@ -179,6 +179,14 @@ func (i InstanceState) condition(now time.Time) string {
 	default:
 		return i.StateWords(now) + " for " + Age(now.Sub(i.LastSeen))
 	}
+}
+
+// seen says what LastSeen is of: without heartbeats it may have been idle for long before its end.
+func (i InstanceState) seen() string {
+	if i.BeatEvery == 0 {
+		return "last seen at work "
+	}
+	return "last seen "
 }
 
 // StateWords is the state in words. Without heartbeats an idle process of another host looks

@@ -73,8 +73,8 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 
 		{quiet: 3 * time.Hour, process: ProcessAlive, state: InstanceIdle, why: "idle for 3 h; nothing leased"},
 		{quiet: s, process: ProcessGone, holds: holding(18 * s), state: InstanceCrashed,
-			why: "crashed or was killed: last seen 1 s ago, and its process is gone; its campaign becomes claimable in 18 s (14:03:22 UTC)"},
-		{quiet: 2 * m, process: ProcessGone, stopped: true, state: InstanceCrashed, why: "crashed or was killed: last seen 2 min ago, noticed 1 min ago; nothing leased"},
+			why: "crashed or was killed: last seen at work 1 s ago, and its process is gone; its campaign becomes claimable in 18 s (14:03:22 UTC)"},
+		{quiet: 2 * m, process: ProcessGone, stopped: true, state: InstanceCrashed, why: "crashed or was killed: last seen at work 2 min ago, noticed 1 min ago; nothing leased"},
 		{quiet: 4 * s, beat: 2 * s, process: ProcessGone, state: InstanceRunning, why: "running; nothing leased"}, // of a container with the host's name
 	} {
 		i := InstanceState{ID: "i", LastSeen: noon.Add(-c.quiet), BeatEvery: c.beat, Leases: c.holds, Here: c.here, Process: c.process}

@@ -17,19 +17,21 @@ const (
 	MarkerResume    MarkerKind = "resume"    // likewise
 	MarkerOperation MarkerKind = "operation" // an operation started
 	MarkerRun       MarkerKind = "run"       // a run started
+	MarkerLost      MarkerKind = "lost"      // an instance was seen last that ended without stopping, or is silent
 )
 
 // Marker is a moment marked in charts.
 type Marker struct {
-	At      time.Time  `json:"at"`
-	Kind    MarkerKind `json:"kind"`
-	Version string     `json:"version"`            // of a deploy or a projection
-	Subject string     `json:"subject" redact:"-"` // the instance, projection, campaign or publisher
-	Host    string     `json:"host"`               // of a deploy or version
-	Entry   int64      `json:"audit_entry"`        // the entry in the audit log; 0 for deploys and versions
-	Action  Action     `json:"action" api:"empty"` // of the entry
-	Actor   string     `json:"actor"`              // of the entry
-	Audit   AuditEntry `json:"-" redact:"-"`       // the entry
+	At       time.Time  `json:"at"`
+	Kind     MarkerKind `json:"kind"`
+	Version  string     `json:"version"`            // of a deploy, a projection or an instance that was lost
+	Previous string     `json:"-" redact:"-"`       // the version before that one
+	Subject  string     `json:"subject" redact:"-"` // the instance, projection, campaign or publisher
+	Host     string     `json:"host"`               // of a deploy, a version or an instance that was lost
+	Entry    int64      `json:"audit_entry"`        // the entry in the audit log; 0 without one
+	Action   Action     `json:"action" api:"empty"` // of the entry
+	Actor    string     `json:"actor"`              // of the entry
+	Audit    AuditEntry `json:"-" redact:"-"`       // the entry
 }
 
 // About reports whether a marker concerns a campaign: it is of that campaign, or of no single one.
@@ -67,9 +69,21 @@ func Deploys(instances []InstanceState) []Marker {
 			before = latest
 		}
 		if i > 0 && before != "" && before != s.Version {
-			markers = append(markers, Marker{At: s.StartedAt, Kind: MarkerDeploy, Version: s.Version, Subject: s.ID, Host: s.Host})
+			markers = append(markers, Marker{At: s.StartedAt, Kind: MarkerDeploy, Version: s.Version, Previous: before, Subject: s.ID, Host: s.Host})
 		}
 		onHost[s.Host], latest = s.Version, s.Version
+	}
+	return markers
+}
+
+// LostInstances returns a marker for each instance that ended without stopping, or is silent, where it
+// was seen last.
+func LostInstances(instances []InstanceState, now time.Time) []Marker {
+	markers := []Marker{}
+	for _, i := range instances {
+		if state := i.State(now); (state == InstanceCrashed || state == InstanceSilent) && !i.LastSeen.IsZero() {
+			markers = append(markers, Marker{At: i.LastSeen, Kind: MarkerLost, Version: i.Version, Subject: i.ID, Host: i.Host})
+		}
 	}
 	return markers
 }

@@ -419,7 +419,9 @@ func (f *fixture) useReads(must func(...error)) {
 	f.Clock.Advance(2 * time.Minute)
 	must(f.Sample(f.Ctx))
 	f.Count("w", new(store.Counts))
-	must(f.FlushCounts(f.Ctx))
+	must(f.FlushCounts(f.Ctx), f.Heartbeat(f.Ctx, storetest.Killed(f.TB, "killed", began)))
+	_, err = f.Processes(f.Ctx)
+	must(err)
 	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "1"}}))
 	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "2"}}))
 	for _, name := range outbox.RangeNames {

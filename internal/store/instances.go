@@ -169,17 +169,64 @@ func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 		i.Stalled = stalled == 1
 		switch {
 		case !stopped.Valid:
-			i.Process = processOf(i.Host, i.PID)
+			i.Process = processOf(i)
 		case seen < stopped.Int64: // one that stops is seen doing so
 			i.Process = outbox.ProcessGone
 		}
 		all = append(all, i)
 		return err
 	}, query, args...)
+	for n := range all {
+		if i := &all[n]; err == nil && i.StoppedAt == nil && i.Process == outbox.ProcessGone && i.BeatEvery == 0 {
+			err = t.seeLast(i)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read instances: %w", err)
 	}
 	return all, nil
+}
+
+const (
+	selectLastTrace = `
+select max(at)
+from (
+  select max(at) as at
+  from attempts
+  where at > $1
+    and worker = $2
+  union all
+  select max(ended_at)
+  from applied_spans
+  where ended_at > $1
+    and worker = $3
+) as traces`
+
+	selectLatestSpans = `
+select applied_span
+from campaigns
+where updated_at > $1`
+)
+
+// seeLast corrects when a process was last seen that is gone and promised no heartbeats: what it did
+// after a pause, before its next heartbeat, is in the journal.
+func (t *Tx) seeLast(i *outbox.InstanceState) error {
+	seen, who := i.LastSeen.UnixMicro(), spanWorker(i.ID)
+	var trace sql.NullInt64
+	if _, err := t.One([]any{&trace}, selectLastTrace, seen, i.ID, who); err != nil {
+		return err
+	}
+	last := max(seen, trace.Int64)
+	err := t.Each(func(row sqldb.Row) error {
+		var text string
+		err := row.Scan(&text)
+		if p, found := parseSpan(text); found && p.worker == who {
+			last = max(last, p.ended)
+		}
+		return err
+	}, selectLatestSpans, seen)
+	i.LastSeen = sqldb.At(last)
+	return err
 }
 
 const selectHeld = `

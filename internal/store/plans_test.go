@@ -56,6 +56,7 @@ var sqliteScans = []scan{
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"SCAN campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
+	{"SCAN campaigns", "select applied_span", "what a killed process did last, until another start notices it"},
 	{"SCAN campaigns", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"SCAN operations USING INDEX operations_open", "acknowledged_at is null", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN runs USING INDEX runs_active", "finished_at is null", "runs that have not ended"},

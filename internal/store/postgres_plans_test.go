@@ -33,6 +33,7 @@ var postgresScans = []scan{
 	{"seq scan of campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
 	{"scan by campaigns_pkey", "substr(lease_owner, 1", "likewise"},
 	{"seq scan of campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
+	{"seq scan of campaigns", "select applied_span", "what a killed process did last, until another start notices it"},
 	{"scan by campaigns_pkey", "set lease_expires_at = $1", "the leases of a worker that is gone, once at the start of another"},
 	{"seq scan of campaigns", "sort_key", "by lag, which has no index here; by age only as long as the limit is not known, see the test below"},
 	{"scan by operation_rows_open", "limit $3", "rows of running operations alone, to be left out of another"},

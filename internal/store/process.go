@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -16,12 +17,18 @@ var thisHost = sync.OnceValue(func() string {
 	return host
 })
 
-// processOf looks for a process of this host. A number that was given to another process since looks
-// alive.
-func processOf(host string, pid int) outbox.ProcessState {
-	switch {
+// thisProcess is when this process began.
+var thisProcess = time.Now()
+
+// processOf looks for the process of an instance, on this host. A number that was given to another
+// process since looks alive, unless it is this one: in a container every process may be number 1. Those
+// that promised heartbeats may live in another container of the same host name.
+func processOf(i outbox.InstanceState) outbox.ProcessState {
+	switch host, pid := i.Host, i.PID; {
 	case host == "" || host != thisHost():
 		return outbox.ProcessUnknown
+	case i.BeatEvery == 0 && pid == os.Getpid() && i.StartedAt.Before(thisProcess):
+		return outbox.ProcessGone
 	case errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid):
 		return outbox.ProcessGone
 	default:

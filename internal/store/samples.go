@@ -301,11 +301,12 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 				samples = slices.Insert(samples, len(samples)-1, live.view())
 			}
 		}
-		h.Points = outbox.Points(samples, w, atWork)
+		lost := outbox.LostInstances(instances, w.Now)
+		h.Points = outbox.Points(samples, w, atWork, lost)
 		if err := t.readSeries(&h, &s.tally); err != nil {
 			return err
 		}
-		h.Markers, h.MarkersCapped, err = t.markers(w, instances)
+		h.Markers, h.MarkersCapped, err = t.markers(w, instances, lost)
 		return err
 	})
 	if err != nil {

@@ -183,8 +183,8 @@ func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, er
 // markersSearched is the maximum number of audit entries searched for markers, the latest first.
 const markersSearched = 200
 
-const selectVersions = `
-select projection, at, version, host
+const selectVersionLoads = `
+select projection, at, version, previous, host
 from projection_loads
 where at >= $1
   and at < $2
@@ -192,8 +192,20 @@ where at >= $1
 order by at desc
 limit 100`
 
+// VersionLoads are the loads of another version of a projection from one time until before another
+// (microseconds), the latest 100, in that order.
+func (t *Tx) VersionLoads(from, until int64) ([]outbox.VersionLoad, error) {
+	return sqldb.All(t, func(row sqldb.Row) (outbox.VersionLoad, error) {
+		var l outbox.VersionLoad
+		var at int64
+		err := row.Scan(&l.Projection, &at, &l.Version, &l.Previous, &l.Host)
+		l.At = sqldb.At(at)
+		return l, err
+	}, selectVersionLoads, from, until)
+}
+
 // markers are the markers of a window, oldest first.
-func (t *Tx) markers(w outbox.Window, instances []outbox.InstanceState) (all []outbox.Marker, capped bool, err error) {
+func (t *Tx) markers(w outbox.Window, instances []outbox.InstanceState, lost []outbox.Marker) (all []outbox.Marker, capped bool, err error) {
 	all = []outbox.Marker{}
 	acts, err := auditList(outbox.AuditFilter{Outcome: outbox.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
 	if err != nil {
@@ -204,19 +216,15 @@ func (t *Tx) markers(w outbox.Window, instances []outbox.InstanceState) (all []o
 			all = append(all, m)
 		}
 	}
-	for _, m := range outbox.Deploys(instances) {
+	for _, m := range append(outbox.Deploys(instances), lost...) {
 		if _, within := w.Index(m.At); within {
 			all = append(all, m)
 		}
 	}
-	err = t.Each(func(row sqldb.Row) error {
-		m := outbox.Marker{Kind: outbox.MarkerVersion}
-		var at int64
-		err := row.Scan(&m.Subject, &at, &m.Version, &m.Host)
-		m.At = sqldb.At(at)
-		all = append(all, m)
-		return err
-	}, selectVersions, w.From.UnixMicro(), w.To.UnixMicro())
+	loads, err := t.VersionLoads(w.From.UnixMicro(), w.To.UnixMicro())
+	for _, l := range loads {
+		all = append(all, outbox.Marker{Kind: outbox.MarkerVersion, Subject: l.Projection, At: l.At, Version: l.Version, Previous: l.Previous, Host: l.Host})
+	}
 	slices.SortStableFunc(all, func(a, b outbox.Marker) int { return a.At.Compare(b.At) })
 	return all, acts.Ending != sqldb.AtEnd, err
 }

@@ -142,9 +142,9 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	}
 	var got []string
 	for _, m := range h.Markers {
-		got = append(got, fmt.Sprintf("%s %s %s", m.Kind, m.Subject, m.Version))
+		got = append(got, fmt.Sprintf("%s %s %s%s", m.Kind, m.Subject, m.Previous, m.Version))
 	}
-	want := fmt.Sprint([]string{"deploy two v2", "version orders v2", "pause a "})
+	want := fmt.Sprint([]string{"deploy two v1v2", "version orders v1v2", "pause a "})
 	if fmt.Sprint(got) != want || h.MarkersCapped {
 		t.Errorf("marked are %v, want %v", got, want)
 	}

@@ -68,7 +68,7 @@ func (c *CampaignRow) recordSpan(from int64, w Worker, now int64) (closed *span)
 	if c.Applied <= from {
 		return nil
 	}
-	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: strings.ReplaceAll(w.ID, " ", "_"), build: w.Build}
+	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: spanWorker(w.ID), build: w.Build}
 	if before, found := parseSpan(c.span); found && p.follows(before) {
 		p.first, p.began = before.first, before.began
 	} else if found {
@@ -77,6 +77,9 @@ func (c *CampaignRow) recordSpan(from int64, w Worker, now int64) (closed *span)
 	c.span = p.String()
 	return closed
 }
+
+// spanWorker is a worker's name in spans.
+func spanWorker(id string) string { return strings.ReplaceAll(id, " ", "_") }
 
 const insertSpan = `
 insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)

@@ -86,7 +86,7 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
-		return false, nil
+		return false, w.Store.FlushCounts(ctx) // what an earlier flush could not write
 	}
 	if err := w.Store.Heartbeat(ctx, next); err != nil {
 		return false, err

@@ -1,30 +1,15 @@
 package worker_test
 
 import (
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
-
-// killed is a process of this host that has ended without recording it.
-func killed(t *testing.T, id string, now *storetest.Clock) outbox.InstanceState {
-	t.Helper()
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
-	return outbox.InstanceState{ID: id, Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: now.Now().Add(-5 * time.Minute)}
-}
 
 // What a killed process did after its last sample belongs to the minute in which it was last seen.
 // Of the minutes in which no process ran there is no record.
@@ -33,7 +18,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 1))
-	gone := killed(t, "gone", now)
+	gone := storetest.Killed(t, "gone", now.Now().Add(-5*time.Minute))
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +45,19 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 		})
 	})
 
-	points := pointsOf(t, b, now)
-	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 {
-		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
+	points, markers := historyOf(t, b, now)
+	if len(markers) != 1 || markers[0].Kind != outbox.MarkerLost || markers[0].Subject != "gone" || !markers[0].At.Truncate(time.Minute).Equal(last) {
+		t.Errorf("markers %+v, want one of the instance that was killed", markers)
+	}
+	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 || !p.LowerBound {
+		t.Errorf("the minute of the crash is %+v, want at least one event applied and one dead", p)
 	}
 	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} {
 		if p, found := points[last.Add(later)]; found {
 			t.Errorf("%s later, while no process ran, there is a record: %+v", later, p)
 		}
 	}
-	if p := points[now.Now().Truncate(time.Minute)]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 {
+	if p := points[now.Now().Truncate(time.Minute)]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 || p.LowerBound {
 		t.Errorf("the minute of the start is %+v, want nothing applied and nothing failed", p)
 	}
 }
@@ -82,7 +70,7 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 	if err != nil || sum.Worker.Running || sum.Instances[0].State(sum.AsOf) != outbox.InstanceCrashed {
 		t.Errorf("with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
 	}
-	points := pointsOf(t, b, now)
+	points, _ := historyOf(t, b, now)
 	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 {
 		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
 	}
@@ -94,7 +82,7 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 	}
 }
 
-func pointsOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) map[time.Time]outbox.Point {
+func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
 	t.Helper()
 	h, err := b.Beside(t, enginetest.At(now)).History(t.Context(), outbox.Range{})
 	if err != nil {
@@ -104,7 +92,7 @@ func pointsOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) map[time
 	for _, p := range h.Points {
 		points[p.From] = p
 	}
-	return points
+	return points, h.Markers
 }
 
 // While a worker starts, and once it has, no page says that there is none.
@@ -136,5 +124,26 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	}
 	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`)[0]; got != 2 {
 		t.Errorf("%d counts are written, want an applied event and a failed attempt", got)
+	}
+}
+
+// What could not be written with the totals is written later, also by a worker that has nothing to do.
+func TestHeartbeat_writesWhatWasNotWrittenBefore(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
+	beat := func() {
+		for _, step := range b.Worker.TimedSteps() {
+			if _, err := step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	beat()
+	var c store.Counts
+	c.Add(outbox.SeriesApplied, "", 3)
+	b.Store.Count(b.Worker.ID(), &c)
+	beat()
+	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind = 'applied' and step = 60`)[0]; got != 3 {
+		t.Errorf("%d counts are written, want 3", got)
 	}
 }

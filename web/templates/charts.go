@@ -54,6 +54,9 @@ type chart struct {
 	window   outbox.Window
 	layers   []layer // from the bottom up
 	recorded []bool  // the buckets of which anything is known
+	counted  bool    // the values are counts of what was done, not states
+	calm     string  // what is said when all values are 0; empty for "nothing in this period"
+	least    []int   // the buckets whose counts are lower bounds
 }
 
 // totals are the heights of the chart's bars, or the highest of its lines.
@@ -89,9 +92,6 @@ func (c chart) peak() (bucket int, most float64, found bool) {
 
 // data are the values of bars for the script, which reads those of lines from their paths.
 func (c chart) data() string {
-	if c.lines {
-		return ""
-	}
 	words := make([]string, len(c.layers))
 	for i, l := range c.layers {
 		words[i] = joined(l.values, func(v *float64) string {
@@ -167,7 +167,11 @@ func numbersRow(charts []chart, step int) templ.Component {
 		text := "<tr><th scope=row>" + charts[0].window.Start(step).Format("Jan 2 15:04")
 		for _, c := range charts {
 			for _, l := range c.layers {
-				text += "<td>" + templ.EscapeString(numberText(l.values[step], c.unit))
+				number := numberText(l.values[step], c.unit)
+				if l.values[step] != nil && slices.Contains(c.least, step) {
+					number = "at least " + number
+				}
+				text += "<td>" + templ.EscapeString(number)
 			}
 		}
 		_, err := io.WriteString(w, text)
@@ -255,7 +259,7 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 	}
 	waiting := chart{name: "Waiting rows", meaning: atPeak(w), headline: num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), unit: unitCount,
 		layers: []layer{status(outbox.Dead), status(outbox.Failed), status(outbox.Processing), status(outbox.Pending)}}
-	applied := chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, headline: rate(s.Throughput.AppliedPerSecond) + "/s",
+	applied := chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, counted: true, headline: rate(s.Throughput.AppliedPerSecond) + "/s",
 		layers: []layer{
 			{class: "f-current", label: "applied", values: points(h, func(x outbox.Point) float64 { return float64(x.Applied) / x.Minutes() })},
 			{class: "f-failed", label: "failed", values: points(h, func(x outbox.Point) float64 { return float64(x.Failed) / x.Minutes() })},
@@ -309,8 +313,17 @@ func lastText(layers []layer, w outbox.Window) (text, when string) {
 // marked puts window and markers into charts.
 func marked(charts []chart, h outbox.History) []chart {
 	recorded := h.Recorded()
+	var least []int
+	for _, x := range h.Points {
+		if i, within := h.Window.Index(x.From); within && x.LowerBound {
+			least = append(least, i)
+		}
+	}
 	for i := range charts {
 		charts[i].window, charts[i].recorded = h.Window, recorded
+		if charts[i].counted {
+			charts[i].least = least
+		}
 	}
 	return charts
 }
@@ -450,7 +463,7 @@ func markerGlyph(g outbox.MarkerGroup) string {
 var markerKinds = []struct {
 	kind  outbox.MarkerKind
 	glyph string
-}{{outbox.MarkerVersion, "◆"}, {outbox.MarkerDeploy, "▲"}, {outbox.MarkerPause, "‖"}, {outbox.MarkerResume, "▸"}, {outbox.MarkerOperation, "↻"}, {outbox.MarkerRun, "≡"}}
+}{{outbox.MarkerVersion, "◆"}, {outbox.MarkerDeploy, "▲"}, {outbox.MarkerPause, "‖"}, {outbox.MarkerResume, "▸"}, {outbox.MarkerOperation, "↻"}, {outbox.MarkerRun, "≡"}, {outbox.MarkerLost, "✕"}}
 
 // markerText is a marker in words.
 func markerText(m outbox.Marker) string {
@@ -459,6 +472,8 @@ func markerText(m outbox.Marker) string {
 		return "deploy " + m.Version + " on " + m.Host
 	case outbox.MarkerVersion:
 		return "projection " + m.Subject + " changed to " + outbox.ShortHash(m.Version) + " on " + m.Host
+	case outbox.MarkerLost:
+		return "instance " + m.Subject + " was last seen at work: it crashed, was killed or fell silent then or later; counts of its last seconds are missing"
 	}
 	return strings.TrimSuffix(actionSentence(m.Audit), ".") + " by " + m.Actor
 }
@@ -466,7 +481,7 @@ func markerText(m outbox.Marker) string {
 // markerLink is what a marker is about.
 func markerLink(p Page, m outbox.Marker) URL {
 	switch m.Kind {
-	case outbox.MarkerDeploy:
+	case outbox.MarkerDeploy, outbox.MarkerLost:
 		return p.Links.Instance(m.Subject)
 	case outbox.MarkerVersion:
 		return p.Links.Projection(m.Subject)
@@ -501,6 +516,30 @@ func ofCampaign(h outbox.History, campaign string) (own, others outbox.History) 
 
 // markersListed is how many markers the legend lists.
 const markersListed = 12
+
+// listedMarkers are the markers that the legend lists, of those of a window in order of time. The audit log
+// has those of actions; the others come first, and of these changes of projections.
+func listedMarkers(markers []outbox.Marker) []outbox.Marker {
+	first := []outbox.MarkerKind{outbox.MarkerVersion, outbox.MarkerDeploy, outbox.MarkerLost}
+	var chosen []int
+	choose := func(rank int) {
+		for i := len(markers) - 1; i >= 0 && len(chosen) < markersListed; i-- {
+			if slices.Index(first, markers[i].Kind) == rank {
+				chosen = append(chosen, i)
+			}
+		}
+	}
+	for rank := range first {
+		choose(rank)
+	}
+	choose(-1)
+	slices.Sort(chosen)
+	all := make([]outbox.Marker, len(chosen))
+	for i, at := range chosen {
+		all[i] = markers[at]
+	}
+	return all
+}
 
 // clockIn is a time within a window: with its date where that is longer than a day.
 func clockIn(w outbox.Window, t time.Time) string {

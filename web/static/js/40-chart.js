@@ -55,7 +55,8 @@
     var names = all(".legend li", plot.parentNode), unit = plot.getAttribute("data-unit");
     var values = layers(plot, a.steps).map(function (l) { return l[i]; });
     if (values.every(function (v) { return v === null; })) return "no record";
-    return values.map(function (v, k) { return (names[k] ? names[k].textContent.trim() + " " : "") + text(v, unit); }).join(", ");
+    var least = (plot.getAttribute("data-least") || "").split(",").indexOf(String(i)) < 0 ? "" : "at least ";
+    return least + values.map(function (v, k) { return (names[k] ? names[k].textContent.trim() + " " : "") + text(v, unit); }).join(", ");
   }
 
   // A shape that only this script draws.
