@@ -164,7 +164,11 @@ insert into series_samples (kind, step, at, label, source, value) values ('behin
 		return {x: r.x + r.width * ((%d - a.from) / a.step + .5) / a.steps, y: r.y + r.height / 2}
 	})()`, at/1e6))
 	b.mouse(chromedp.MouseMoved, cell)
-	b.await("the cell is read", `document.querySelector(".heat-readout").textContent.includes(": 7 events behind")`)
+	read := `document.querySelector(".heat-readout").textContent.includes(": 7 events behind") && document.querySelectorAll(".cell-mark").length === 1`
+	b.await("the cell is read", read)
+	value[bool](b, `document.addEventListener("htmx:afterSwap", () => window.refreshed = true) === undefined`)
+	appendTo(t, s, "", "late", seats("bo"))
+	b.await("the refreshed page still reads it", "window.refreshed && "+read)
 	b.do("click the cell", chromedp.MouseClickXY(cell.X, cell.Y))
 	b.await("the list starts at that time", `location.pathname === "/campaigns/late" && new URLSearchParams(location.search).has("from") && `+first+` === "event-1"`)
 }

@@ -162,7 +162,7 @@ func (s *server) routeCampaignsAPI() {
 		id: "getCampaignHistory", tag: tagCampaigns,
 		summary:  "How far behind a campaign was over a range, per minute, or per quarter of an hour where the range is long or old",
 		query:    queryOf(rangeQuery{}),
-		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was more than a minute behind and among the hundred furthest behind"),
+		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind for more than 5 s and among the hundred behind for longest"),
 		refusals: []refusal{refusedLate},
 	})
 	s.apiGet("/campaigns/{campaign}/read-model", serveJSON(s, s.readReadModel), endpoint{

@@ -78,11 +78,11 @@ func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
 func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).full()
-	for range 3 {
+	for range 7 {
 		s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`).want(t, 200)
 		s.post("/api/v1/campaigns/c-1/resume", `{"reason":"x"}`).want(t, 200)
 	}
-	for _, over := range []string{"range=1h", "range=7d", "from=2026-11-20T00:30:00Z"} {
+	for _, over := range []string{"range=1h", "range=7d", "from=2026-11-20T05:00:00Z&to=2026-11-21T07:07:00Z", "from=2026-11-20T00:30:00Z"} {
 		for _, page := range []string{"/charts?", "/charts?table=true&", "/?", "/instances?", "/publishers?", "/publishers/scenes/archive-1?", "/projections/campaigns?"} {
 			a := s.get(page+over).want(t, 200)
 			if n := len(a.body); n > pageBytes {
@@ -94,6 +94,10 @@ func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
 	if n := strings.Count(a.body, ` class="plot"`); n != 10 {
 		t.Errorf("%d charts, want ten", n)
 	}
+	s.get("/charts?range=6h").want(t, 200, "Applied, per minute, averaged over 6 min; lighter, the peak minute: now", "Failures by error, failed attempts per minute, averaged over 6 min, peak",
+		"Applied by projection, events without replays per minute, averaged over 6 min, peak", "Failures by projection, failed attempts per minute, averaged over 6 min, peak",
+		"Applied by instance, events per minute, averaged over 6 min, peak")
+	s.get("/charts").want(t, 200, "Failures by error, failed attempts per minute, peak")
 	s.get("/instances?range=6h").want(t, 200, "Applied by instance", `href="/?range=6h"`, `href="/campaigns?range=6h"`)
 	s.get("/publishers?range=6h").want(t, 200, "Publisher lag", `href="/publishers/scenes/archive-9?range=6h"`)
 	s.get("/campaigns?range=6h").want(t, 200, `href="/campaigns/c-1?range=6h"`)

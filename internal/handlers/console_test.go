@@ -65,7 +65,9 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s.get("/api/v1/history?range=7d").want(t, 200, `"range":"7d"`, `"step_seconds":10800`, `"heatmap":{`, `"markers":[`)
 	s.get("/api/v1/history?range=8d").want(t, 422, "use 1h, 6h, 24h or 7d")
 	s.get("/api/v1/history?from=2026-11-01").want(t, 422, "at most 8 d")
-	s.get("/").want(t, 200, "Waiting rows, the most within 1 min: now 2, peak 2 at ", `href="/?range=24h"`, `href="/charts"`)
+	s.get("/api/v1/history?from=-2h&to=-1h").want(t, 200, `"range":"free"`)
+	s.get("/api/v1/history?from=nowhen").want(t, 422, `"from":"from cannot be`)
+	s.get("/").want(t, 200, "Waiting rows, sampled each minute: now 2, peak 2 at ", `href="/?range=24h"`, `href="/charts"`)
 	s.get("/?span=day").want(t, 200, `href="/charts?range=24h"`)
 	s.get("/charts?range=6h").want(t, 200, `href="/?range=6h"`, "Waiting by event type", "Campaigns behind")
 	s.get("/charts?table=true").want(t, 200, "Waiting rows: pending", "<td>2<td>")
@@ -76,10 +78,11 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).trouble()
+	s.get("/campaigns/c-1").want(t, 200, "peak 3 at ") // in the running minute, without a sample
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	s.get("/campaigns/c-1").want(t, 200, "Events behind, the most within 1 min", "peak 3 at ")
+	s.get("/campaigns/c-1").want(t, 200, "Events behind, sampled each minute; 0 if behind for less than 5 s, peak 3 at ")
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, "peak ")
 	s.get("/charts").want(t, 200, "c-1: at worst 3 events behind")
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"lag_events":3`)

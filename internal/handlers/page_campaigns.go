@@ -140,6 +140,9 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 	if v.History.Points, err = s.Store.CampaignHistory(ctx, id, over); err != nil {
 		return v, err
 	}
+	if w := over.Window(s.Now()); w.To.After(w.Now) {
+		v.History.Points = append(v.History.Points, outbox.CampaignPoint{At: w.Now, LagEvents: c.LagEvents()})
+	}
 	if v.History.Markers, err = s.Store.History(ctx, over); err != nil {
 		return v, err
 	}

@@ -177,6 +177,10 @@ func steps[S any](samples []S, w Window, when func(S) time.Time, visit func(i in
 	}
 }
 
+// SampledBehind is how long a campaign is behind, counted from its oldest waiting event, when it is
+// sampled. Each sample is a write: events that are about to be applied are left out.
+const SampledBehind = 5 * time.Second
+
 // CampaignPoint is a campaign's lag at a minute.
 type CampaignPoint struct {
 	At         time.Time `json:"at"`

@@ -191,7 +191,7 @@ const HeatmapRows = 40
 type HeatmapRow struct {
 	CampaignID string  `json:"campaign_id" redact:"-"`
 	Worst      int64   `json:"worst"`      // most events behind in the range
-	LagEvents  []int64 `json:"lag_events"` // most events behind in each step; 0 when not sampled, as campaigns less than a minute behind
+	LagEvents  []int64 `json:"lag_events"` // most events behind in each step; 0 also when not sampled: less than 5 s behind, or less than a hundred others, at the ends of its minutes, or nothing was recorded
 }
 
 // Shade is the level of a value, 0 for nothing to 5, in which each level is a fifth of the

@@ -78,7 +78,6 @@ type Oldest struct {
 	Seq        int64     `json:"seq"`
 	EnqueuedAt time.Time `json:"enqueued_at"`
 	AgeSeconds float64   `json:"age_seconds"`
-	HasRow     bool      `json:"-"`
 }
 
 // CampaignCounts counts campaigns by condition; one campaign may count in

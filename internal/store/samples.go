@@ -17,9 +17,8 @@ import (
 const (
 	sampleInterval = time.Minute
 	SamplesKept    = 8 * 24 * time.Hour
-	// The campaigns that are the furthest behind are sampled too, if it is by more than lateAfter.
+	// The campaigns that are the longest behind are sampled too, if it is for more than outbox.SampledBehind.
 	lateSampled         = 100
-	lateAfter           = time.Minute
 	campaignSamplesKept = outbox.MinutesKept
 	// SamplesAhead is the largest accepted difference between the clocks of several processes. A
 	// sample further in the future was taken before a clock was set back.
@@ -56,7 +55,7 @@ func (s *Store) Sample(ctx context.Context) error {
 		last, err = t.lastSample(now.minute)
 		return err
 	})
-	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > lateAfter
+	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > outbox.SampledBehind
 	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
 		err = s.writeSample(ctx, last, now)
 	}
@@ -197,11 +196,11 @@ func (t *Tx) addSample(b *sqldb.Batch, x sampled) error {
 	return t.writeBacklog(b, x.minute)
 }
 
-// addLate samples the campaigns that are the furthest behind.
+// addLate samples the campaigns that are the longest behind.
 func addLate(b *sqldb.Batch, minute int64) {
-	b.Exec(nil, insertLate, minute, minute-lateAfter.Microseconds(), lateSampled)
+	b.Exec(nil, insertLate, minute, minute-outbox.SampledBehind.Microseconds(), lateSampled)
 	for _, series := range seriesSteps {
-		b.Exec(nil, insertBehind, seconds(series.step), floor(minute, series.step), minute-lateAfter.Microseconds(), lateSampled)
+		b.Exec(nil, insertBehind, seconds(series.step), floor(minute, series.step), minute-outbox.SampledBehind.Microseconds(), lateSampled)
 	}
 }
 
@@ -231,6 +230,12 @@ func (c *historyCache) of(r outbox.Range) *Snapshot[outbox.History] {
 		c.ranges[r] = new(Snapshot[outbox.History])
 	}
 	return c.ranges[r]
+}
+
+func (c *historyCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ranges = nil
 }
 
 // History is the data of charts over a range, at most a second old. Callers share it and must
@@ -357,8 +362,8 @@ order by at`
 
 // CampaignHistory lists how far behind a campaign was over a range, in order: at each minute, or
 // at most in each quarter of an hour where that is the range's resolution, without the age of the
-// oldest event. Without a point it was less than a minute behind, or at least a hundred campaigns
-// were further behind.
+// oldest event. Without a point it was behind for less than outbox.SampledBehind, or a hundred
+// campaigns were for longer.
 func (s *Store) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
 	points := []outbox.CampaignPoint{}
 	w := r.Window(sqldb.At(s.Now()))

@@ -126,6 +126,7 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	f.Clock.Advance(3 * time.Minute)
 	f.AppendN("fast", 1)
 	f.MustSample()
+	f.Drain()
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
 	points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{})
@@ -140,9 +141,63 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 		if err != nil || len(h.Campaigns) != 1 || h.Campaigns[0].CampaignID != "slow" || h.Campaigns[0].Worst != 3 || slices.Max(h.Campaigns[0].LagEvents) != 3 {
 			t.Errorf("heatmap of %s: %+v, %v", name, h, err)
 		}
+		// Two samples are at the ends of three minutes, as in the charts of all campaigns.
+		if cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 }); name == outbox.RangeHour && len(cells) != 3 {
+			t.Errorf("heatmap of an hour has the cells %v", cells)
+		}
 	}
 	if points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek}); err != nil || len(points) == 0 || points[0].LagEvents != 3 {
 		t.Errorf("over a week: %+v, %v", points, err)
+	}
+}
+
+// Blocked from 31 seconds past a minute until 43 seconds past the next one, a campaign has the
+// sample between them, as the chart of all waiting rows does.
+func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	minute := f.Clock.Now().Truncate(time.Minute).Add(time.Minute)
+	until := func(after time.Duration) { f.Clock.Advance(minute.Add(after).Sub(f.Clock.Now())) }
+	until(31 * time.Second)
+	f.AppendN("a", 95)
+	f.Kill("a")
+	until(time.Minute)
+	f.MustSample()
+	until(103 * time.Second)
+	if _, err := f.RequeueRow(f.Ctx, ana("fixed"), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	until(2 * time.Minute)
+	f.MustSample()
+	points, err := f.CampaignHistory(f.Ctx, "a", outbox.Range{})
+	if err != nil || len(points) != 1 || points[0].LagEvents != 95 || !points[0].At.Equal(minute.Add(time.Minute)) {
+		t.Errorf("%+v, %v", points, err)
+	}
+	h, err := f.Heatmap(f.Ctx, outbox.Range{})
+	if err != nil || len(h.Campaigns) != 1 {
+		t.Fatalf("heatmap: %+v, %v", h, err)
+	}
+	first, _ := h.Window.Index(minute)
+	if got := h.Campaigns[0].LagEvents[first : first+3]; !slices.Equal(got, []int64{95, 95, 0}) {
+		t.Errorf("the cells of three minutes are %v", got)
+	}
+}
+
+// An action is marked in the charts at once: the data that they share are of before it.
+func TestHistory_hasAnActionAtOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	for _, want := range []int{0, 1} {
+		h, err := f.History(f.Ctx, outbox.Range{})
+		if err != nil || len(h.Markers) != want {
+			t.Errorf("%d markers (%v), want %d", len(h.Markers), err, want)
+		}
+		if want == 0 {
+			f.MustPause("a")
+			f.Changed()
+		}
 	}
 }
 

@@ -84,8 +84,8 @@ where kind = 'backlog'
   and at < $3
 order by at`
 
-// readBacklog reads the backlog by event type at the end of each step. Without a sample it is as
-// at the sample before.
+// readBacklog reads the backlog by event type at the sample of each step, its beginning included, at which
+// it was largest, as the chart of all does. Without a sample it is as at the sample before.
 func (t *Tx) readBacklog(w outbox.Window, recorded []bool) (outbox.Counted, error) {
 	sets := map[int64]map[string]float64{}
 	var order []int64
@@ -111,16 +111,26 @@ func (t *Tx) readBacklog(w outbox.Window, recorded []bool) (outbox.Counted, erro
 	counted, next := outbox.Counted{}, 0
 	var current map[string]float64
 	for i := range w.Buckets() {
+		peak := current
 		for ; next < len(order) && order[next] <= w.Start(i+1).Add(-lag).UnixMicro(); next++ {
-			current = sets[order[next]]
+			if current = sets[order[next]]; total(current) >= total(peak) {
+				peak = current
+			}
 		}
-		for label, n := range current {
+		for label, n := range peak {
 			if recorded[i] {
 				counted.Add(label, i, n)
 			}
 		}
 	}
 	return counted, nil
+}
+
+func total(set map[string]float64) (n float64) {
+	for _, v := range set {
+		n += v
+	}
+	return n
 }
 
 const (
@@ -135,6 +145,7 @@ group by label
 order by max(value) desc, label
 limit $4`
 
+	// A minute's sample between two steps is of both, until $6; a quarter's is of the time after it.
 	selectCells = `
 select (at - cast($2 as bigint)) / cast($4 as bigint) as bucket, max(value)
 from series_samples
@@ -143,15 +154,27 @@ where kind = 'behind'
   and at >= $2
   and at < $3
   and label = $5
+group by bucket
+union all
+select (at - cast($2 as bigint) - 1) / cast($4 as bigint) as bucket, max(value)
+from series_samples
+where kind = 'behind'
+  and step = $1
+  and at > $2
+  and at <= $6
+  and label = $5
 group by bucket`
 )
 
 // Heatmap returns how far the campaigns were behind that were the furthest behind in a range. Only
-// campaigns that were behind for a minute are sampled, at most a hundred at a time.
+// campaigns that are behind for outbox.SampledBehind are sampled, at most a hundred at a time.
 func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
 	w := r.Window(sqldb.At(s.Now()))
 	h := outbox.Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []outbox.HeatmapRow{}, Window: w}
-	step := seconds(storedStep(w))
+	step, until := seconds(storedStep(w)), w.To
+	if storedStep(w) == outbox.CoarseStep {
+		until = w.From
+	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			x := outbox.HeatmapRow{LagEvents: make([]int64, w.Buckets())}
@@ -168,9 +191,11 @@ func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, er
 				var bucket int
 				var n int64
 				err := row.Scan(&bucket, &n)
-				x.LagEvents[bucket] = n
+				if err == nil {
+					x.LagEvents[bucket] = max(x.LagEvents[bucket], n)
+				}
 				return err
-			}, selectCells, step, w.From.UnixMicro(), w.To.UnixMicro(), w.Step.Microseconds(), x.CampaignID)
+			}, selectCells, step, w.From.UnixMicro(), w.To.UnixMicro(), w.Step.Microseconds(), x.CampaignID, until.UnixMicro())
 		}
 		return err
 	})

@@ -111,6 +111,11 @@ func TestSeries_keepTheBacklogByType(t *testing.T) {
 		if got[0] != 3 || got[len(got)-1] != 0 {
 			t.Errorf("the backlog is %v, want 3 at first and 0 at last", got)
 		}
+		for _, p := range h.Points {
+			if i, _ := h.Window.Index(p.From); *s.Values[i] != float64(p.CountsPeak.Total()) {
+				t.Errorf("from %v on %v wait of all types, and %v by type", p.From, p.CountsPeak.Total(), *s.Values[i])
+			}
+		}
 		return
 	}
 	t.Error("there is no backlog by type")

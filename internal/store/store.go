@@ -280,6 +280,7 @@ func (s *Store) ReconcileBesides(ctx context.Context) error {
 func (s *Store) Changed() {
 	s.summary.Forget()
 	s.groups.Forget()
+	s.histories.forget()
 	for _, forget := range s.onChange {
 		forget()
 	}

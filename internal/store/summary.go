@@ -108,7 +108,7 @@ const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and
 
 const (
 	selectOldest = `
-select campaign_id, applied_seq + 1, head_seq is not null and head_seq = applied_seq + 1
+select campaign_id, applied_seq + 1
 from campaigns
 where ` + ageKey + ` = $1`
 
@@ -179,7 +179,7 @@ func (t *Tx) oldest(query string, enqueued sql.NullInt64, args []any) (*outbox.O
 	now := args[0].(int64)
 	o := outbox.Oldest{EnqueuedAt: sqldb.At(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
 	args = append([]any{enqueued.Int64}, args[1:]...)
-	_, err := t.One([]any{&o.CampaignID, &o.Seq, &o.HasRow}, query+" limit 1", args...)
+	_, err := t.One([]any{&o.CampaignID, &o.Seq}, query+" limit 1", args...)
 	return &o, o.AgeSeconds, err
 }
 

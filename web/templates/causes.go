@@ -217,7 +217,7 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
 		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	if o := s.OldestRetryable; o != nil {
-		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, oldestLink(p, *o)
+		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, p.Links.Event(o.CampaignID, o.Seq)
 	}
 	n := len(v.Causes)
 	causes := heroNumber{number: strconv.Itoa(n), name: verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),

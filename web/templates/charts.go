@@ -116,8 +116,10 @@ func (c chart) alt() string {
 	if !slices.ContainsFunc(c.totals(), func(v *float64) bool { return v != nil }) {
 		return text + ", not recorded in this period"
 	}
-	return text + ", nothing in this period"
+	return text + ", " + c.calmText()
 }
+
+func (c chart) calmText() string { return cmp.Or(c.calm, "nothing in this period") }
 
 // rangeWords is a range in words.
 func rangeWords(w outbox.Window) string {
@@ -130,6 +132,14 @@ func stepWords(w outbox.Window) string {
 		return itoa(int(w.Step/time.Hour)) + " h"
 	}
 	return itoa(int(w.Step/time.Minute)) + " min"
+}
+
+// eachStep names the steps of a window.
+func eachStep(w outbox.Window) string {
+	if w.Step == time.Minute {
+		return "each minute"
+	}
+	return "every " + stepWords(w)
 }
 
 // Over is a page with charts over a range.
@@ -240,16 +250,21 @@ func points(h outbox.History, of func(outbox.Point) float64) []*float64 {
 	return all
 }
 
-// perMinute says what a bar of counts is.
+// perMinute says what a value of counts is.
 func perMinute(w outbox.Window) string {
 	if w.Step == time.Minute {
 		return "per minute"
 	}
-	return "per minute, averaged over " + stepWords(w) + "; lighter, the peak minute"
+	return "per minute, averaged over " + stepWords(w)
 }
 
-// atPeak says what a bar of a state is.
-func atPeak(w outbox.Window) string { return "the most within " + stepWords(w) }
+// sampledAs says what a bar of a state is.
+func sampledAs(w outbox.Window) string {
+	if w.Step == time.Minute {
+		return "sampled each minute"
+	}
+	return "the most of the samples within " + stepWords(w) + ", one a minute"
+}
 
 // mainCharts are the four charts of the overview.
 func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
@@ -257,7 +272,7 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 	status := func(of outbox.Status) layer {
 		return layer{class: "f-" + string(of), label: string(of), values: points(h, func(x outbox.Point) float64 { return float64(x.CountsPeak.Of(of)) })}
 	}
-	waiting := chart{name: "Waiting rows", meaning: atPeak(w), headline: num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), unit: unitCount,
+	waiting := chart{name: "Waiting rows", meaning: sampledAs(w), headline: num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), unit: unitCount,
 		layers: []layer{status(outbox.Dead), status(outbox.Failed), status(outbox.Processing), status(outbox.Pending)}}
 	applied := chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, counted: true, headline: rate(s.Throughput.AppliedPerSecond) + "/s",
 		layers: []layer{
@@ -267,17 +282,18 @@ func mainCharts(p Page, s outbox.Summary, h outbox.History) []chart {
 	if w.Step > time.Minute {
 		peak := layer{class: "f-current ghost", label: "applied in the peak minute", behind: true, values: points(h, func(x outbox.Point) float64 { return float64(x.AppliedPeak) })}
 		applied.layers = append([]layer{peak}, applied.layers...)
+		applied.meaning += "; lighter, the peak minute"
 	}
 	applied.note = rate(s.Throughput.FailedPerSecond) + " failures/s"
 	latency := chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, lines: true,
 		layers: latencyLayers(h)}
 	latency.headline, latency.headed = lastText(latency.layers, w)
 	latency.link = p.Links.Charts()
-	oldest := chart{name: "Oldest waiting", meaning: "age, " + atPeak(w), headline: "none", unit: unitSeconds, lines: true,
+	oldest := chart{name: "Oldest waiting", meaning: "age, " + sampledAs(w), headline: "none", unit: unitSeconds, lines: true,
 		link:   p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge}),
 		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x outbox.Point) float64 { return x.OldestAgePeak })}}}
 	if s.Oldest != nil {
-		oldest.headline, oldest.note, oldest.link = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, oldestLink(p, *s.Oldest)
+		oldest.headline, oldest.note, oldest.link = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
 	}
 	return marked([]chart{waiting, applied, latency, oldest}, h)
 }
@@ -345,11 +361,11 @@ var kindCharts = []struct {
 	link    func(p Page, label string) URL
 	rate    bool // shown per minute
 }{
-	{outbox.SeriesFailure, "Failures by error", "failed attempts per minute", func(p Page, l string) URL { return p.Links.FailureGroup(l) }, true},
+	{outbox.SeriesFailure, "Failures by error", "failed attempts", func(p Page, l string) URL { return p.Links.FailureGroup(l) }, true},
 	{outbox.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p Page, l string) URL { return p.Links.Rows(outbox.RowFilter{EventType: l}) }, false},
-	{outbox.SeriesFollowed, "Applied by projection", "events per minute, without replays", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
-	{outbox.SeriesFailedIn, "Failures by projection", "failed attempts per minute", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
-	{outbox.SeriesApplied, "Applied by instance", "events per minute", func(p Page, l string) URL { return p.Links.Instance(l) }, true},
+	{outbox.SeriesFollowed, "Applied by projection", "events without replays", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
+	{outbox.SeriesFailedIn, "Failures by projection", "failed attempts", func(p Page, l string) URL { return p.Links.Projection(l) }, true},
+	{outbox.SeriesApplied, "Applied by instance", "events", func(p Page, l string) URL { return p.Links.Instance(l) }, true},
 	{outbox.SeriesLag, "Publisher lag", "events behind", publisherLink, false},
 }
 
@@ -364,7 +380,7 @@ func seriesCharts(p Page, h outbox.History, label string, kinds ...outbox.Series
 		if !slices.Contains(kinds, k.kind) {
 			continue
 		}
-		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true}
+		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, counted: k.rate}
 		for _, s := range h.Of(k.kind, label) {
 			l := layer{class: "l-" + itoa(len(c.layers)%7), label: seriesLabel(s), values: s.Values}
 			if s.Label != outbox.Other && s.Label != "" {
@@ -374,6 +390,9 @@ func seriesCharts(p Page, h outbox.History, label string, kinds ...outbox.Series
 				l.values = ratesOf(s.Values, h.Window)
 			}
 			c.layers = append(c.layers, l)
+		}
+		if k.rate {
+			c.meaning += " " + perMinute(h.Window)
 		}
 		if len(c.layers) > 0 {
 			charts = append(charts, c)
@@ -395,8 +414,8 @@ func ratesOf(counts []*float64, w outbox.Window) []*float64 {
 
 func seriesLabel(s outbox.Series) string { return cmp.Or(s.Label, "unknown") }
 
-// campaignChart shows a campaign's lag in events. A step without a sample of it is zero only if
-// the deployment has a record of that step.
+// campaignChart shows a campaign's lag in events: at each sample, and now. A step without a sample of
+// it is zero only if the deployment has a record of that step.
 func campaignChart(p Page, h CampaignHistory) chart {
 	w := h.Range.Window(p.Now)
 	values := make([]*float64, w.Buckets())
@@ -405,24 +424,28 @@ func campaignChart(p Page, h CampaignHistory) chart {
 			values[i] = new(0.0)
 		}
 	}
-	for _, x := range h.Points {
-		if i, within := w.Index(x.At); within && !w.Start(i).After(w.Now) {
-			lag := float64(x.LagEvents)
-			if values[i] != nil {
-				lag = max(lag, *values[i])
-			}
+	raise := func(i int, lag float64) {
+		if values[i] == nil || *values[i] < lag {
 			values[i] = &lag
 		}
 	}
-	for _, x := range h.Points { // it was behind before it was sampled
-		since := x.At.Add(-time.Duration(x.LagSeconds * float64(time.Second)))
+	for _, x := range h.Points {
+		if i, within := w.Index(x.At); within && !w.Start(i).After(w.Now) {
+			raise(i, float64(x.LagEvents))
+			if i > 0 && x.At.Equal(w.Start(i)) && w.Step%outbox.CoarseStep != 0 { // a minute's sample is of the end of a step, too
+				raise(i-1, float64(x.LagEvents))
+			}
+		}
+	}
+	for _, x := range h.Points { // it was behind before it was sampled: a hundred others were for longer
+		since := x.At.Add(outbox.SampledBehind - time.Duration(x.LagSeconds*float64(time.Second)))
 		for i := range values {
 			if w.End(i).After(since) && !w.End(i).After(x.At) && values[i] != nil && *values[i] == 0 {
 				values[i] = nil
 			}
 		}
 	}
-	return chart{name: "Events behind", meaning: atPeak(w) + "; sampled while it is behind for a minute", unit: unitCount, window: w, recorded: knownOf(values),
+	return chart{name: "Events behind", meaning: sampledAs(w) + "; 0 if behind for less than " + outbox.Age(outbox.SampledBehind), calm: "0 at each sample", unit: unitCount, window: w, recorded: knownOf(values),
 		layers: []layer{{class: "f-lagging", label: "behind", values: values}}}
 }
 
@@ -436,13 +459,9 @@ func publisherCharts(v PublisherView) []chart {
 			behind[i] = new(float64(x.LagEvents))
 		}
 	}
-	average := "events per minute"
-	if w.Step > time.Minute {
-		average += ", averaged over " + stepWords(w)
-	}
 	return []chart{
-		{name: "Delivered", meaning: average, unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
-		{name: "Events behind", meaning: "at the end of each " + stepWords(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
+		{name: "Delivered", meaning: "events " + perMinute(w), unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
+		{name: "Events behind", meaning: "at the end of " + eachStep(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
 	}
 }
 

@@ -73,6 +73,18 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 	}
 }
 
+// A step in which no instance ran is not one in which no campaign was behind.
+func TestHeatmap_leavesGaps(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	h := outbox.Heatmap{Window: outbox.Window{From: from, To: from.Add(5 * time.Minute), Step: time.Minute, Now: from.Add(210 * time.Second)}}
+	row := outbox.HeatmapRow{LagEvents: []int64{0, 7, 0, 0, 0}}
+	known := []bool{true, false, false, true, false} // the last is in the future
+	if gaps, data := heatGaps(h, row, known), heatData(h, row, known); gaps != "M2 10h1" || data != ",7,-,," {
+		t.Errorf("gaps %q, values %q", gaps, data)
+	}
+}
+
 func TestOver_keepsTheRange(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -110,22 +122,30 @@ func TestMainCharts_tellWhatTheyName(t *testing.T) {
 	}
 }
 
-// A campaign is sampled once it is behind for a minute; before, nothing is known of it.
+// A campaign is sampled while it is behind for some seconds, of more than a hundred those that are
+// for longest. Nothing is known of a minute in which it was behind and others were sampled.
 func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
 	minute := now.Truncate(time.Minute)
-	h := CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7, LagSeconds: 95}}}
+	h := CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7}}}
 	for at := minute.Add(-7 * time.Minute); at.Before(now); at = at.Add(time.Minute) {
 		h.Markers.Points = append(h.Markers.Points, outbox.Point{From: at, At: at.Add(time.Minute)})
 	}
-	c := campaignChart(Page{Now: now}, h)
-	first, _ := c.window.Index(minute.Add(-4 * time.Minute))
-	var told []string
-	for _, v := range c.layers[0].values[first-4 : first+2] {
-		told = append(told, numberText(v, unitCount))
+	for seconds, want := range map[float64]string{29: "– 0 0 7 7 0", 63: "– 0 0 7 7 0", 95: "– 0 – 7 7 0"} {
+		h.Points[0].LagSeconds = seconds
+		c := campaignChart(Page{Now: now}, h)
+		first, _ := c.window.Index(minute.Add(-4 * time.Minute))
+		var told []string
+		for _, v := range c.layers[0].values[first-4 : first+2] {
+			told = append(told, numberText(v, unitCount))
+		}
+		if got := strings.Join(told, " "); got != want {
+			t.Errorf("behind for %g s at the first sample: %s, want %s", seconds, got, want)
+		}
 	}
-	if diff := cmp.Diff([]string{"–", "0", "–", "–", "7", "0"}, told); diff != "" {
-		t.Errorf("around the first sample (-want +got):\n%s", diff)
+	h.Points = nil
+	if alt := campaignChart(Page{Now: now}, h).alt(); !strings.HasSuffix(alt, "; 0 if behind for less than 5 s, 0 at each sample") {
+		t.Errorf("without a sample the chart says %q", alt)
 	}
 }

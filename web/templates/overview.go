@@ -44,19 +44,11 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	oldest := cell{name: "oldest event", glyph: stateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
 		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	if o := s.Oldest; o != nil {
-		oldest.number, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), false, oldestLink(p, *o)
+		oldest.number, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), false, p.Links.Event(o.CampaignID, o.Seq)
 	}
 	skips := cell{name: "skipped", glyph: skippedGlyph, hue: "skipped", number: num(s.Campaigns.Skips), testID: "count-skips",
 		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.AuditFilter{Action: outbox.ActionSkip})}
 	return append(cells, oldest, skips)
-}
-
-// oldestLink links to a waiting event's row, or to the event if it has none.
-func oldestLink(p Page, o outbox.Oldest) URL {
-	if o.HasRow {
-		return p.Links.Event(o.CampaignID, o.Seq)
-	}
-	return p.Links.Event(o.CampaignID, o.Seq)
 }
 
 // offs are the settings that keep events from being applied, or changes from being made.

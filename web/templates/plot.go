@@ -317,9 +317,28 @@ func heatPath(row outbox.HeatmapRow, shade int, worst int64) string {
 	})
 }
 
-// heatData are the values of a row.
-func heatData(row outbox.HeatmapRow) string {
-	return joined(row.LagEvents, func(n int64) string { return positive(n) })
+// unrecordedCell reports whether a step of a row of a heatmap has no record: known are the steps that have
+// one of anything.
+func unrecordedCell(h outbox.Heatmap, row outbox.HeatmapRow, known []bool, i int) bool {
+	return row.LagEvents[i] == 0 && !known[i] && !h.Window.Start(i).After(h.Window.Now)
+}
+
+// heatGaps covers the steps of a row without a record.
+func heatGaps(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+	return runs(len(row.LagEvents), func(i int) bool { return unrecordedCell(h, row, known, i) }, func(from, n int) string {
+		return fmt.Sprintf("M%d 10h%d", from, n)
+	})
+}
+
+// heatData are the values of a row: nothing for 0, and a dash without a record.
+func heatData(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+	words := make([]string, len(row.LagEvents))
+	for i, n := range row.LagEvents {
+		if words[i] = positive(n); unrecordedCell(h, row, known, i) {
+			words[i] = "-"
+		}
+	}
+	return strings.Join(words, ",")
 }
 
 // joined are words of values between commas.

@@ -6,6 +6,7 @@
 
   var at = null; // the time of the crosshair, in seconds since 1970
   var origin = null; // where a drag began: its chart and fraction
+  var row = null; // the link of the campaign whose cell of the heatmap is read
 
   function all(selector, within) { return Array.prototype.slice.call((within || document).querySelectorAll(selector)); }
   function plotOf(el) { return el && el.closest && el.closest(".plot"); }
@@ -24,7 +25,7 @@
     return all("path[class^=l-]", plot).map(function (line) {
       var values = new Array(steps).fill(null);
       line.getAttribute("d").split("M").slice(1).forEach(function (part) {
-        for (var n = part.match(/-?\d+/g).map(Number), k = 0, i = 0, y = 0; k < n.length; k += 2) values[i += n[k]] = -(y += n[k + 1]) / scale;
+        for (var n = part.match(/-?\d+/g).map(Number), k = 0, i = 0, y = 0; k < n.length; k += 2) values[i += n[k]] = 0 - (y += n[k + 1]) / scale;
       });
       return values;
     });
@@ -88,7 +89,7 @@
     if (aloud) say(span(a, i) + ": " + reading(plot, a, i));
   }
   function leave() {
-    at = null;
+    at = row = null;
     drawAll();
     say("");
   }
@@ -179,12 +180,13 @@
   function readCell(svg, i) {
     var n = svg.getAttribute("data-values").split(",")[i], a = axis();
     svg.setAttribute("data-cell", i);
+    row = svg.previousElementSibling.href;
     at = a.from + i * a.step;
     drawAll();
     all(".cell-mark").forEach(function (r) { r.remove(); });
     set(shape(svg, "rect", "cell-mark"), { x: i, width: 1, height: 20 });
     document.querySelector(".heat-readout").textContent = svg.previousElementSibling.textContent + ", " + span(a, i) + ": " +
-      (n ? number(Number(n)) + (n === "1" ? " event" : " events") + " behind. Enter opens its events of that time." : "not behind, or not sampled");
+      (n === "-" ? "not recorded" : n ? number(Number(n)) + (n === "1" ? " event" : " events") + " behind. Enter opens its events of that time." : "not behind, or not sampled");
   }
   function openCell(svg, i) {
     var a = axis();
@@ -203,10 +205,10 @@
     if (!svg || evt.ctrlKey || evt.metaKey || evt.altKey) return;
     var rows = all(".heat"), end = last(axis()), i = Number(svg.getAttribute("data-cell") || end);
     var to = { ArrowLeft: i - 1, ArrowRight: i + 1, Home: 0, End: end }[evt.key];
-    var row = { ArrowUp: -1, ArrowDown: 1 }[evt.key];
+    var by = { ArrowUp: -1, ArrowDown: 1 }[evt.key];
     if (evt.key === "Enter") openCell(svg, i);
-    else if (row) {
-      var next = rows[rows.indexOf(svg) + row];
+    else if (by) {
+      var next = rows[rows.indexOf(svg) + by];
       if (next) {
         readCell(next, i);
         next.focus();
@@ -216,9 +218,14 @@
     evt.preventDefault();
   });
 
+  // The page that was just loaded, or refreshed, shows what is being read.
   function ready() {
     all(".plot,.heat").forEach(function (el) { el.setAttribute("tabindex", "0"); });
     drawAll();
+    var a = row && axis(), i = row && Math.floor((at - a.from) / a.step);
+    all(".heat").forEach(function (svg) {
+      if (row && svg.previousElementSibling.href === row && i >= 0 && i < a.steps) readCell(svg, i);
+    });
   }
   document.addEventListener("htmx:afterSwap", ready);
   ready();
