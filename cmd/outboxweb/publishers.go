@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -43,17 +44,23 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		headings := "PUBLISHER\tSTATUS\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
+		now := time.Now()
+		headings := "PUBLISHER\tSTATE\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
 		return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
-			return []any{p, p.Status, p.Position, p.HeadPosition, p.Lag(), p.Delivered,
-				stampOr(p.LastPublishedAt, "never"), holderOf(p), p.ErrorCount, firstLine(p.LastError, 120)}
+			return []any{p, p.State(now), p.Position, p.HeadPosition, p.Lag(), p.Delivered,
+				stampOr(p.LastPublishedAt, "never"), holderOf(p, now), p.ErrorCount, firstLine(p.LastError, 120)}
 		})
 	})
 }
 
-func holderOf(p outbox.Publisher) string {
-	if p.Lease == nil {
+func holderOf(p outbox.Publisher, now time.Time) string {
+	switch {
+	case p.Lease == nil:
 		return "nobody"
+	case p.HolderGone(now):
+		return p.Lease.Owner + ", crashed or killed"
+	case !p.Leased(now):
+		return p.Lease.Owner + ", expired " + outbox.Age(now.Sub(p.Lease.ExpiresAt)) + " ago"
 	}
 	return p.Lease.Owner
 }
@@ -85,9 +92,9 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error {
-	t := table(a.out)
-	t.row(p, p.Status)
-	for _, line := range publisherLines(p) {
+	t, now := table(a.out), time.Now()
+	t.row(p, p.State(now))
+	for _, line := range publisherLines(p, now) {
 		t.row(line[0], line[1])
 	}
 	if err := t.Flush(); err != nil {
@@ -110,12 +117,13 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 }
 
 // publisherLines returns labelled facts about a publisher.
-func publisherLines(p outbox.Publisher) [][2]string {
+func publisherLines(p outbox.Publisher, now time.Time) [][2]string {
 	lines := [][2]string{
+		{"why", p.Why(now)},
 		{"destination", p.Destination}, {"selects", p.Match.Words()},
 		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
 		{"delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition)},
-		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"leased by", holderOf(p)},
+		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"leased by", holderOf(p, now)},
 	}
 	if p.Paused != nil {
 		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
@@ -164,10 +172,6 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 		}
 		if c.JSON {
 			return a.printJSON(history)
-		}
-		if len(history.Points) == 0 {
-			fmt.Fprintln(a.out, "no samples yet; while something changes, a server takes one every minute")
-			return nil
 		}
 		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p outbox.PublisherPoint) []any {
 			lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 var archive = subscriptionArg{outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}}
@@ -85,7 +87,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.said(`{ "publishers": [] }`)
 	d.withPublisher()
 	d.does("list")
-	d.said("PUBLISHER STATUS POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
+	d.said("PUBLISHER STATE POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
 	d.does("show", "scenes/archive")
 	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
 		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured; no event is at fault.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
@@ -96,7 +98,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	}
 	d.out.Reset()
 	d.does("history", "scenes/archive")
-	d.said("no samples")
+	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, 0 s 10")
 	if err := d.st.Sample(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +108,25 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.said(`"span": "hour"`, `"lag_events": 2`)
 	d.fails("is not a publisher", "show", "scenes")
 	d.fails("there is no publisher scenes/x", "show", "scenes/x")
+}
+
+func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withPublisher()
+	if err := d.st.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	d.does("resume", "scenes/archive")
+	d.said("it is active")
+	if _, err := dbtest.Open(t, d.JournalDB).Exec(`update publisher_progress set lease_owner = 'w-1', lease_expires_at = 4102444800000000`); err != nil {
+		t.Fatal(err)
+	}
+	d.does("list")
+	d.said("scenes/archive not held 3 5 2 events", "w-1, crashed or killed")
+	d.does("show", "scenes/archive")
+	d.said("scenes/archive not held", "why Its process w-1 crashed or was killed: last seen", "leased by w-1, crashed or killed")
+	d.does("show", "scenes/archive", "--json")
+	d.said(`"state": "not held"`, `"why": "Its process w-1 crashed or was killed`)
 }
 
 func TestPublishers_areSteered(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 const (
@@ -35,6 +36,25 @@ func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
 	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
 	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
 	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
+}
+
+func TestPublisherPages_sayThatTheProcessWasKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "scene.a")
+	s.withPublisher(1)
+	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	const why = "Its process w-1 crashed or was killed: last seen"
+	s.get("/publishers").want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`)
+	s.get(archivePage).want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`, "once a server leases it")
+	for _, path := range []string{"/api/v1/publishers", "/api/v1/publishers/scenes/archive"} {
+		s.get(path).want(t, 200, `"status":"active"`, `"state":"not held","why":"`+why)
+	}
 }
 
 func TestPublisherPages_tellOfTrouble(t *testing.T) {

@@ -285,6 +285,8 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 	pub := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 3, ErrorKind: outbox.EventError, ErrorPosition: 7, LastErrorAt: at(time.Second), ErrorEvent: &outbox.EventRef{Position: 7, CampaignID: "c-5", Seq: 3}}
 	down, function, unknown := pub, pub, pub
 	down.ErrorKind, function.Destination, unknown.ErrorKind, unknown.ErrorEvent = outbox.DestinationError, outbox.FunctionDestination, outbox.UnknownError, nil
+	long := pub
+	long.FailingSince = at(time.Minute)
 	again := pub
 	again.Status = outbox.PublisherActive
 	facts := outbox.AlertFacts{Groups: groups}
@@ -300,6 +302,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 	}{
 		{outbox.AlertBlocked, pub, "locked, no such table", time.Hour, "13 campaigns are blocked by a permanently failed event, with 2 different errors; locked; seats"},
 		{outbox.AlertPublisher, pub, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
+		{outbox.AlertPublisher, long, "event 7", time.Minute, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, function, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its function fails at event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, unknown, "unknown 7", time.Second, "Publisher t/p has failed after 3 errors; the event at position 7 or its destination is at fault;"},
 		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors;"},

@@ -265,6 +265,9 @@ func publisherCause(p Publisher) AlertCause {
 	}
 	if p.LastErrorAt != nil {
 		c.Since = *p.LastErrorAt
+		if p.FailingSince != nil {
+			c.Since = *p.FailingSince
+		}
 		if c.Since.Before(c.Worked) { // by the clock of another holder
 			c.Since = c.Worked
 		}

@@ -144,6 +144,7 @@ type Publisher struct {
 	ErrorKind     DeliveryErrorKind `json:"error_kind" api:"empty"` // cause of the last error; empty without one
 	LastError     string            `json:"last_error"`             // in full; kept after recovery, until resume or reset
 	LastErrorAt   *time.Time        `json:"last_error_at"`
+	FailingSince  *time.Time        `json:"failing_since"`  // when the errors in a row began, to the minute; nil without one, or if that is unknown
 	ErrorPosition int64             `json:"error_position"` // of the event that could not be delivered; 0 without one
 	ErrorEvent    *EventRef         `json:"error_event"`    // the same event; nil without one
 	RetryAt       *time.Time        `json:"retry_at"`       // not retried before this; nil without an error
@@ -163,9 +164,12 @@ type Publisher struct {
 	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle
 	// when its holder polls at the latest: an append wakes it, unless errors last; then it is the next
 	// attempt. Null while it polls, and when no process holds it
-	NextPollAt *time.Time `json:"next_poll_at"`
-	Paused     *Pause     `json:"paused"`
-	Lease      *Lease     `json:"lease"` // nil when no process holds it
+	NextPollAt  *time.Time     `json:"next_poll_at"`
+	Paused      *Pause         `json:"paused"`
+	Lease       *Lease         `json:"lease"` // nil when no process holds it; of one that was killed it stays until another takes over
+	StateAsRead PublisherState `json:"state"` // status refined: whether it makes progress
+	WhyAsRead   string         `json:"why"`   // why it does or does not, in a sentence
+	Holder      *InstanceState `json:"-"`     // what is known of the process that has the lease; nil if nothing is
 
 	Settings  PublisherSettings `json:"settings"` // effective ones, of the server that started last
 	CreatedAt time.Time         `json:"created_at"`

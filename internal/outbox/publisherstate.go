@@ -41,7 +41,7 @@ func (p Publisher) State(now time.Time) PublisherState {
 		return PublisherIsStopped
 	case p.Status == PublisherFailed:
 		return PublisherIsFailed
-	case !p.Leased(now) && now.Sub(p.UpdatedAt) > takenWithin:
+	case !p.Leased(now) && p.leftAlone(now):
 		return PublisherIsNotHeld
 	case p.ErrorCount > 0:
 		return PublisherIsRetrying
@@ -50,8 +50,25 @@ func (p Publisher) State(now time.Time) PublisherState {
 	}
 }
 
+// leftAlone reports whether nobody takes a subscription that is not leased: for too long, or as long as
+// the lease of a process that is gone has not expired.
+func (p Publisher) leftAlone(now time.Time) bool {
+	since, gone := p.UpdatedAt, p.HolderGone(now)
+	if l := p.Lease; l != nil && (gone || l.ExpiresAt.After(since)) {
+		since = l.ExpiresAt
+	}
+	return gone && since.After(now) || now.Sub(since) > takenWithin
+}
+
 // Leased reports whether a process holds the subscription, so that it can make progress.
-func (p Publisher) Leased(now time.Time) bool { return p.Lease != nil && p.Lease.ExpiresAt.After(now) }
+func (p Publisher) Leased(now time.Time) bool {
+	return p.Lease != nil && p.Lease.ExpiresAt.After(now) && !p.HolderGone(now)
+}
+
+// HolderGone reports whether the process that has the lease is known to have ended without releasing it.
+func (p Publisher) HolderGone(now time.Time) bool {
+	return p.Holder != nil && p.Holder.State(now) == InstanceCrashed
+}
 
 // ByFunction reports whether a Go function delivers for the subscription.
 func (p Publisher) ByFunction() bool { return strings.HasPrefix(p.Destination, FunctionDestination) }
@@ -120,7 +137,7 @@ func (p Publisher) Why(now time.Time) string {
 	case p.LagEvents > 0:
 		return "Delivering waiting events"
 	default:
-		return "Up to date: all events of its topic are delivered"
+		return "Up to date: no event of its topic waits"
 	}
 }
 
@@ -138,6 +155,9 @@ func (p Publisher) whyPaused(now time.Time) string {
 func (p Publisher) whyNotHeld(now time.Time) string {
 	if p.Lease == nil {
 		return "No lease: no running server has this publisher in its configuration"
+	}
+	if left := p.Lease.ExpiresAt.Sub(now); left > 0 {
+		return fmt.Sprintf("Its process %s %s; another server with this publisher in its configuration takes over in %s", p.Lease.Owner, p.Holder.condition(now), Age(left))
 	}
 	return fmt.Sprintf("The lease of %s expired %s ago, and no running server has this publisher in its configuration", p.Lease.Owner, Age(now.Sub(p.Lease.ExpiresAt)))
 }

@@ -52,3 +52,30 @@ func TestInstances_holdPublishers(t *testing.T) {
 		}
 	}
 }
+
+func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	if err := f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)); err != nil {
+		t.Fatal(err)
+	}
+	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, every, 0)
+	f.heldBy(archive, "killed", 1)
+	f.Exec(`update publisher_progress set events_per_second = 5, next_poll_at = $1, healthy = 1, hanging_since = 1, updated_at = $2`, f.Clock.Now().Add(lease).UnixMicro(), f.Clock.Now().UnixMicro())
+	f.Clock.Advance(5 * time.Second)
+	list, err := f.progress.Publishers(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []outbox.Publisher{list[0], f.publisher(archive)} {
+		if p.StateAsRead != outbox.PublisherIsNotHeld || p.State(f.Clock.Now()) != outbox.PublisherIsNotHeld || !strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago") {
+			t.Errorf("it is %s: %s", p.StateAsRead, p.WhyAsRead)
+		}
+		if p.EventsPerSecond != 0 || p.NextPollAt != nil || p.Healthy != nil || p.HangingSince != nil {
+			t.Errorf("of a process that is gone: %+v", p)
+		}
+		if p.Lease == nil {
+			t.Error("its lease is not shown")
+		}
+	}
+}

@@ -39,14 +39,19 @@ type subscriptionState struct {
 	waiting
 	head       int64
 	errorEvent *outbox.EventRef
+	failing    sql.NullInt64 // since when, as samples have it
 }
 
 func (p *subscriptionState) view(now int64) outbox.Publisher {
 	v := p.publisherRow.view(now)
 	v.HeadPosition, v.LagEvents, v.LagCapped, v.ErrorEvent = p.head, p.events, p.capped, p.errorEvent
+	if p.failing.Valid && p.failing.Int64 >= p.lastPublished.Int64 {
+		v.FailingSince = sqldb.AtOrNil(sql.NullInt64{Int64: min(p.failing.Int64, p.lastErrorAt.Int64), Valid: true})
+	}
 	if p.oldest.Valid {
 		v.LagSeconds = max(0, float64(now-p.oldest.Int64)/1e6)
 	}
+	v.StateAsRead, v.WhyAsRead = v.State(sqldb.At(now)), v.Why(sqldb.At(now))
 	return v
 }
 
@@ -72,7 +77,32 @@ func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, err
 		}
 		return err
 	})
-	return all, err
+	if err != nil {
+		return all, err
+	}
+	return all, pr.addHolders(ctx, all)
+}
+
+// addHolders adds what is known of the processes that hold the subscriptions. One that was killed does
+// nothing any more, though its leases go on.
+func (pr *Progress) addHolders(ctx context.Context, all []outbox.Publisher) error {
+	processes, err := pr.core.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	now := sqldb.At(pr.core.Now())
+	for i := range all {
+		p := &all[i]
+		if n := slices.IndexFunc(processes, func(s outbox.InstanceState) bool { return p.Lease != nil && s.ID == p.Lease.Owner }); n >= 0 {
+			p.Holder = &processes[n]
+		}
+		if p.HolderGone(now) {
+			p.EventsPerSecond, p.NextPollAt = 0, nil
+			p.Healthy, p.HealthMessage, p.HealthAt, p.HangingSince = nil, "", nil, nil
+		}
+		p.StateAsRead, p.WhyAsRead = p.State(now), p.Why(now)
+	}
+	return nil
 }
 
 // Publisher reads a subscription with its lag. A missing one is outbox.ErrNotFound.
@@ -85,7 +115,12 @@ func (pr *Progress) Publisher(ctx context.Context, name outbox.SubscriptionName)
 		v, err = t.view(p, pr.core.Now())
 		return err
 	})
-	return v, err
+	if err != nil {
+		return v, err
+	}
+	one := []outbox.Publisher{v}
+	err = pr.addHolders(ctx, one)
+	return one[0], err
 }
 
 func (t *tx) view(p *publisherRow, now int64) (outbox.Publisher, error) {
@@ -119,6 +154,11 @@ func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 		states[i] = subscriptionState{publisherRow: p, waiting: lags[i], head: head}
 		if states[i].errorEvent, err = t.eventRef(p.errorPosition); err != nil {
 			return nil, err
+		}
+		if p.errors > 0 {
+			if _, err := t.One([]any{&states[i].failing}, selectFailing, p.Topic, p.Publisher); err != nil {
+				return nil, fmt.Errorf("read since when publisher %s has failed: %w", p.SubscriptionName, err)
+			}
 		}
 	}
 	return states, nil

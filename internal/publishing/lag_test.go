@@ -232,12 +232,21 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	if n := count(); n != 3 {
 		t.Errorf("%d samples, want a third of the one that changed", n)
 	}
+	f.Exec(`update publisher_progress set last_error_at = $1, error_count = 5 where topic = 'scenes'`, f.Clock.Now().Add(time.Hour).UnixMicro())
+	if p, err := f.beside().progress.Publisher(f.Ctx, archive); err != nil || p.FailingSince == nil || !p.FailingSince.Equal(f.Clock.Now().Truncate(time.Minute)) {
+		t.Errorf("it has failed since %v, want since the first sample with an error (%v)", p.FailingSince, err)
+	}
+	f.Exec(`update publisher_progress set last_published_at = $1 where topic = 'scenes'`, f.Clock.Now().Add(time.Second).UnixMicro())
+	if p, err := f.beside().progress.Publisher(f.Ctx, archive); err != nil || p.FailingSince != nil {
+		t.Errorf("errors after a delivery began with an earlier sample, at %v (%v)", p.FailingSince, err)
+	}
+	f.Exec(`update publisher_progress set error_count = 3, delivered = 130 where topic = 'scenes'`)
 	points := f.publisherHistory(archive, outbox.RangeHour)
 	if len(points) != 4 {
 		t.Fatalf("%d points: %+v", len(points), points)
 	}
 	first, last, running := points[1], points[2], points[3]
-	if running.DeliveredInStep != 0 || running.Delivered != 120 || running.LagEvents != 1 {
+	if running.DeliveredInStep != 10 || running.Delivered != 130 || running.LagEvents != 1 {
 		t.Errorf("in the running minute: %+v", running)
 	}
 	if first.LagEvents != 2 || first.LagSeconds != 60 || first.Delivered != 0 || first.PerSecond != 0 {
@@ -266,7 +275,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	f.newSubscription(archive, scenes, 0)
 	f.sample()
 	points := f.publisherHistory(archive, outbox.RangeHour)
-	if len(points) != 1 || !points[0].LagCapped || points[0].LagEvents != 0 {
+	if len(points) != 2 || !points[0].LagCapped || points[0].LagEvents != 0 || !points[1].LagCapped {
 		t.Errorf("%+v", points)
 	}
 }

@@ -125,6 +125,26 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 	}
 }
 
+// After a crash others do not wait for the end of its leases, and it cannot advance any more.
+func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 2)
+	f.register(subA, subB)
+	gone := f.claimSubscription("gone", subA)
+	f.claimSubscription("other", subB)
+	if err := f.EndLeases(f.Ctx, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	f.claimSubscription("next", subA)
+	if _, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease); ok || err != nil {
+		t.Errorf("it takes what another process has: %v, %v", ok, err)
+	}
+	if _, err := f.progress.Advance(f.Ctx, &gone, delivered(1)); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("the process that is gone advances: %v", err)
+	}
+}
+
 // A position never moves back by itself, and only its holder advances it.
 func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,7 @@ func NewProgress(core *store.Store) *Progress {
 	pr := &Progress{core: core}
 	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
+	core.OnEndLeases(pr.endLeases)
 	return pr
 }
 

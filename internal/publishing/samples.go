@@ -51,6 +51,15 @@ where topic = $1
 order by minute desc
 limit 1`
 
+	// The first sample with errors after the last one without.
+	selectFailing = `
+select min(minute)
+from publisher_samples
+where topic = $1
+  and publisher = $2
+  and error_count > 0
+  and minute > coalesce((select max(minute) from publisher_samples where topic = $1 and publisher = $2 and error_count = 0), 0)`
+
 	// Another process may already have taken this minute's sample.
 	insertPublisherSample = `
 insert into publisher_samples (topic, publisher, minute, delivered, lag_events, oldest_recorded_at, error_count)
@@ -125,7 +134,7 @@ func (pr *Progress) LagSeries(ctx context.Context, r outbox.Range) ([]outbox.Ser
 	worst := slices.SortedStableFunc(slices.Values(publishers), func(a, b outbox.Publisher) int { return cmp.Compare(b.LagEvents, a.LagEvents) })
 	var all []outbox.Series
 	for _, p := range worst[:min(len(worst), outbox.SeriesShown)] {
-		h, err := pr.History(ctx, p.SubscriptionName, r)
+		h, err := pr.history(ctx, p.SubscriptionName, r, false)
 		if err != nil {
 			return nil, err
 		}
@@ -137,6 +146,11 @@ func (pr *Progress) LagSeries(ctx context.Context, r outbox.Range) ([]outbox.Ser
 // History returns a subscription's history over a range, as outbox.PublisherPoints does. A missing
 // subscription is outbox.ErrNotFound.
 func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r outbox.Range) (outbox.PublisherHistory, error) {
+	return pr.history(ctx, name, r, true)
+}
+
+// history is History; unless it is to be live, the running step is as of its last sample.
+func (pr *Progress) history(ctx context.Context, name outbox.SubscriptionName, r outbox.Range, live bool) (outbox.PublisherHistory, error) {
 	w := r.Window(sqldb.At(pr.core.Now()))
 	h := outbox.PublisherHistory{SubscriptionName: name, Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
 	instances, err := pr.core.Processes(ctx)
@@ -144,6 +158,7 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r
 		return h, err
 	}
 	var samples []outbox.PublisherSample
+	var now []outbox.PublisherSample
 	var created int64
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -151,6 +166,13 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r
 			return err
 		}
 		created = p.created
+		if live && w.To.After(w.Now) {
+			states, err := t.stateOf([]*publisherRow{p})
+			if err != nil {
+				return err
+			}
+			now = append(now, states[0].sample().view(w.Now.UnixMicro()))
+		}
 		return t.Each(func(row sqldb.Row) error {
 			var minute int64
 			var x publisherSample
@@ -162,6 +184,6 @@ func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r
 	if err != nil {
 		return h, fmt.Errorf("read the history of publisher %s: %w", name, err)
 	}
-	h.Points = outbox.PublisherPoints(samples, w, outbox.AtWork(instances, w.Now), sqldb.At(created))
+	h.Points = outbox.PublisherPoints(append(samples, now...), w, outbox.AtWork(instances, w.Now), sqldb.At(created))
 	return h, nil
 }

@@ -57,6 +57,7 @@ var postgresScans = []scan{
 	{"scan by failures_pkey", "limit $3) f", "the newest open failures, up to a limit, where most failures are open"},
 	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
+	{"scan by publisher_progress_pkey", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
 	{"seq scan of projection_loads", "projection_loads", "one row for each deploy of a projection in some days"},
 	{"scan by tokens_pkey", "order by id desc", "newest first, up to the limit"},
