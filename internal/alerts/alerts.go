@@ -58,7 +58,18 @@ func New(core *store.Store, o Options) *Alerts {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
 	}
-	return &Alerts{core: core, Options: o}
+	a := &Alerts{core: core, Options: o}
+	core.OnEndLeases(a.endLease)
+	return a
+}
+
+// endLease ends the evaluator's lease if a process that is known to be gone has it; an empty name means
+// any.
+func (a *Alerts) endLease(ctx context.Context, owner string) error {
+	return a.write(ctx, func(t *store.Tx) error {
+		_, err := t.Exec(`update alert_evaluator set lease_owner = '', lease_expires_at = 0 where lease_owner = $1 or $1 = ''`, owner)
+		return err
+	})
 }
 
 // Configured reports whether this process has receivers.
@@ -79,7 +90,10 @@ type stored struct {
 	SentCount int64                `json:"sent_count"`
 	ToldOf    map[string]time.Time `json:"told_of"`
 	Recent    []time.Time          `json:"recent"`
-	Resolved  []time.Time          `json:"resolved"`
+	Named     []string             `json:"named"`
+	Ends      []outbox.AlertEnd    `json:"ends"`
+	Flaps     bool                 `json:"flaps"`
+	BackAt    *time.Time           `json:"back_at"`
 }
 
 // maxStates is how many causes of rules are kept and shown, far more than there are publishers and
@@ -97,7 +111,8 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 			return fmt.Errorf("read the state of an alert: %w", err)
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
-		s.Alert.ToldOf, s.Alert.Recent, s.Alert.Resolved = s.ToldOf, s.Recent, s.Resolved
+		s.Alert.ToldOf, s.Alert.Recent = s.ToldOf, s.Recent
+		s.AlertFlaps = outbox.AlertFlaps{Named: s.Named, Ends: s.Ends, Flaps: s.Flaps, BackAt: s.BackAt}
 		all = append(all, s.Alert)
 		return nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
@@ -105,7 +120,8 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
-	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent, Resolved: a.Resolved})
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent,
+		Named: a.Named, Ends: a.Ends, Flaps: a.Flaps, BackAt: a.BackAt})
 	if err != nil {
 		return err
 	}

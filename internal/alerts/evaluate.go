@@ -18,6 +18,9 @@ type evaluation struct {
 	tx     *store.Tx
 	now    time.Time
 	micros int64
+	// lastMicros is when the last evaluation was, by any process.
+	lastMicros int64
+
 	facts  outbox.AlertFacts
 	mutes  []outbox.AlertMute
 	firing map[string]int // causes by rule
@@ -48,7 +51,7 @@ func (e *evaluation) run(facts outbox.AlertFacts) error {
 func (e *evaluation) begin() error {
 	w := e.facts.Summary.Worker
 	progress, before := w.Applied+w.Failed, int64(0)
-	found, err := e.tx.One([]any{&before}, `select progress from alert_evaluator where lease_owner = $1 and lease_epoch = $2`+e.tx.ForUpdate, e.ID, e.epoch)
+	found, err := e.tx.One([]any{&before, &e.lastMicros}, `select progress, evaluated_at from alert_evaluator where lease_owner = $1 and lease_epoch = $2`+e.tx.ForUpdate, e.ID, e.epoch)
 	if err == nil && !found {
 		err = errElsewhere
 	}
@@ -71,8 +74,12 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
 			a = states[i]
 		}
-		if c.Lingers && (a.Status == outbox.AlertOK || a.Status == "") {
+		begins := a.Status == outbox.AlertOK || a.Status == ""
+		if c.Lingers && begins {
 			continue
+		}
+		if last := sqldb.At(e.lastMicros); begins && rule.Over > 0 && c.Since.Before(last) {
+			c.Since = last // fewer were found then, even if the first is older
 		}
 		if err := e.next(rule, a, &c); err != nil {
 			return err

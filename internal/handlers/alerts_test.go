@@ -80,7 +80,7 @@ values ('chat', 'publisher', 't/p', '{"kind":"firing","title":"Held"}', 1, $1, 1
 			t.Fatal(err)
 		}
 	}
-	s.get("/alerts").want(t, 200, "2 alerts are firing.", "The message that it is over", ": 2 messages within an hour said that it was over, and it came back", "Publisher t/p has failed &lt;script&gt;", "no server evaluates them now", "held back", "1 message waiting",
+	s.get("/alerts").want(t, 200, "2 alerts are firing.", "The message that it is over", ": it comes and goes, and has not been over for 10 min", "Publisher t/p has failed &lt;script&gt;", "no server evaluates them now", "held back", "1 message waiting",
 		"A message is held back until "+s.clock.Add(46*time.Minute).UTC().Format("2006-01-02 15:04 UTC")+": the same cause was told less than an hour before").lacks(t, leak, htmlScript)
 }
 

@@ -81,7 +81,7 @@ func (r AlertRule) Condition() string {
 	case AlertBlocked:
 		words = over("blocked campaign", "blocked campaigns")
 	case AlertOldest:
-		words = "an event not applied after " + Limit(r.OverAge)
+		words = "an event not applied after " + Limit(r.OverAge) + ", in a campaign that is not blocked or paused"
 	case AlertDrift:
 		words = over("campaign", "campaigns") + " drifted, diverged or unverifiable"
 	case AlertPublisher:
@@ -111,7 +111,7 @@ var advice = map[AlertWhat]struct{ todo, runbook, page string }{
 	AlertDeadRows:   {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
 	AlertBlocked:    {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
 	AlertOldest:     {"See which campaigns lag, and why.", "operating#lag-rises", "campaigns"},
-	AlertDrift:      {"Find out which rows differ before rebuilding.", "operating#a-projection-is-wrong", "projections"},
+	AlertDrift:      {"See which rows differ, or why events cannot be replayed, before a rebuild.", "operating#a-projection-is-wrong", "projections"},
 	AlertPublisher:  {"Fix the destination, test it, then resume the publisher.", "operating#a-publisher-does-not-deliver", "publishers"},
 	AlertNoProgress: {"See whether a worker is running, and what stops it.", "operating#a-worker-hangs-or-none-is-seen", "instances"},
 	AlertInstance:   {"See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "instances"},

@@ -60,8 +60,11 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"old row", outbox.AlertOldest, outbox.AlertFacts{Summary: waits}, "Event 7 of campaign c-1 has waited for 10 min", ""},
 		{"row not old enough", outbox.AlertOldest, with(func(s *outbox.Summary) { s.OldestRetryable = &outbox.Oldest{AgeSeconds: 600} }), "", ""},
 		{"old row in shadow mode", outbox.AlertOldest, with(func(s *outbox.Summary) { s.Mode = outbox.ModeShadow }), "", ""},
-		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged = 1, 2 }), "Read models do not match the journal: 1 campaign drifted, 2 campaigns diverged", ""},
-		{"unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Unverifiable = 7 }), "7 campaigns could not be verified: replaying the events failed", ""},
+		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged, s.Campaigns.Mismatched = 1, 2, 3 }), "Read models do not match the journal: 1 campaign drifted, 2 campaigns diverged", ""},
+		{"drift and unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) {
+			s.Campaigns.Drifted, s.Campaigns.Unverifiable, s.Campaigns.Mismatched = 25, 6, 28
+		}), "Read models do not match the journal: 25 campaigns drifted, 6 campaigns unverifiable, 28 campaigns in all", ""},
+		{"unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Unverifiable, s.Campaigns.Mismatched = 7, 7 }), "7 campaigns could not be verified: replaying the events failed", ""},
 		{"progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits, Moved: true}, "", ""},
 		{"no progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied."},
 		{"a worker that starts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.Worker.Starting = true; return s }()}, "", ""},
@@ -123,8 +126,9 @@ func TestAlert_sendsOneMessageAnHour(t *testing.T) {
 			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
 			{m, false, false, outbox.AlertResolved, outbox.AlertOK},
 			{m, true, false, none, outbox.AlertPending}, {m, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
-			{m, false, false, none, outbox.AlertFiring}, {m, true, false, none, outbox.AlertFiring}, {m, false, false, none, outbox.AlertFiring}, // until it is an hour since the first end
-			{49 * m, false, false, none, outbox.AlertFiring}, {m, false, false, outbox.AlertResolved, outbox.AlertOK},
+			{m, false, false, none, outbox.AlertFiring}, {9 * m, true, false, none, outbox.AlertFiring}, {9 * m, true, false, none, outbox.AlertFiring},
+			{m, true, false, outbox.AlertReminder, outbox.AlertFiring}, {10 * m, true, false, none, outbox.AlertFiring}, // it stays
+			{m, false, false, none, outbox.AlertFiring}, {9 * m, false, false, none, outbox.AlertFiring}, {m, false, false, outbox.AlertResolved, outbox.AlertOK}, // it is over
 		},
 		"a clock that is set ahead": {
 			{0, true, false, none, outbox.AlertPending}, {48 * time.Hour, true, false, none, outbox.AlertPending}, {m, true, false, outbox.AlertStarted, outbox.AlertFiring},
@@ -192,8 +196,19 @@ func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
 		"an incident with the same cause": {
 			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
 			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
-			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, none, 0, outbox.AlertHeldFlaps, 61 * m}, {m, "a", 0, none, 0, "", 0},
-			{m, "a b", 0, outbox.AlertStarted, 1, "", 0}, {53 * m, "", 0, none, 0, outbox.AlertHeldFlaps, 61 * m}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, none, 0, outbox.AlertHeldFlaps, 15 * m}, {m, "a", 0, none, 0, "", 0},
+			{m, "a b", 0, outbox.AlertStarted, 1, "", 0}, {13 * m, "", 0, none, 0, outbox.AlertHeldFlaps, 30 * m}, {10 * m, "", 0, outbox.AlertResolved, 0, "", 0},
+		},
+		"incidents with different causes": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "b", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "c", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "a d", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "d e", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "f", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, none, 0, outbox.AlertHeldFlaps, 21 * m}, // five were told to be over
+		},
+		"another incident while the end of one is held back": {
+			{0, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "b", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
+			{m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0}, {m, "a", 0, outbox.AlertStarted, 0, "", 0}, {m, "", 0, none, 0, outbox.AlertHeldFlaps, 17 * m},
+			{m, "b", 0, outbox.AlertStarted, 1, "", 0}, {m, "", 0, outbox.AlertResolved, 0, "", 0},
 		},
 		"one that flaps in a quiet time": {
 			{0, "a", 9 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 9 * m}, {m, "", 8 * m, outbox.AlertResolved, 0, "", 0}, {m, "a", 7 * m, outbox.AlertStarted, 0, outbox.AlertHeldQuiet, 9 * m},
@@ -246,6 +261,32 @@ func TestAlert_tellsEachCauseOnceAnHour(t *testing.T) {
 	}
 }
 
+// What lingers is the incident that was told, and what is told once is not told again when it stays.
+func TestAlert_thatComesAndGoesIsStillTheSame(t *testing.T) {
+	t.Parallel()
+	part := []outbox.AlertPart{{Key: "event 7"}}
+	for name, back := range map[string]outbox.AlertCause{"lingers": {Lingers: true}, "once": {Once: true, Parts: part}} {
+		a, now, rule := outbox.Alert{}, alertNow, outbox.AlertRule{}
+		pass := func(cause *outbox.AlertCause, after time.Duration) (kind outbox.AlertKind) {
+			now = now.Add(after)
+			a, kind, _ = a.Next(rule, cause, outbox.AlertHush{}, now)
+			return kind
+		}
+		for range 3 {
+			pass(&outbox.AlertCause{Parts: part}, time.Minute)
+			pass(nil, time.Minute)
+		}
+		since := a.Since
+		pass(&back, time.Minute)
+		if !a.Since.Equal(since) || !a.Told {
+			t.Errorf("%s: it began anew at %v", name, a.Since)
+		}
+		if kind := pass(&back, 10*time.Minute); back.Once && kind != outbox.AlertNoMessage {
+			t.Errorf("%s: sent %q", name, kind)
+		}
+	}
+}
+
 // An urgent incident that has doubled is told again within the hour.
 func TestAlert_tellsThatAnUrgentIncidentHasDoubled(t *testing.T) {
 	t.Parallel()
@@ -290,7 +331,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 	again := pub
 	again.Status = outbox.PublisherActive
 	facts := outbox.AlertFacts{Groups: groups}
-	facts.Summary.Campaigns = outbox.CampaignCounts{Blocked: 13, Drifted: 3, Unverifiable: 2}
+	facts.Summary.Campaigns = outbox.CampaignCounts{Blocked: 13, Drifted: 3, Unverifiable: 2, Mismatched: 5}
 	facts.Found = []outbox.FoundDrift{{Projection: "seats", Verdict: outbox.VerdictDrift, Since: *at(time.Hour)}, {Projection: "users", Verdict: outbox.VerdictDrift, Since: *at(2 * time.Hour)}, {Projection: "users", Verdict: outbox.VerdictFailed, Since: alertNow}}
 	facts.OtherBuilt = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{{Version: "old1"}}, BuiltByOtherVersion: true}}}
 	for _, c := range []struct {
@@ -337,7 +378,7 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 		return outbox.AlertFacts{Publishers: all, Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
 	}
 	left := facts()
-	left.Summary.Campaigns.Unverifiable, left.Summary.Campaigns.Blocked, left.Summary.Lag.Events = 1, 2, 3
+	left.Summary.Campaigns.Mismatched, left.Summary.Campaigns.Blocked, left.Summary.Lag.Events = 1, 2, 3
 	for _, c := range []struct {
 		what  outbox.AlertWhat
 		facts outbox.AlertFacts

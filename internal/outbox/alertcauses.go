@@ -141,7 +141,7 @@ type FoundDrift struct {
 
 func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 	c := f.Summary.Campaigns
-	n := c.Drifted + c.Diverged + c.Unverifiable
+	n := c.Mismatched
 	if n <= r.Over {
 		return nil
 	}
@@ -165,6 +165,9 @@ func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 		cause.Parts = append(cause.Parts, AlertPart{Key: "diverged"})
 	}
 	cause.Sentence = "Read models do not match the journal: " + foundWrong(c, drifted)
+	if n < c.Drifted+c.Diverged+c.Unverifiable {
+		cause.Sentence += ", " + campaigns(n) + " in all"
+	}
 	if c.OutdatedDrift > 0 {
 		cause.Sentence += "; " + Number(c.OutdatedDrift) + " drifted from versions of projections that are not loaded any more: verify again"
 	}
@@ -420,7 +423,7 @@ func (r AlertRule) left(f AlertFacts, key string) int64 {
 	case AlertBlocked:
 		return c.Blocked
 	case AlertDrift:
-		return c.Drifted + c.Diverged + c.Unverifiable
+		return c.Mismatched
 	case AlertRejected:
 		if i := slices.IndexFunc(f.Sources, func(s IntakeSource) bool { return s.Name == key }); i >= 0 {
 			return f.Sources[i].Rejected

@@ -27,7 +27,8 @@ type AlertMessage struct {
 	AlertNote
 	Before *int64 `json:"count_before"` // what the last message about it counted; nil in the first one
 	Ended  *int64 `json:"count_ended"`  // what the rule found last, of one that is over; nil otherwise
-	// It comes and goes: no message says before then that it is over; nil otherwise
+	// It comes and goes: no message says before then that it is over, and after that one does when it has
+	// been over for 10 minutes; nil otherwise
 	FlapsUntil *time.Time `json:"flaps_until"`
 
 	AlertError
@@ -55,10 +56,8 @@ func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []Alert
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
 		m.Error, m.Todo, m.Count, m.Ended = "", "", r.left(f, c.Key), &c.Count
-	case kind == AlertStarted && len(others) == 0 && len(a.Resolved) >= resolvedMost:
-		m.Title, m.FlapsUntil = "Again, the third time within an hour: "+c.Sentence, a.flapsUntil()
-	case kind == AlertStarted && len(others) == 0 && len(a.Resolved) > 0:
-		m.Title = "Again: " + c.Sentence
+	case kind == AlertStarted && len(others) == 0:
+		m.Title = a.again() + c.Sentence
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
 	case len(others) == 1:
@@ -69,8 +68,23 @@ func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []Alert
 	if len(others) > 0 {
 		m.AlertError = others[0].AlertError
 	}
+	if kind != AlertResolved && a.Flaps {
+		m.FlapsUntil = new(a.SeenAt.Add(alertSettled))
+	}
 	m.Error = cut(strings.TrimSpace(hide(m.Error)), alertError)
 	return m
+}
+
+// again begins the title of an incident whose cause was told to be over within the hour.
+func (a Alert) again() string {
+	switch n := a.ends(a.Named); n {
+	case 0:
+		return ""
+	case 1:
+		return "Again: "
+	default:
+		return fmt.Sprintf("Again, %d times within an hour: ", n+1)
+	}
 }
 
 // cut shortens a text to this many bytes.
@@ -131,7 +145,7 @@ func (m AlertMessage) Lines(now time.Time) []string {
 		add("Changed: ", fmt.Sprintf("%s before it was over, %s in the last message", Number(*m.Ended), Number(*m.Before)))
 	}
 	if m.FlapsUntil != nil {
-		add("It comes and goes: ", "no message says before "+m.FlapsUntil.UTC().Format("15:04 UTC")+" that it is over")
+		add("It comes and goes: ", "that it is over is told when it has been over for "+Limit(alertSettled))
 	}
 	add("Build: ", m.Build)
 	add("Projection: ", strings.TrimSpace(m.Projection+" "+ShortHash(m.ProjectionVersion)))

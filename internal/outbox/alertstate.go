@@ -3,6 +3,7 @@ package outbox
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -32,9 +33,16 @@ const (
 // AlertEvery is the least time between two messages that the same cause goes on.
 const AlertEvery = time.Hour
 
-// alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it, and
-// resolvedMost how many say that it is over.
-const alertMost, resolvedMost = 10, 2
+// alertMost is how many messages within AlertEvery say that a subject is wrong, whatever causes it.
+const alertMost = 10
+
+// A cause comes and goes when sameEnds messages within AlertEvery said that it was over, or anyEnds
+// whatever caused it. Then it is over, or back, when it has been so for alertSettled.
+const (
+	sameEnds     = 2
+	anyEnds      = 5
+	alertSettled = 10 * time.Minute
+)
 
 // alertStep is the longest time between two evaluations that counts as time in which a cause held:
 // a clock that jumps ahead, or a pause of the evaluation, does not make a rule fire.
@@ -47,7 +55,7 @@ type AlertHold string
 const (
 	AlertHeldTold  AlertHold = "told"  // the same cause was told less than an hour ago
 	AlertHeldLimit AlertHold = "limit" // too many messages within an hour
-	AlertHeldFlaps AlertHold = "flaps" // it was over too often within an hour
+	AlertHeldFlaps AlertHold = "flaps" // it comes and goes, and has not been over for long enough
 	AlertHeldQuiet AlertHold = "quiet"
 	AlertHeldMuted AlertHold = "muted"
 )
@@ -82,16 +90,29 @@ type Alert struct {
 	SentCount int64      `json:"-"`          // what the last message that it fires counted
 	HeldUntil *time.Time `json:"held_until"` // a message about it is held back until then; nil if none is
 	// why it is held back: the same cause was told less than an hour before, too many messages were sent
-	// within an hour, too many of them said that it was over, quiet times, or a mute; empty if none is
+	// within an hour, it comes and goes, quiet times, or a mute; empty if none is
 	HeldBecause AlertHold `json:"held_because" api:"enum=told limit flaps quiet muted,empty"`
 	// nil while it is found; while it is firing, the message that it is over is held back
 	EndedAt *time.Time `json:"ended_at"`
 	// ToldOf is when the last message within the hour that named a part was due, by the part's key. It
-	// outlasts the cause. Recent is when all such messages were due, and Resolved when messages said that it
-	// was over.
-	ToldOf   map[string]time.Time `json:"-"`
-	Recent   []time.Time          `json:"-"`
-	Resolved []time.Time          `json:"-"`
+	// outlasts the cause. Recent is when all such messages were due.
+	ToldOf map[string]time.Time `json:"-"`
+	Recent []time.Time          `json:"-"`
+	AlertFlaps
+}
+
+// AlertFlaps is what an alert remembers to notice that a cause comes and goes.
+type AlertFlaps struct {
+	Named  []string   `json:"-"` // the parts that messages of the incident named
+	Ends   []AlertEnd `json:"-"` // the messages within the hour that said that it was over
+	Flaps  bool       `json:"-"` // it comes and goes, as of the last message
+	BackAt *time.Time `json:"-"` // it came back before its end was told, and no message was sent since
+}
+
+// AlertEnd is a message that said that an incident was over, and the parts that were behind it.
+type AlertEnd struct {
+	At time.Time `json:"at"`
+	Of []string  `json:"of"`
 }
 
 // Next is the state after an evaluation, and the message to send. others are the causes that the
@@ -116,6 +137,9 @@ func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Tim
 		a.begin(now)
 		step = 0
 	}
+	if a.EndedAt != nil && a.Told {
+		a.back(now)
+	}
 	a.EndedAt = nil
 	if a.Since.After(now) {
 		a.Since = now
@@ -131,7 +155,7 @@ func (a Alert) Next(r AlertRule, cause *AlertCause, hush AlertHush, now time.Tim
 	case kind == AlertNoMessage:
 	case hush.Muted.After(now):
 		a.hold(hush.Muted, AlertHeldMuted)
-	case a.Told && len(a.Recent) >= alertMost && !a.waits(now):
+	case a.Told && len(a.Recent) >= alertMost && !a.waits(now) && !a.settled(now):
 		a.hold(a.Recent[0].Add(AlertEvery), AlertHeldLimit)
 	default:
 		a.tell(hush.Due(now), now)
@@ -150,25 +174,47 @@ func (a *Alert) begin(now time.Time) {
 		since = *a.EndedAt
 	}
 	a.Status, a.Since, a.Held, a.Told = AlertPending, since, 0, false
+	a.Named, a.Flaps, a.BackAt = nil, false, nil
 }
 
-// end is the state without the cause. One that comes and goes is firing until a message may say that it
-// is over: what receivers were told last is true.
+// back notes that the cause is found again before a message said that it was over. If nothing that was
+// told of is behind it, it is another incident, which is told at once.
+func (a *Alert) back(now time.Time) {
+	a.BackAt = &now
+	parts := a.parts()
+	if a.Cause.Lingers || slices.ContainsFunc(parts, func(p AlertPart) bool { return slices.Contains(a.Named, p.Key) }) {
+		return
+	}
+	status, held := a.Status, a.Held
+	a.begin(now)
+	a.Status, a.Held, a.Told, a.BackAt = status, held, true, &now
+	for _, p := range parts {
+		delete(a.ToldOf, p.Key)
+	}
+}
+
+// settled reports whether the cause came back before a message said that it was over, and stays.
+func (a *Alert) settled(now time.Time) bool {
+	return a.BackAt != nil && now.Sub(*a.BackAt) >= alertSettled && !a.waits(now) && !a.Cause.Once
+}
+
+// end is the state without the cause. One that comes and goes is firing until it has been over for
+// alertSettled, and a message says so.
 func (a Alert) end(hush AlertHush, now time.Time) (Alert, AlertKind, []AlertPart) {
 	if a.Status == AlertOK {
 		return a, AlertNoMessage, nil
 	}
-	if a.EndedAt == nil {
+	if a.EndedAt == nil || a.EndedAt.After(now) {
 		a.EndedAt = &now
 	}
 	kind := AlertNoMessage
 	if a.Status == AlertFiring && a.Told {
 		if !hush.Due(now).After(now) {
-			if until := a.flapsUntil(); until != nil {
-				a.hold(*until, AlertHeldFlaps)
+			if until := a.EndedAt.Add(alertSettled); a.Flaps && until.After(now) {
+				a.hold(until, AlertHeldFlaps)
 				return a, kind, nil
 			}
-			a.Resolved = append(a.Resolved, now)
+			a.Ends = append(a.Ends, AlertEnd{At: now, Of: a.Named})
 		}
 		kind, a.SentAt = AlertResolved, &now
 		maps.DeleteFunc(a.ToldOf, func(_ string, due time.Time) bool { return due.After(now) }) // replaced before it was sent
@@ -177,13 +223,14 @@ func (a Alert) end(hush AlertHush, now time.Time) (Alert, AlertKind, []AlertPart
 	return a, kind, nil
 }
 
-// flapsUntil is until when a message that it is over is held back, after too many of them within the
-// hour; nil if it is not.
-func (a Alert) flapsUntil() *time.Time {
-	if len(a.Resolved) < resolvedMost {
-		return nil
+// ends is how many messages within the hour said that one of these parts was over.
+func (a Alert) ends(parts []string) (n int) {
+	for _, end := range a.Ends {
+		if slices.ContainsFunc(end.Of, func(key string) bool { return slices.Contains(parts, key) }) {
+			n++
+		}
 	}
-	return new(a.Resolved[0].Add(AlertEvery))
+	return n
 }
 
 // forget drops what was told an hour ago, unless it is not told again. Nothing can be due after the
@@ -191,6 +238,9 @@ func (a Alert) flapsUntil() *time.Time {
 func (a *Alert) forget(hush AlertHush, now time.Time, once bool) {
 	if a.SentAt != nil && a.SentAt.After(now) {
 		a.SentAt = &now
+	}
+	if a.BackAt != nil && a.BackAt.After(now) {
+		a.BackAt = &now
 	}
 	within := func(all []time.Time, latest time.Time) (kept []time.Time) {
 		for _, at := range all {
@@ -206,7 +256,14 @@ func (a *Alert) forget(hush AlertHush, now time.Time, once bool) {
 			told[part] = earlier(due, latest)
 		}
 	}
-	a.ToldOf, a.Recent, a.Resolved = told, within(a.Recent, latest), within(a.Resolved, now)
+	a.ToldOf, a.Recent = told, within(a.Recent, latest)
+	var ends []AlertEnd
+	for _, end := range a.Ends {
+		if now.Sub(end.At) < AlertEvery {
+			ends = append(ends, AlertEnd{At: earlier(end.At, now), Of: end.Of})
+		}
+	}
+	a.Ends = ends
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -237,7 +294,7 @@ func (a *Alert) worth(r AlertRule, now time.Time) (AlertKind, []AlertPart) {
 	switch {
 	case !a.Told:
 		return AlertStarted, nil
-	case last.IsZero(): // an hour ago
+	case last.IsZero(), a.settled(now): // an hour ago, or it comes and goes
 		return AlertReminder, nil
 	case len(others) > 0 && a.waits(now): // the message that waits is replaced
 		return AlertStarted, nil
@@ -280,7 +337,11 @@ func (a *Alert) tell(due, now time.Time) {
 	a.Told, a.SentAt, a.SentCount = true, &now, a.Cause.Count
 	for _, p := range a.parts() {
 		a.ToldOf[p.Key] = due
+		if !slices.Contains(a.Named, p.Key) {
+			a.Named = append(a.Named, p.Key)
+		}
 	}
+	a.Flaps, a.BackAt = a.ends(a.Named) >= sameEnds || len(a.Ends) >= anyEnds, nil
 	if n := len(a.Recent); n == 0 || !a.Recent[n-1].Equal(due) { // those of one quiet time become one
 		a.Recent = append(a.Recent, due)
 	}
@@ -301,7 +362,7 @@ func (a Alert) WhyHeld() string {
 	case AlertHeldLimit:
 		return fmt.Sprintf("%d messages were sent within an hour", alertMost)
 	case AlertHeldFlaps:
-		return fmt.Sprintf("%d messages within an hour said that it was over, and it came back", resolvedMost)
+		return "it comes and goes, and has not been over for " + Limit(alertSettled)
 	case AlertHeldQuiet:
 		return "quiet time"
 	case AlertHeldMuted:

@@ -95,8 +95,10 @@ type CampaignCounts struct {
 	// the last verify could not replay the journal, since an event was changed or deleted or a
 	// projection refuses one
 	Unverifiable int64 `json:"unverifiable"`
-	Leased       int64 `json:"leased"`
-	Skips        int64 `json:"skips"` // skipped events, in all campaigns together
+	// diverged, drifted, unverifiable or several of them
+	Mismatched int64 `json:"-"`
+	Leased     int64 `json:"leased"`
+	Skips      int64 `json:"skips"` // skipped events, in all campaigns together
 }
 
 // Lag is how far the projections are behind the journal, over all campaigns.

@@ -85,6 +85,10 @@ func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
 	if c := b.MustCampaign(t, "a"); c.Unverifiable != 2 || c.Unverified.Projection != "gate" {
 		t.Errorf("of %d projections the campaign names %+v", c.Unverifiable, c.Unverified)
 	}
+	b.Tamper(t, `update verifications set verdict = 'drift' where projection = 'gate'`)
+	if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Drifted != 1 || sum.Campaigns.Unverifiable != 1 || sum.Campaigns.Mismatched != 1 {
+		t.Errorf("one campaign that drifted and is unverifiable is counted as %+v (%v)", sum.Campaigns, err)
+	}
 }
 
 // An event refused by one projection during a replay does not affect the others' verification.

@@ -198,7 +198,7 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 	if got.Counts != counts || counts.Processing == 0 {
 		t.Errorf("counts are %+v, want %+v", got.Counts, counts)
 	}
-	if want := (outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Leased: 1}); got.Campaigns != want {
+	if want := (outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Mismatched: 1, Leased: 1}); got.Campaigns != want {
 		t.Errorf("campaigns are %+v, want %+v", got.Campaigns, want)
 	}
 	age := f.Clock.Now().Sub(began).Seconds()

@@ -65,6 +65,8 @@ var sqliteScans = []scan{
 	{"SCAN v USING", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"SCAN v USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"SCAN verifications USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
+	{"SCAN verifications USING", "as mismatched", "what is not as it should be, once per shared snapshot"},
+	{"SCAN mismatched", "as mismatched", "those campaigns"},
 	{"SCAN page", "sort_key", "the rows of one page"},
 	{"SCAN ranked", "as ranked", "the campaigns of one page"},
 	{"SCAN found", "as found", "the campaigns of one page"},

@@ -47,6 +47,7 @@ var postgresScans = []scan{
 	{"seq scan of views", "views", "at most 50 for each owner"},
 	{"scan by verifications_found", "3 as sort_key", "what is not as it should be alone, up to the limit"},
 	{"scan by verifications_found", "limit $1) as found", "what is not as it should be alone, up to the limit"},
+	{"scan by verifications_found", "as mismatched", "what is not as it should be, once per shared snapshot"},
 	{"scan by verifications_failed", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"seq scan of campaigns", "or high_water_seq < applied_seq then high_water_seq else applied_seq end), 0), count(*)", "what a run over all is about, once when it begins"},
 	{"scan by audit_log_pkey", "order by id desc", "newest first, up to the limit"},

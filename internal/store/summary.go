@@ -102,6 +102,12 @@ select count(distinct campaign_id)
 from verifications
 where verdict = 'failed'`
 
+// countMismatched counts campaigns once that drifted in one projection and are unverifiable in another.
+const countMismatched = `
+select count(*)
+from (select campaign_id from verifications where verdict in ('drift', 'failed')
+      union select campaign_id from campaigns where diverged <> '') as mismatched`
+
 // retryable selects campaigns whose next event workers retry without an operator, if a running
 // instance serves them.
 const retryable = `coalesce(head_status, '') <> 'dead' and paused_at is null and diverged = ''`
@@ -147,6 +153,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		}
 		sum.Campaigns.OutdatedDrift = sum.Campaigns.Drifted - driftedNow
 		if _, err := t.One([]any{&sum.Campaigns.Unverifiable}, countUnverifiable); err != nil {
+			return err
+		}
+		if _, err := t.One([]any{&sum.Campaigns.Mismatched}, countMismatched); err != nil {
 			return err
 		}
 		if sum.Oldest, sum.Lag.MaxSeconds, err = t.oldest(selectOldest, oldest, []any{now}); err != nil {
