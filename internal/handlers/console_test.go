@@ -31,7 +31,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 	s.work()
 	const says = "Since the last failure projection campaigns changed (v1, now v2) and the build did not"
 	s.get("/failures").want(t, 200, says)
-	s.get("/campaigns/c-1/events/1").want(t, 200, "Failed permanently in an earlier version of projection campaigns. The projection has changed since: requeue the row to try again.")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Failed permanently in an earlier version of projection campaigns. The projection has changed since: a dry run shows whether it passes now.")
 	s.get("/").want(t, 200, says, "not loaded now")
 	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, says, `"tried":[{"build":"test","projection":"campaigns","projection_version":"v1","attempts":1,"permanent":1,`)
 }

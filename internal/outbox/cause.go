@@ -157,7 +157,7 @@ func (g AssessedGroup) Remedy() Remedy {
 		return RemedyWatch
 	case g.Outlook == OutlookNone:
 		return RemedyInspect
-	case g.PartlyRehearsed():
+	case g.PartlyRehearsed(), g.torn && g.Rehearsal == 0:
 		return RemedyRehearse
 	case g.Dead > 0:
 		return RemedyRequeue

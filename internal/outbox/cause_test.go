@@ -75,6 +75,24 @@ func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
 	}
 }
 
+// Where some rows failed again with what is loaded now, a rehearsal tells of the others; Go has none.
+func TestRemedy_ofRowsOfWhichSomeWereRetried(t *testing.T) {
+	t.Parallel()
+	now := Running{Build: "b", Versions: map[string]string{"seats": "new"}, InGo: map[string]bool{}}
+	tried := func(version string, rows int64) Tried {
+		return Tried{Build: "b", Projection: "seats", ProjectionVersion: version, Attempts: rows, Rows: rows}
+	}
+	all := ErrorGroups{Groups: []ErrorGroup{{Dead: 26, Attempts: 26, Alike: 26, Tried: []Tried{tried("new", 1), tried("old", 25)}}}}
+	const found = "1 of 26 rows failed with the loaded version of projection seats, and the others with an earlier one alone: "
+	if g := all.Assessed(now, nil)[0]; g.Remedy() != RemedyRehearse || g.Verdict != found+"rehearse the loaded file to see which of those would pass" {
+		t.Errorf("%s: %s", g.Remedy(), g.Verdict)
+	}
+	now.InGo["seats"] = true
+	if g := all.Assessed(now, nil)[0]; g.Remedy() != RemedyRequeue || g.Verdict != found+"requeue those with a canary to see which pass" {
+		t.Errorf("%s: %s", g.Remedy(), g.Verdict)
+	}
+}
+
 func TestRemedy_comesFromTheOutlook(t *testing.T) {
 	t.Parallel()
 	dead, failed := ErrorGroup{Dead: 1}, ErrorGroup{Failed: 1}

@@ -30,6 +30,7 @@ type ErrorGroup struct {
 	Alike      int64      `json:"alike"`       // of those attempts, the ones that ended in this error
 	Permanent  int64      `json:"permanent"`   // of those attempts, the ones that can never succeed with the version of the projection that they failed in
 	FirstAt    *time.Time `json:"first_at"`    // the first of these attempts; nil if none was examined
+	EarlierAt  *time.Time `json:"earlier_at"`  // the first of the 500 failed attempts before first_at that ended in this error; nil if none did
 	LastAt     *time.Time `json:"last_at"`
 	Tried      []Tried    `json:"tried"` // the builds and versions of these attempts, latest first
 	Note       *GroupNote `json:"note"`  // nil without a note
@@ -43,6 +44,7 @@ type Tried struct {
 	ProjectionVersion string    `json:"projection_version"`    // the hash of its definition
 	Attempts          int64     `json:"attempts"`
 	Permanent         int64     `json:"permanent"` // of those attempts, the ones that can never succeed with that version
+	Rows              int64     `json:"rows"`      // rows of which the last attempt was one of them
 	LastAt            time.Time `json:"last_at"`
 }
 
@@ -112,12 +114,14 @@ type AssessedGroup struct {
 	Rehearsal int64 `json:"rehearsal"`
 	// RehearsedHeads is how many of Heads that rehearsal tried and nobody retried since.
 	RehearsedHeads int64 `json:"rehearsed_heads"`
+	partly         bool  // only some of its rows were tried with what runs and is loaded now
+	torn           bool  // likewise, and a rehearsal of a file can tell of the others
 }
 
 // Untried reports whether build or projection changed since the last failure, so that a rehearsal
 // of the loaded files tells what a retry would do.
 func (g AssessedGroup) Untried() bool {
-	return g.Dead > 0 && g.Operation == nil && g.Outlook == OutlookSome && !g.FailsNow
+	return g.Dead > 0 && g.Operation == nil && g.Outlook == OutlookSome && (!g.FailsNow || g.partly)
 }
 
 // RestOn says that a rehearsal of the loaded files passed, which tried so many of the dead heads.
@@ -142,6 +146,17 @@ func (g ErrorGroup) toSee() string {
 	return ": retry to see whether that fixes it"
 }
 
+const rehearseToSee = ": rehearse the loaded file to see which of those would pass"
+
+// toSeeWhich ends the verdict of rows of which only some were retried with what is loaded now. Of Go code
+// there is no rehearsal.
+func (now Running) toSeeWhich(projection string) string {
+	if now.InGo[projection] {
+		return ": requeue those with a canary to see which pass"
+	}
+	return rehearseToSee
+}
+
 // Assessed adds the verdicts to all groups, and the operations that requeue them, of which the
 // first of each error counts.
 func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []AssessedGroup {
@@ -153,6 +168,8 @@ func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []Assesse
 	for i, g := range all.Groups {
 		outlook, verdict := g.Verdict(now)
 		judged[i] = AssessedGroup{ErrorGroup: g, Outlook: outlook, Verdict: verdict, FailsNow: g.FailsNow(now), Operation: of[g.Fingerprint]}
+		_, _, judged[i].partly = g.triedNow(now)
+		judged[i].torn = judged[i].partly && !now.InGo[g.Tried[0].Projection]
 	}
 	return judged
 }
@@ -176,7 +193,7 @@ type RetryOutlook string
 
 // The chances of a retry.
 const (
-	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with the current versions; or it can never succeed with them; or its projection is not loaded
+	OutlookNone    RetryOutlook = "none"    // it failed alike each time, also with the current versions, or in their rehearsal; or it can never succeed with them; or its projection is not loaded
 	OutlookSome    RetryOutlook = "some"    // it failed in several ways, or never with the current versions
 	OutlookUnknown RetryOutlook = "unknown" // too few attempts to tell
 )
@@ -185,14 +202,17 @@ const (
 // help.
 func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	tried := false
+	with, examined, partly := g.triedNow(now)
 	for _, t := range g.Tried {
-		if t.Permanent > 0 && now.projects(t) {
+		if t.Permanent > 0 && now.projects(t) && !partly {
 			return OutlookNone, g.never(now, t)
 		}
 		tried = tried || now.Is(t)
 	}
 	rows := g.rows()
 	switch {
+	case partly:
+		return OutlookSome, fmt.Sprintf("%s of %s failed with the loaded version of projection %s, and the others with an earlier one alone%s", Number(with), Count(examined, "row", "rows"), g.Tried[0].Projection, now.toSeeWhich(g.Tried[0].Projection))
 	case strings.Contains(g.Example, ": "+NotCalled):
 		return OutlookNone, "Nothing was tried, since earlier calls of the projection's functions have not returned: it is tried once the process is restarted"
 	case g.Attempts == 0:
@@ -210,6 +230,18 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 	default:
 		return OutlookNone, fmt.Sprintf("%d of %d attempts failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.distinctTries())
 	}
+}
+
+// triedNow counts the rows that were last tried with the loaded version of their projection among those
+// of which the attempts were examined, and reports whether they are some of them and not all.
+func (g ErrorGroup) triedNow(now Running) (with, examined int64, partly bool) {
+	for _, t := range g.Tried {
+		examined += t.Rows
+		if t.Projection != "" && now.projects(t) {
+			with += t.Rows
+		}
+	}
+	return with, examined, with > 0 && with < examined
 }
 
 // never is the sentence about attempts that can never succeed with a version of a projection that

@@ -78,7 +78,7 @@ func TestRowDetail_hopelessSaysWhatBecameOfTheProjection(t *testing.T) {
 	now := outbox.Running{Versions: map[string]string{"roster": "now"}}
 	for failedIn, want := range map[outbox.Attempt]string{
 		{Permanent: true, Projection: "roster", ProjectionVersion: "now"}:    "can never succeed with this version of the projection",
-		{Permanent: true, Projection: "roster", ProjectionVersion: "before"}: "The projection has changed since: requeue the row to try again",
+		{Permanent: true, Projection: "roster", ProjectionVersion: "before"}: "The projection has changed since: a dry run shows whether it passes now",
 		{Permanent: true, Projection: "gone", ProjectionVersion: "before"}:   "Failed permanently in projection gone, which is not loaded any more.",
 		{Projection: "roster", ProjectionVersion: "now"}:                     "",
 	} {

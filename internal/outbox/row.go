@@ -119,7 +119,7 @@ func (d RowDetail) Hopeless(now Running) string {
 	case now.lacks(last.Projection):
 		return "Failed permanently in projection " + last.Projection + ", which is not loaded any more."
 	case now.Versions[last.Projection] != last.ProjectionVersion:
-		return "Failed permanently in an earlier version of projection " + last.Projection + ". The projection has changed since: requeue the row to try again."
+		return "Failed permanently in an earlier version of projection " + last.Projection + ". The projection has changed since: a dry run shows whether it passes now."
 	}
 	return "Not retried: it can never succeed with this version of the projection. Fix the projection, then requeue the row."
 }

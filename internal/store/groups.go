@@ -47,18 +47,22 @@ join campaigns c on c.campaign_id = o.campaign_id and c.head_seq = o.seq`
 
 func selectGroupAttempts(status string) string {
 	return `
-select o.fingerprint, a.build, a.projection, a.projection_version, count(*), sum(case when a.fingerprint = o.fingerprint then 1 else 0 end), sum(a.permanent), min(a.at), max(a.at)
+select died_of, build, projection, projection_version, count(*), sum(case when fingerprint = died_of then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
 from (
-  select campaign_id, seq, fingerprint
+  select o.fingerprint as died_of, a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
+    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place
   from (
-    select campaign_id, seq, fingerprint, row_number() over (partition by fingerprint order by next_attempt_at, seq, campaign_id) as place
-    from ` + triedRows(status, ", next_attempt_at") + `
-  ) as placed
-  order by place, campaign_id, seq
-  limit $2
-) as o
-join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
-group by o.fingerprint, a.build, a.projection, a.projection_version`
+    select campaign_id, seq, fingerprint
+    from (
+      select campaign_id, seq, fingerprint, row_number() over (partition by fingerprint order by next_attempt_at, seq, campaign_id) as place
+      from ` + triedRows(status, ", next_attempt_at") + `
+    ) as placed
+    order by place, campaign_id, seq
+    limit $2
+  ) as o
+  join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
+) as made
+group by died_of, build, projection, projection_version`
 }
 
 // groups merges the results of the queries by fingerprint.
@@ -103,7 +107,7 @@ func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 			}
 			capped = capped || rows == outbox.MaxGrouped
 		}
-		return t.groupNotes(&g)
+		return t.groupDetails(&g)
 	})
 	return outbox.ErrorGroups{Groups: g.sorted(), Capped: capped}, err
 }
@@ -161,7 +165,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 		var fingerprint string
 		var tried outbox.Tried
 		var alike, first, last int64
-		err := row.Scan(&fingerprint, &tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last)
+		err := row.Scan(&fingerprint, &tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
 		if err != nil {
 			return err
 		}
@@ -189,6 +193,7 @@ func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 		if known.Build == one.Build && known.Projection == one.Projection && known.ProjectionVersion == one.ProjectionVersion {
 			known.Attempts += one.Attempts
 			known.Permanent += one.Permanent
+			known.Rows += one.Rows
 			if one.LastAt.After(known.LastAt) {
 				known.LastAt = one.LastAt
 			}
@@ -198,9 +203,32 @@ func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
 	return append(all, one)
 }
 
-func (t *Tx) groupNotes(g *groups) error {
+// earlierAttempts is how many failed attempts before the first one of an error are searched for it.
+const earlierAttempts = 500
+
+const selectEarlier = `
+select min(at)
+from (
+  select at, fingerprint
+  from attempts
+  where at < $1
+  order by at desc
+  limit $2
+) as before
+where fingerprint = $3`
+
+// groupDetails reads the notes on errors, and whether they happened before.
+func (t *Tx) groupDetails(g *groups) error {
 	var b sqldb.Batch
 	for fingerprint, group := range g.by {
+		if group.FirstAt != nil {
+			b.Each(func(row sqldb.Row) error {
+				var at sql.NullInt64
+				err := row.Scan(&at)
+				group.EarlierAt = sqldb.AtOrNil(at)
+				return err
+			}, selectEarlier, group.FirstAt.UnixMicro(), earlierAttempts, fingerprint)
+		}
 		b.Each(func(row sqldb.Row) error {
 			n, err := scanNote(row)
 			group.Note = n

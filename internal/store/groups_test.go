@@ -150,6 +150,27 @@ func TestErrorGroups_knowTheAttemptsOfEachErrorBesideACommonOne(t *testing.T) {
 	}
 }
 
+// An error that rows had which are settled now was not new when the open rows failed.
+func TestErrorGroups_knowThatAnErrorHappenedBefore(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	began := f.Clock.Now()
+	f.AppendN("a", 1)
+	f.Fail("refused", "a")
+	f.MustSkip("a", 1)
+	f.PassOver()
+	f.Clock.Advance(time.Hour)
+	f.AppendN("b", 1)
+	f.Fail("refused", "b")
+	f.AppendN("c", 1)
+	f.Fail("another", "c")
+	for _, g := range f.groups().Groups {
+		if before := g.EarlierAt != nil; before != (g.Fingerprint == "refused") || before && g.EarlierAt.Sub(began) > time.Minute {
+			t.Errorf("%s failed before at %v", g.Fingerprint, g.EarlierAt)
+		}
+	}
+}
+
 func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -19,6 +19,7 @@ var postgresScans = []scan{
 	{"scan by projection_cursors_pkey", "projection_versions.built_version", "until one was applied without it, once at a start"},
 	{"scan by outbox_tried", "limit $3", "rows that failed alone, in the order of a bulk requeue, up to its limit"},
 	{"scan by outbox_tried", "group by o.fingerprint", "rows that failed alone, up to a limit, once per shared snapshot"},
+	{"scan by outbox_tried", "group by died_of", "rows that failed alone, up to a limit, once per shared snapshot"},
 	{"scan by outbox_tried", "fingerprint = $2 then 1", "rows that failed alone, up to a limit, once per note"},
 	{"scan by campaigns_paused", "paused_at is not null", "the campaigns that operators stopped"},
 	{"seq scan of samples", "samples", "as long as there are few of them"},

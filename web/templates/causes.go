@@ -35,19 +35,60 @@ const (
 )
 
 // deployBefore is the last deploy, or change of a failing projection, before an error was first
-// seen; nil if none is marked.
+// seen; nil if none is marked, or if what ran before that had the error, too.
 func deployBefore(markers []outbox.Marker, g outbox.ErrorGroup) *outbox.Marker {
 	if g.FirstAt == nil {
 		return nil
 	}
-	for _, m := range slices.Backward(markers) {
+	for i, m := range slices.Backward(markers) {
 		ago := g.FirstAt.Sub(m.At)
 		changed := m.Kind == outbox.MarkerVersion && slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == m.Subject })
 		if ago >= 0 && ago < namedFor && (changed || m.Kind == outbox.MarkerDeploy) {
+			earlier := g.EarlierAt != nil && g.EarlierAt.Before(m.At) && ranAt(markers[:i+1], *g.EarlierAt) != m.Version
+			if earlier || happenedBefore(markers[:i+1], g) {
+				return nil
+			}
 			return &m
 		}
 	}
 	return nil
+}
+
+// ranAt is the build, or the version of the projection, that ran at a time before the last of the markers,
+// by those before it; empty if it is not known.
+func ranAt(markers []outbox.Marker, at time.Time) (version string) {
+	m := markers[len(markers)-1]
+	for _, one := range markers {
+		switch {
+		case one.Kind != m.Kind || m.Kind == outbox.MarkerVersion && one.Subject != m.Subject:
+		case one.At.After(at):
+			if version == "" {
+				version = one.Previous
+			}
+		default:
+			version = one.Version
+		}
+	}
+	return version
+}
+
+// happenedBefore reports whether an error happened with a build or version that ran before the last of the
+// markers, such as on another host, or after a rollback.
+func happenedBefore(markers []outbox.Marker, g outbox.ErrorGroup) bool {
+	m := markers[len(markers)-1]
+	before := map[string]bool{}
+	for _, one := range markers {
+		if one.Kind == m.Kind && (m.Kind == outbox.MarkerDeploy || one.Subject == m.Subject) {
+			before[one.Previous], before[one.Version] = true, true
+		}
+	}
+	return slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool {
+		version, known := t.Build, true
+		if m.Kind == outbox.MarkerVersion {
+			version, known = t.ProjectionVersion, t.Projection == m.Subject
+		}
+		return known && version != "" && version != m.Version && before[version]
+	})
 }
 
 // causesOf are the blocks of groups.
