@@ -15,7 +15,7 @@ import (
 type failuresCmd struct {
 	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by error."`
 	Explain     failuresExplainCmd     `cmd:"" help:"Explain why an event fails: the statement, its values, and the row that is there."`
-	Projections failuresProjectionsCmd `cmd:"" help:"List events that quarantined projections, newest first."`
+	Projections failuresProjectionsCmd `cmd:"" help:"List events that failed in projections and quarantined them or block campaigns, newest first."`
 	Note        failuresNoteCmd        `cmd:"" help:"Annotate rows with the same error; an empty note removes it."`
 }
 
@@ -40,10 +40,20 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
 			return err
 		}
-		if c.JSON {
-			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped})
+		quarantined, err := st.ReadModel().QuarantineCauses(ctx)
+		if err != nil {
+			return err
 		}
-		return a.printGroups(groups, all.Capped)
+		if c.JSON {
+			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped, "quarantined": quarantined})
+		}
+		if err := a.printGroups(groups, all.Capped); err != nil || len(quarantined) == 0 {
+			return err
+		}
+		fmt.Fprintln(a.out, "\nprojections are quarantined, which a requeue does not reach:")
+		return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q outbox.QuarantineCause) []any {
+			return []any{q.Projection, q.Campaigns, stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
+		})
 	})
 }
 

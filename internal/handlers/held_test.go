@@ -83,6 +83,7 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.comes("/", "1 projection is quarantined.")
 	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined", "for 1 campaign").
 		lacks(t, "All 2 campaigns are current.")
+	s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 }

@@ -31,6 +31,9 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if alone == "" && len(all) == 1 {
 		alone = all[0].Fingerprint
 	}
+	if view.Quarantined, err = s.Store.ReadModel().QuarantineCauses(r.Context()); err != nil {
+		return err
+	}
 	view.Explained = s.explainExample(r.Context(), alone)
 	if h, err := s.Store.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
@@ -94,11 +97,17 @@ type noted struct {
 type failureGroups struct {
 	items[outbox.AssessedGroup]
 	Capped bool `json:"capped"` // not all failed or dead rows were examined, so counts are lower bounds
+	// by which errors projections are quarantined; their rows are applied, so that no group counts them
+	Quarantined []outbox.QuarantineCause `json:"quarantined" api:"max=20"`
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	all, capped, err := s.causes(r.Context())
-	return failureGroups{listOf(all), capped}, err
+	if err != nil {
+		return failureGroups{}, err
+	}
+	quarantined, err := s.Store.ReadModel().QuarantineCauses(r.Context())
+	return failureGroups{listOf(all), capped, quarantined}, err
 }
 
 func (s *server) readCampaignHistory(r *http.Request) (items[outbox.CampaignPoint], error) {

@@ -86,7 +86,10 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.quarantine()
 	s.get("/projections/campaigns?state=quarantined").want(t, 200, `data-testid="cursor-c-1"`, `href="/campaigns/c-1/events/2"`, "no &lt;seat&gt;")
 	s.get("/projections/campaigns?state=paused").want(t, 200, "Not paused in any campaign.").lacks(t, `data-testid="cursor-c-1"`)
-	s.get("/failures").want(t, 200, "Projection failures", `href="/projections/campaigns"`, "no &lt;seat&gt;")
+	s.get("/failures").want(t, 200, "Projection failures", `href="/projections/campaigns"`, "no &lt;seat&gt;",
+		"No row is failed or dead: campaigns continue without the projections that are quarantined.", `data-testid="quarantined-by-f"`, `>1 campaign</a>`).lacks(t, "No failed or dead rows.")
+	s.get("/failures?projection=other").lacks(t, `data-testid="quarantined-by-f"`)
+	s.get("/api/v1/failures/groups").want(t, 200, `"items":[]`, `"quarantined":[{"projection":"campaigns","fingerprint":"f","example":"no <seat>","campaigns":1,`)
 	s.get("/failures?status=resolved").want(t, 200, "No matching failures.")
 	s.get("/failures?projection=other").want(t, 200, "only <bdi>other</bdi>; show all")
 	s.get("/campaigns/c-1").want(t, 200, "quarantined").lacks(t, `data-testid="pause-campaigns"`)

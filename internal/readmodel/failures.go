@@ -196,19 +196,23 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 	return found, nil
 }
 
-// quarantinesRead is how many open failures QuarantinedBetween looks through, the newest first.
+// quarantinesRead is how many open failures QuarantinedBetween and QuarantineCauses look through, the newest
+// first.
 const quarantinesRead = 2_000
 
-const selectQuarantinedBetween = `
-select ` + failureColumnsOf + `
+// ofLatestOpen are the latest open failures at which the cursors of their projections stand.
+const ofLatestOpen = `
 from (
   select *
   from failures
   where status = 'open'
   order by id desc
-  limit $3) f
+  limit $1) f
 join projection_cursors c on c.campaign_id = f.campaign_id and c.projection = f.projection and c.applied_seq = f.seq - 1
-where f.first_at between $1 and $2
+`
+
+const selectQuarantinedBetween = `
+select ` + failureColumnsOf + ofLatestOpen + `where f.first_at between $2 and $3
   and c.state || '' <> 'live'
 order by f.id desc`
 
@@ -221,10 +225,39 @@ func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([
 			f, err := scanFailure(row)
 			all = append(all, f)
 			return err
-		}, selectQuarantinedBetween, from, until, quarantinesRead)
+		}, selectQuarantinedBetween, quarantinesRead, from, until)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what is quarantined: %w", err)
+	}
+	return all, nil
+}
+
+const selectQuarantineCauses = `
+select f.projection, f.fingerprint, count(*), min(f.first_at), max(f.last_at), max(f.message)` + ofLatestOpen + `where c.state || '' = 'quarantined'
+group by f.projection, f.fingerprint
+order by count(*) desc, f.projection, f.fingerprint
+limit $2`
+
+// quarantineCauses is how many errors QuarantineCauses lists.
+const quarantineCauses = 20
+
+// QuarantineCauses lists by which errors projections are quarantined now, those in most campaigns first,
+// at most 20: of the latest open failures.
+func (d *Database) QuarantineCauses(ctx context.Context) ([]outbox.QuarantineCause, error) {
+	all := []outbox.QuarantineCause{}
+	err := d.read(ctx, func(t *tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var q outbox.QuarantineCause
+			var first, last int64
+			err := row.Scan(&q.Projection, &q.Fingerprint, &q.Campaigns, &first, &last, &q.Example)
+			q.FirstAt, q.LastAt = sqldb.At(first), sqldb.At(last)
+			all = append(all, q)
+			return err
+		}, selectQuarantineCauses, quarantinesRead, quarantineCauses)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list by which errors projections are quarantined: %w", err)
 	}
 	return all, nil
 }

@@ -93,7 +93,7 @@ var sqliteScans = []scan{
 	{"SCAN campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
 	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
 	{"SCAN f", "group by f.projection", "those that are counted, up to a limit"},
-	{"SCAN f", "limit $3) f", "the newest open failures, up to a limit"},
+	{"SCAN f", "where f.first_at between", "the newest open failures, up to a limit"},
 	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},

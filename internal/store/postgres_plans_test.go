@@ -56,7 +56,7 @@ var postgresScans = []scan{
 	{"scan by outbox_tried", "limit $5", "dead or failed rows, as many as are looked at to count"},
 	{"scan by projection_apply_outbox_pkey", "limit $5", "as many rows as are looked at to count"},
 	{"scan by campaigns_pkey", "limit $3", "as many campaigns as are looked at to count"},
-	{"scan by failures_pkey", "limit $3) f", "the newest open failures, up to a limit, where most failures are open"},
+	{"scan by failures_pkey", "where f.first_at between", "the newest open failures, up to a limit, where most failures are open"},
 	{"scan by failures_open", "group by f.projection", "open failures alone, up to a limit"},
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"scan by publisher_progress_pkey", "publisher_progress", "one row for each pair there ever was"},

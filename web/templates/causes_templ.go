@@ -1105,7 +1105,7 @@ func failingNow(p Page, projections ...string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 89, "\">fails now</a>: verify, rebuild and replay fail at the same events. Fix it first.&#32;")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 89, "\">fails now</a>: verify, rebuild and replay fail where it does, also at events that are applied. Fix it first.&#32;")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -34,8 +34,8 @@ type Page struct {
 	// ReasonFrom is the number of released rows from which an action requires a reason; 0 means
 	// never.
 	ReasonFrom int64
-	// Failing has the projections whose loaded version fails now, each with the fingerprint of its worst
-	// error. It is set where a run can be started.
+	// Failing has the projections whose loaded version fails now, or has quarantined them, each with the
+	// fingerprint of its worst error. It is set where a run can be started.
 	Failing map[string]string `redact:"-"`
 	// Loaded are the loaded projections with the versions that built their rows.
 	Loaded []outbox.ProjectionInfo `redact:"-"`

@@ -1,0 +1,62 @@
+package outbox
+
+import "time"
+
+// FailureStatus says whether a projection's failure is open.
+type FailureStatus string
+
+// The statuses of a failure.
+const (
+	FailureOpen     FailureStatus = "open"
+	FailureResolved FailureStatus = "resolved" // the projection's cursor has passed the event
+)
+
+// ParseFailureStatus parses a status's name; the empty name means any.
+func ParseFailureStatus(name string) (FailureStatus, error) {
+	return parseName("status", name, []FailureStatus{FailureOpen, FailureResolved})
+}
+
+// ProjectionFailure is an event that failed in a projection. There is one open record per campaign,
+// projection and seq; it outlives rebuilds.
+type ProjectionFailure struct {
+	ID          int64         `json:"id"`
+	CampaignID  string        `json:"campaign_id" redact:"-"`
+	Projection  string        `json:"projection" redact:"-"`
+	Seq         int64         `json:"seq"`
+	EventType   string        `json:"event_type" redact:"-"`
+	Fingerprint string        `json:"fingerprint" redact:"-"`
+	Message     string        `json:"message"`
+	Attempts    int64         `json:"attempts"`
+	FirstAt     time.Time     `json:"first_at"`
+	LastAt      time.Time     `json:"last_at"`
+	Status      FailureStatus `json:"status"`
+	ResolvedAt  *time.Time    `json:"resolved_at"` // when the projection passed the event; nil while open
+}
+
+// FailureFilter selects failures for a page. Zero fields select all.
+type FailureFilter struct {
+	Status      FailureStatus
+	CampaignID  string
+	Projection  string
+	Fingerprint string
+	Cursor      string
+	Limit       int // 0 means 50; at most 200
+}
+
+// Matches reports whether the filter selects p.
+func (f FailureFilter) Matches(p ProjectionFailure) bool {
+	return (f.Status == "" || f.Status == p.Status) &&
+		(f.CampaignID == "" || f.CampaignID == p.CampaignID) &&
+		(f.Projection == "" || f.Projection == p.Projection) &&
+		(f.Fingerprint == "" || f.Fingerprint == p.Fingerprint)
+}
+
+// QuarantineCause is an error by which a projection is quarantined in some campaigns.
+type QuarantineCause struct {
+	Projection  string    `json:"projection" redact:"-"`
+	Fingerprint string    `json:"fingerprint" redact:"-"`
+	Example     string    `json:"example"`   // the error of one of them
+	Campaigns   int64     `json:"campaigns"` // where it is quarantined at an event that failed with the error
+	FirstAt     time.Time `json:"first_at"`  // of the failures
+	LastAt      time.Time `json:"last_at"`
+}
