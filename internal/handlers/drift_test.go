@@ -88,6 +88,13 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"drifted":1`, `"outdated_drift":1`)
 	load("bad")
 	s.comes("/api/v1/summary", `"outdated_drift":0`)
+	const could = "The last verify could not replay its events"
+	for version, says := range map[string]string{"bad": could, "v1": could + "; that was with a version that is not loaded any more: verify again with the loaded one"} {
+		if err := s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: version, Seq: 2, Verdict: outbox.VerdictFailed}}); err != nil {
+			t.Fatal(err)
+		}
+		s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"why":"`+says+`"`)
+	}
 }
 
 func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {

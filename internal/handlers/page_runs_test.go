@@ -169,7 +169,7 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	result.Projections[0].Comparison.BuiltByOtherVersion = true
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{result}})
 	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; not all built by the compared version")
-	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not all built by the version that they were compared with", `href="/projections/campaigns" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
+	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not all built by the version that they were compared with", `href="/projections/campaigns#change" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
 }
 
 func TestRunPages_followARunToItsEnd(t *testing.T) {
@@ -337,6 +337,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 		s.comes(target, `data-testid="other-version-campaigns"`)
 		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+outbox.BuiltAdvice)
 	}
+	s.get("/projections/campaigns").want(t, 200, "version v0, and since by the loaded version v1")
 	s.get("/runs/new?all=1&kind=verify").want(t, 200).lacks(t, "other-version")
 	if err := s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
 		t.Fatal(err)

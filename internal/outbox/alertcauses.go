@@ -197,9 +197,15 @@ func inProjections(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	word := " in projections "
+	return " in " + ProjectionsNamed(names)
+}
+
+// ProjectionsNamed names projections: "projection seats", "projections seats and users". There is at least
+// one.
+func ProjectionsNamed(names []string) string {
+	word := "projections "
 	if len(names) == 1 {
-		word = " in projection "
+		word = "projection "
 	}
 	shown := slices.Clone(names[:min(len(names), heldNamed)])
 	if more := len(names) - len(shown); more > 0 {

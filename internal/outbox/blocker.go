@@ -112,6 +112,9 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	return e
 }
 
+// withOther follows what is known of a version that is gone.
+const withOther = "; that was with a version that is not loaded any more: verify again with the loaded one"
+
 // verifyText says what the last verify found wrong; empty if nothing.
 func (c Campaign) verifyText() string {
 	var found []string
@@ -119,11 +122,13 @@ func (c Campaign) verifyText() string {
 	case c.Unverified != nil:
 		text := "C" + strings.TrimPrefix(c.Unverified.Failure(), "c")
 		if c.Unverified.Outdated {
-			text += "; that was with a version that is not loaded any more: verify again with the loaded one"
+			text += withOther
 		}
 		found = append(found, text)
-	case c.Unverifiable > 0:
+	case c.Unverifiable > c.OutdatedFailed:
 		found = append(found, "The last verify could not replay its events")
+	case c.Unverifiable > 0:
+		found = append(found, "The last verify could not replay its events"+withOther)
 	}
 	if n := c.OutdatedDrift; n > 0 {
 		found = append(found, "The rows of "+Count(n, "projection differed from a version that is", "projections differed from versions that are")+" not loaded any more; verify again with the loaded one")

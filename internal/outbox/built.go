@@ -112,7 +112,7 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	if b.LoadedAt != nil {
 		now += ", since " + second(*b.LoadedAt)
 	}
-	if len(names) > 0 && !slices.ContainsFunc(b.BuiltVersions, func(v LoadedVersion) bool { return v.Version == loaded }) {
+	if b.BuildsSince(loaded) {
 		now += ", and builds what is applied since then"
 	}
 	switch len(names) {
@@ -125,7 +125,7 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 }
 
 // BuiltAdvice is what to do about rows that another version than the loaded one built.
-const BuiltAdvice = "If the loaded version is wrong, load the right file again instead of rebuilding; if it is right, rebuild."
+const BuiltAdvice = "If the loaded version is wrong, load the right file again, verify, and rebuild what differs then; if it is right, rebuild."
 
 // OutdatedWords name the versions of verifications that are outdated, and what to do: "version
 // ed74e2a0b1c2 of projection revenue, which is not loaded any more; verify again with …". It continues
@@ -161,6 +161,22 @@ func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 }
 
 func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// BuildsSince reports whether the loaded version is not among those known to have built rows of all
+// campaigns together: it builds what is applied since it was loaded.
+func (b RowsBuilt) BuildsSince(loaded string) bool {
+	return b.BuiltByOtherVersion && loaded != "" && len(b.BuiltVersions) > 0 &&
+		!slices.ContainsFunc(b.BuiltVersions, func(v LoadedVersion) bool { return v.Version == loaded })
+}
+
+// ByNow is By for all campaigns together: "by version 5b70dfd1a2c3, and since by the loaded version
+// ed74e2a0b1c2".
+func (b RowsBuilt) ByNow(loaded string) string {
+	if b.BuildsSince(loaded) {
+		return b.By() + ", and since by the loaded version " + ShortHash(loaded)
+	}
+	return b.By()
+}
 
 // By says which versions built the rows: "by versions 5b70dfd1a2c3 and ed74e2a0b1c2".
 func (b RowsBuilt) By() string {

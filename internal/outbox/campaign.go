@@ -40,6 +40,7 @@ type Campaign struct {
 	Drifted          int64     // projections whose live rows differ from the journal, as of the last verify; set where campaigns are shown
 	OutdatedDrift    int64     // of the drifted ones, those that were compared with another version than the loaded one
 	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; set where campaigns are shown
+	OutdatedFailed   int64     // of those, the ones that were replayed with another version than the loaded one
 	// Unverified is the first of those projections; nil if there is none, and in lists of
 	// campaigns.
 	Unverified *Verification
@@ -89,9 +90,21 @@ func (c Campaign) State() State {
 	}
 }
 
-// In reports whether the campaign belongs to the list of a state: a paused one is in that of
-// StatePaused even if it is in a worse state.
-func (c Campaign) In(s State) bool { return c.State() == s || s == StatePaused && c.Paused != nil }
+// In reports whether the campaign belongs to the list of a state. It is in those of all states that an
+// operator has to end, also while it is in a worse one, as they are counted.
+func (c Campaign) In(s State) bool {
+	switch s {
+	case StateBlocked:
+		return c.HeadStatus == Dead
+	case StatePaused:
+		return c.Paused != nil
+	case StateUnverifiable:
+		return c.Unverifiable > 0
+	case StateDrifted:
+		return c.Drifted > 0
+	}
+	return c.State() == s
+}
 
 // LagEvents is the number of events that are not applied yet.
 func (c Campaign) LagEvents() int64 { return max(0, c.HighWaterSeq-c.AppliedSeq) }

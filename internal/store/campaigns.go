@@ -79,15 +79,16 @@ const (
 
 // foundColumn is the number of drifted projections of a campaign, plus unverifiableUnit times the
 // number that could not be verified, plus outdatedUnit times the number of the drifted ones whose
-// verification is outdated: three counts from one index lookup.
+// verification is outdated, plus unverifiedUnit times that of the others: four counts from one index lookup.
 const (
 	foundColumn = `,
-  (select cast(coalesce(sum(case v.verdict when 'drift' then 1 + 1000000000000 * (` + outdated + `) else 1000000 end), 0) as bigint)
+  (select cast(coalesce(sum(case v.verdict when 'drift' then 1 + 100000000 * (` + outdated + `) else 10000 + 1000000000000 * (` + outdated + `) end), 0) as bigint)
     from verifications v
     where v.campaign_id = campaigns.campaign_id
       and v.verdict in ('drift', 'failed'))`
-	unverifiableUnit = 1_000_000
-	outdatedUnit     = 1_000_000 * unverifiableUnit
+	unverifiableUnit = 10_000
+	outdatedUnit     = 10_000 * unverifiableUnit
+	unverifiedUnit   = 10_000 * outdatedUnit
 )
 
 // byKey is the query sorted by a key. The keys are sorted first and the rows fetched
@@ -173,7 +174,8 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
 			c, found, err := ScanFound(rows)
 			view := c.View()
-			view.Drifted, view.Unverifiable, view.OutdatedDrift = found%unverifiableUnit, found%outdatedUnit/unverifiableUnit, found/outdatedUnit
+			view.Drifted, view.Unverifiable = found%unverifiableUnit, found%outdatedUnit/unverifiableUnit
+			view.OutdatedDrift, view.OutdatedFailed = found%unverifiedUnit/outdatedUnit, found/unverifiedUnit
 			return view, err
 		},
 	}
@@ -212,15 +214,18 @@ func ageOf(c outbox.Campaign) int64 {
 
 // The same states as in Campaign.In.
 const countCampaigns = `
-select count(*), coalesce(sum(case when ($1 = '' or $1 = 'paused' and paused_at is not null or $1 = case
-    when diverged <> '' then 'diverged'
-    when head_status = 'dead' then 'blocked'
-    when paused_at is not null then 'paused'
-    when head_status = 'failed' then 'failing'
-    when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'failed') then 'unverifiable'
-    when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'drift') then 'drifted'
-    when high_water_seq > applied_seq then 'lagging'
-    else 'current' end)
+select count(*), coalesce(sum(case when ($1 = ''
+    or $1 = 'blocked' and head_status = 'dead'
+    or $1 = 'paused' and paused_at is not null
+    or $1 = 'unverifiable' and exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'failed')
+    or $1 = 'drifted' and exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'drift')
+    or $1 = case
+      when diverged <> '' then 'diverged'
+      when head_status = 'dead' or paused_at is not null then ''
+      when head_status = 'failed' then 'failing'
+      when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict in ('drift', 'failed')) then ''
+      when high_water_seq > applied_seq then 'lagging'
+      else 'current' end)
   and ($2 = '' or replace(campaign_id, $2, '') <> campaign_id)
   then 1 else 0 end), 0)
 from (

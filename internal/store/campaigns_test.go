@@ -49,7 +49,8 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	if err := f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed}}); err != nil {
+	if err := f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
+		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}); err != nil {
 		t.Fatal(err)
 	}
 	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})
@@ -87,6 +88,11 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
 		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
 			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
+		}
+	}
+	for _, state := range []outbox.State{outbox.StateDrifted, outbox.StateUnverifiable} {
+		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); len(got) != 2 || !slices.Contains(ids(got), "blocked-2") {
+			t.Errorf("a campaign that is blocked, drifted and unverifiable is not among those that are %s: %v", state, ids(got))
 		}
 	}
 	for _, state := range outbox.States {

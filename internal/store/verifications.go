@@ -167,7 +167,7 @@ func (s *Store) verified(ctx context.Context, query string, limit int) (all []ou
 
 // setFindings fills in the findings of a campaign's last verification.
 func (t *Tx) setFindings(c *outbox.Campaign) error {
-	if _, err := t.One([]any{&c.Drifted, &c.OutdatedDrift, &c.Unverifiable}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
+	if _, err := t.One([]any{&c.Drifted, &c.OutdatedDrift, &c.Unverifiable, &c.OutdatedFailed}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}
 	all, err := t.verifications(firstFailed, c.CampaignID)
@@ -180,7 +180,8 @@ func (t *Tx) setFindings(c *outbox.Campaign) error {
 const countFound = `
 select count(*) filter (where verdict = 'drift'),
   count(*) filter (where verdict = 'drift' and ` + outdated + ` = 1),
-  count(*) filter (where verdict = 'failed')
+  count(*) filter (where verdict = 'failed'),
+  count(*) filter (where verdict = 'failed' and ` + outdated + ` = 1)
 from verifications v
 where campaign_id = $1`
 

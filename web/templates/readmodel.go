@@ -194,9 +194,10 @@ func (v RunResultView) rowLinks(p Page, one outbox.ProjectionResult) []URL {
 		return nil
 	}
 	var links []URL
-	for _, name := range v.Rows[one.Projection] {
+	for i, name := range v.Rows[one.Projection] {
 		link := URL("")
-		if name != "" {
+		never := one.Comparison.FirstSeq == 0 && one.Comparison.Samples[i].Kind == outbox.RowRemoved // the journal does not make it
+		if name != "" && !never {
 			link = p.Links.ReadModel(outbox.ModelQuery{CampaignID: v.Result.CampaignID, Seq: cmp.Or(one.Comparison.FirstSeq, one.Seq), Row: name})
 		}
 		links = append(links, link)

@@ -186,9 +186,9 @@ func otherVersion(p Page, projection, loaded string, b outbox.RowsBuilt) templ.C
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 templ.SafeURL
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(projection))
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(projection) + "#change")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 24, Col: 43}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 24, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -520,7 +520,7 @@ func lastVerified(p Page, v Overview) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if r := v.Verified; r != nil {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "The loaded projections were last verified&#32;")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "Projections were last verified&#32;")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -600,9 +600,9 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var31 templ.SafeURL
-				templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(one.Projection))
+				templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(one.Projection) + "#change")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runresult.templ`, Line: 99, Col: 171}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runresult.templ`, Line: 99, Col: 183}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 				if templ_7745c5c3_Err != nil {

@@ -32,7 +32,7 @@ const itemsNamed = 5
 // troubles are the overview's problems beside the errors, worst first.
 func troubles(p Page, v Overview) []trouble {
 	var all []trouble
-	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), outdatedTrouble(p, v), builtTrouble(p),
+	for _, one := range []trouble{divergedTrouble(p, v), unverifiableTrouble(p, v), driftTrouble(p, v), outdatedTrouble(p, v), builtTrouble(p, v),
 		quarantineTrouble(p, v), unreadTrouble(p, v), rejectedTrouble(p, v), publishersTrouble(p, v), instancesTrouble(p, v), runsTrouble(p, v), endedTrouble(p, v)} {
 		if one.title != "" {
 			all = append(all, one)
@@ -95,8 +95,16 @@ func driftTrouble(p Page, v Overview) trouble {
 	t := trouble{hue: "drifted", glyph: "≠", testID: "drifted", label: "Drift", guide: GuideWrong,
 		title: driftCount(v.driftedFrom(false), "campaign", "campaigns") + " drifted: live rows differed at the last verification from what the loaded projections make of the journal."}
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild}
+	projectionsOf := map[string][]string{} // a campaign
+	var in []string
+	for _, one := range v.driftedFrom(false) {
+		projectionsOf[one.CampaignID] = append(projectionsOf[one.CampaignID], one.Projection)
+		if !slices.Contains(in, one.Projection) {
+			in = append(in, one.Projection)
+		}
+	}
 	for _, one := range drifted {
-		t.items = append(t.items, troubled{name: one.CampaignID, sub: "projection " + one.Projection + ", ", to: driftCause(p, one), at: one.At})
+		t.items = append(t.items, troubled{name: one.CampaignID, sub: outbox.ProjectionsNamed(projectionsOf[one.CampaignID]) + ", ", to: driftCause(p, one), at: one.At})
 		rebuild.Campaigns = append(rebuild.Campaigns, one.CampaignID)
 	}
 	switch {
@@ -105,13 +113,25 @@ func driftTrouble(p Page, v Overview) trouble {
 	case p.Offers(outbox.ActionRunStart):
 		t.action, t.to = "Rebuild…", p.Links.NewRun(rebuild)
 	}
-	for _, one := range p.otherBuilt() { // a rebuild would make what a wrong file says
-		if slices.ContainsFunc(drifted, func(d outbox.Verification) bool { return d.Projection == one.Name }) {
-			t.note = one.Sentence(one.Name, one.Version) + " " + outbox.BuiltAdvice
-			t.action, t.to = "See what changed", p.Links.Projection(one.Name)
-			break
-		}
+	changed := p.otherBuilt(in...) // a rebuild would make what a wrong file says
+	if len(changed) == 0 {
+		return t
 	}
+	var says []string
+	for _, one := range changed {
+		says = append(says, one.Sentence(one.Name, one.Version))
+		in = slices.DeleteFunc(in, func(name string) bool { return name == one.Name })
+	}
+	says = append(says, outbox.BuiltAdvice)
+	t.action, t.to = "See what changed", p.Links.Projections()
+	if len(changed) == 1 {
+		t.to = p.Links.Projection(changed[0].Name) + "#change"
+	}
+	if len(in) > 0 {
+		says = append(says, "All rows of "+outbox.ProjectionsNamed(in)+" were built by the loaded version: there it is not the cause.")
+		t.action, t.to = "Show campaigns", p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateDrifted})
+	}
+	t.note = strings.Join(says, " ")
 	return t
 }
 
@@ -155,7 +175,7 @@ func (v Overview) driftedFrom(outdated bool) (all []outbox.Verification) {
 	return all
 }
 
-func builtTrouble(p Page) trouble {
+func builtTrouble(p Page, v Overview) trouble {
 	n := int64(len(p.otherBuilt()))
 	if n == 0 {
 		return trouble{}
@@ -167,17 +187,26 @@ func builtTrouble(p Page) trouble {
 	fails := false
 	for _, one := range p.otherBuilt() {
 		sub := "built " + one.By() + "; version " + outbox.ShortHash(one.Version)
-		if len(p.failingAmong(one.Name)) > 0 {
-			sub, fails = sub+", which fails now: fix it before a rebuild,", true
+		var which []string
+		if one.BuildsSince(one.Version) {
+			which = append(which, "builds what is applied since")
+		}
+		if p.Failing[one.Name] != "" {
+			which, fails = append(which, "fails now: fix it before a rebuild"), true
+		}
+		if len(which) > 0 {
+			sub += ", which " + strings.Join(which, " and ") + ","
 		}
 		item := troubled{name: one.Name, to: p.Links.Projection(one.Name), sub: sub + " is loaded"}
 		if one.LoadedAt != nil {
 			item.sub, item.at = sub+" was loaded ", *one.LoadedAt
 		}
 		t.items = append(t.items, item)
-		verify.Projections = append(verify.Projections, one.Name)
+		if !slices.ContainsFunc(v.driftedFrom(false), func(d outbox.Verification) bool { return d.Projection == one.Name }) { // or it has told
+			verify.Projections = append(verify.Projections, one.Name)
+		}
 	}
-	if !fails && p.Offers(outbox.ActionRunStart) {
+	if !fails && len(verify.Projections) > 0 && p.Offers(outbox.ActionRunStart) {
 		t.action, t.to = "Verify all…", p.Links.NewRun(verify)
 	}
 	return t

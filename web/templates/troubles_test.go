@@ -51,8 +51,32 @@ func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 		t.Errorf("drift of an unchanged projection: %+v", got)
 	}
 	p.Loaded[1].RowsBuilt = other
-	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now, and builds what is applied since then. If the loaded version is wrong, load the right file again") {
+	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders#change" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now, and builds what is applied since then. If the loaded version is wrong, load the right file again") {
 		t.Errorf("drift of a changed projection: %+v", got)
+	}
+}
+
+// The loaded version builds rows, too, unless it is named as one that did.
+func TestBuiltTrouble_namesEveryVersionThatBuildsRows(t *testing.T) {
+	t.Parallel()
+	seats := outbox.ProjectionInfo{Name: "seats", Version: "cccc", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "aaaa"}, {Version: "bbbb"}}}}
+	if got, want := builtTrouble(Page{Loaded: []outbox.ProjectionInfo{seats}}, Overview{}).items[0].sub, "built by versions aaaa and bbbb; version cccc, which builds what is applied since, is loaded"; got != want {
+		t.Errorf("a new version: %q, want %q", got, want)
+	}
+	quarantined := builtTrouble(Page{Loaded: []outbox.ProjectionInfo{seats}, Failing: map[string]string{"seats": "f"}, Me: outbox.Local()}, Overview{})
+	if want := "which builds what is applied since and fails now: fix it before a rebuild, is loaded"; !strings.HasSuffix(quarantined.items[0].sub, want) || quarantined.action != "" {
+		t.Errorf("where the new version is quarantined: %+v", quarantined)
+	}
+	able := Page{Loaded: []outbox.ProjectionInfo{seats}, Me: outbox.Local()}
+	if got := builtTrouble(able, Overview{}).action; got != "Verify all…" {
+		t.Errorf("what has not been verified offers %q", got)
+	}
+	if got := builtTrouble(able, Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "seats", Verdict: outbox.VerdictDrift}}}).action; got != "" {
+		t.Errorf("what a verify has found to differ offers %q", got)
+	}
+	seats.Version = "aaaa"
+	if got, want := builtTrouble(Page{Loaded: []outbox.ProjectionInfo{seats}}, Overview{}).items[0].sub, "built by versions aaaa and bbbb; version aaaa is loaded"; got != want {
+		t.Errorf("after going back: %q, want %q", got, want)
 	}
 }
 
@@ -73,6 +97,25 @@ func TestOutdatedTrouble_asksForAVerifyWithTheLoadedVersion(t *testing.T) {
 	v.Drifted[0].Outdated = false
 	if got := driftTrouble(p, v); got.action != "Rebuild…" || !strings.HasPrefix(got.title, "1 campaign drifted") {
 		t.Errorf("drift of the loaded version: %+v", got)
+	}
+}
+
+// Drift in several projections is told of each of them, and a version that changed explains its own only.
+func TestDriftTrouble_namesEveryProjection(t *testing.T) {
+	t.Parallel()
+	other := outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersion: "5b70", BuiltVersions: []outbox.LoadedVersion{{Version: "5b70"}}}
+	p := Page{Me: outbox.Local(), Loaded: []outbox.ProjectionInfo{{Name: "orders", Version: "ed74", RowsBuilt: other}, {Name: "parcels", Version: "aaaa"}, {Name: "seats", Version: "bbbb", RowsBuilt: other}}}
+	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders"}, {CampaignID: "c", Projection: "parcels"}, {CampaignID: "d", Projection: "parcels"}}}
+	got := driftTrouble(p, v)
+	if len(got.items) != 2 || got.items[0].sub != "projections orders and parcels, " || got.items[1].sub != "projection parcels, " {
+		t.Errorf("campaigns are %+v", got.items)
+	}
+	if got.action != "Show campaigns" || !strings.HasSuffix(got.note, "All rows of projection parcels were built by the loaded version: there it is not the cause.") || strings.Contains(got.note, "seats") {
+		t.Errorf("%s: %s", got.action, got.note)
+	}
+	v.Drifted[1].Projection, v.Drifted[2].Projection = "seats", "seats"
+	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != p.Links.Projections() || !strings.Contains(got.note, "Rows of projection seats were built by version 5b70.") || strings.Contains(got.note, "not the cause") {
+		t.Errorf("%s %s: %s", got.action, got.to, got.note)
 	}
 }
 
