@@ -136,9 +136,13 @@ func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says("report", "projections names is not loaded any more: its rows are not updated")
+	d.says("projections status", "names not loaded 0 0 0 0 0") // also if the command has its file
 	if err := os.Remove(filepath.Join(d.flags[5], "names.sql")); err != nil {
 		t.Fatal(err)
 	}
+	d.says("projections status", "log live", "names not loaded 0 0 0 0 0")
+	d.says("projections status names", "names: not loaded; blocking 0", "Its rows are not updated, and not verified. Once it is loaded again, a replay starts by itself and catches it up.")
+	d.says("projections status names --json", `"not_loaded": true`)
 	d.says("verify", "the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)", "not compared: projection names, which is not loaded any more")
 }
 

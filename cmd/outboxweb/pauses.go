@@ -34,16 +34,19 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	loaded := set.Infos()
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		described, err := st.Runs.DescribeProjections(ctx, loaded)
+		known, err := st.Runs.WithUnloaded(ctx, set.Infos())
+		if err != nil {
+			return err
+		}
+		described, err := st.Runs.DescribeProjections(ctx, known)
 		if err != nil {
 			return err
 		}
 		if c.Name == "" {
 			return c.printAll(a, described)
 		}
-		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, loaded)
+		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, known)
 		if err != nil {
 			return err
 		}
@@ -62,7 +65,7 @@ func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInf
 	}
 	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
 		built := strings.TrimPrefix(p.By(), "by ")
-		if p.BuiltByOtherVersion {
+		if p.BuiltByOtherVersion && !p.NotLoaded {
 			built += "; loaded is " + outbox.ShortHash(p.Version)
 		}
 		return []any{p.Name, stateText(p), outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
@@ -77,6 +80,8 @@ func stateText(p outbox.ProjectionInfo) string {
 		text = strings.TrimSuffix(fmt.Sprintf("paused for all campaigns by %s: %s", by.By, firstLine(by.Reason, 60)), ": ")
 	}
 	switch {
+	case p.NotLoaded:
+		return "not loaded"
 	case p.Blocking == 0:
 		return text
 	case p.State() == outbox.CursorLive:
@@ -91,7 +96,9 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	}
 	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s\n", p.Name, stateText(p),
 		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Count(p.Behind, "campaign", "campaigns"))
-	if text := p.Sentence(p.Name, p.Version); text != "" {
+	if text := p.Sentence(p.Name, p.Version); p.NotLoaded {
+		fmt.Fprintln(a.out, "Its rows are not updated, and not verified."+p.Held().AdvancedWithout(), p.Held().OnceLoaded())
+	} else if text != "" {
 		fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
 	}
 	if len(cursors.Items) == 0 {
@@ -141,6 +148,9 @@ func (c *projectionPause) change(ctx context.Context, a *app, past string,
 		fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
 		if h.Behind > 0 {
 			fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
+		}
+		if h.Quarantined > 0 {
+			fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then outboxweb runs start replay --all --projection %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), h.Projection)
 		}
 		if h.BlockedByRun > 0 {
 			fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)

@@ -115,9 +115,9 @@ func (s *server) routeRunsAPI() {
 
 // routeProjectionsAPI adds the API's routes about projections.
 func (s *server) routeProjectionsAPI() {
-	s.apiGet("/projections", serveJSONList(s, s.describeProjections), endpoint{
+	s.apiGet("/projections", serveJSONList(s, s.knownProjections), endpoint{
 		id: "listProjections", tag: tagProjections,
-		summary: "The loaded projections",
+		summary: "The loaded projections, and then those that are not loaded any more",
 		answers: gives[items[outbox.ProjectionInfo]]("the projections"),
 	})
 	s.apiGet("/projections/{name}", serveJSON(s, s.detailed), endpoint{

@@ -71,7 +71,17 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	}
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
 	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
-	s.get("/api/v1/projections/gone").want(t, 404, "no projection")
+	if _, err := dbtest.Open(t, s.sub.Projections).Exec(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-1', 'gone', 1, 'quarantined', 1), ('c-2', 'gone', 1, 'behind', 1)`); err != nil {
+		t.Fatal(err)
+	}
+	const without = "Events were applied without it in 2 campaigns; it is quarantined in 1 of them."
+	s.get("/projections").want(t, 200, without, "except where it is quarantined: it stays quarantined there until you start a replay of it.")
+	s.get("/projections/gone").want(t, 200, without, "#a-projection-is-quarantined", `data-testid="cursor-c-1"`, `data-testid="cursor-c-2"`)
+	s.get("/projections/gone?state=behind").want(t, 200, `data-testid="cursor-c-2"`).lacks(t, `data-testid="cursor-c-1"`)
+	s.get("/api/v1/projections/gone/cursors").want(t, 200, `"campaign_id":"c-1","projection":"gone","applied_seq":1`, `"state":"quarantined","not_loaded":true`)
+	s.get("/api/v1/projections").want(t, 200, `"name":"campaigns","not_loaded":false`, `"name":"gone","not_loaded":true,"version":"","tables":[]`)
+	s.get("/api/v1/projections/gone").want(t, 200, `"name":"gone","not_loaded":true`, `"open_failures":1`)
+	s.get("/api/v1/projections/none").want(t, 404, "no projection")
 }
 
 func TestOverview_namesWhatIsQuarantined(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -18,13 +17,23 @@ func (s *server) describeProjections(ctx context.Context) ([]outbox.ProjectionIn
 	return s.Runs.DescribeProjections(ctx, s.Projections)
 }
 
+// knownProjections returns the loaded projections and those that are not loaded any more, with their state
+// in the database.
+func (s *server) knownProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
+	all, err := s.Runs.WithUnloaded(ctx, s.Projections)
+	if err != nil {
+		return nil, err
+	}
+	return s.Runs.DescribeProjections(ctx, all)
+}
+
 // described returns the projection that a request names, with its state in the database.
 func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	name, err := param(r, "name")
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
-	list, err := s.describeProjections(r.Context())
+	list, err := s.knownProjections(r.Context())
 	if err != nil {
 		return outbox.ProjectionInfo{}, err
 	}
@@ -67,7 +76,15 @@ func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox
 	if err != nil {
 		return page, err
 	}
-	return s.Runs.ProjectionCursors(r.Context(), filter, s.Projections)
+	return s.projectionCursors(r.Context(), filter)
+}
+
+func (s *server) projectionCursors(ctx context.Context, filter outbox.CursorFilter) (page outbox.Page[outbox.CampaignCursor], err error) {
+	known, err := s.Runs.WithUnloaded(ctx, s.Projections)
+	if err != nil {
+		return page, err
+	}
+	return s.Runs.ProjectionCursors(ctx, filter, known)
 }
 
 // pauseBody is the body and the form of pausing and resuming a projection. Without a campaign it
@@ -153,13 +170,15 @@ func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.Failure
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.describeProjections(r.Context())
+	list, err := s.knownProjections(r.Context())
 	if err != nil {
 		return err
 	}
-	view := templates.ProjectionsView{Loaded: list}
-	if view.Left, err = s.Store.ReadModel().Left(r.Context()); err != nil {
-		return err
+	view := templates.ProjectionsView{Loaded: list[:len(s.Projections)]}
+	for _, i := range list {
+		if i.NotLoaded {
+			view.Left = append(view.Left, i)
+		}
 	}
 	p := s.actingPage(r, "Projections", "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
@@ -171,8 +190,8 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	view, err := s.readProjection(r)
-	if errors.Is(err, outbox.ErrNotFound) {
-		return s.unloadedPage(w, r, err)
+	if err == nil && view.NotLoaded && view.Version == "" || errors.Is(err, outbox.ErrNotFound) {
+		return s.unloadedPage(w, r, view, err)
 	}
 	if err != nil {
 		return err
@@ -193,23 +212,19 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 
 // unloadedPage shows what is known of a projection that is not loaded, and the way out. One that
 // nothing is known of is missing.
-func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, missing error) error {
+func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known templates.ProjectionView, missing error) error {
 	name, err := param(r, "name")
 	if err != nil {
 		return err
 	}
-	v := templates.UnloadedView{Name: name}
-	left, err := s.Store.ReadModel().Left(r.Context())
-	if err != nil {
-		return err
-	}
+	v := templates.UnloadedView{Name: name, Known: known}
 	if v.Last, err = s.Store.Definition(r.Context(), name, ""); err != nil {
 		return err
 	}
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: name, Limit: projectionFailures}); err != nil {
 		return err
 	}
-	if !slices.Contains(left, name) && v.Last.Version == "" && len(v.Failures.Items) == 0 {
+	if known.Name == "" && v.Last.Version == "" && len(v.Failures.Items) == 0 {
 		return missing
 	}
 	if v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(name)); err != nil {
@@ -231,7 +246,7 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Filter, err = cursorFilter(r, v.Name); err != nil {
 		return v, err
 	}
-	if v.Cursors, err = s.Runs.ProjectionCursors(r.Context(), v.Filter, s.Projections); err != nil {
+	if v.Cursors, err = s.projectionCursors(r.Context(), v.Filter); err != nil {
 		return v, err
 	}
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {

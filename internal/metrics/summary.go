@@ -13,7 +13,7 @@ import (
 var (
 	rowsDesc        = desc("rows", "Outbox rows by status.", "status")
 	heldDesc        = desc("paused_projections", "Paused projections by scope: all campaigns, or campaign (counted per campaign).", "scope")
-	quarantinedDesc = desc("quarantined_projections", "Quarantined projections, counted per campaign; without those paused for all campaigns.")
+	quarantinedDesc = desc("quarantined_projections", "Quarantined projections, counted per campaign.")
 	diskDesc        = desc("disk_full", "1 while the disk of the database is full, as seen by this process.", "database")
 	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read and its series are missing.")
 )

@@ -395,15 +395,6 @@ func quarantineCauses(f AlertFacts) (causes []AlertCause) {
 	return causes
 }
 
-func quarantineCalm(held []HeldProjection, key string) string {
-	for _, h := range held {
-		if h.Projection == key && h.Paused != nil {
-			return "projection " + key + " was paused"
-		}
-	}
-	return "projection " + key + " is not quarantined in any campaign"
-}
-
 // failedRunCauses are the last failed runs of each kind. One that failed more than a day ago is no
 // news. Campaigns that a verify could not replay are drift's, which counts them.
 func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
@@ -465,7 +456,7 @@ func (r AlertRule) Calm(f AlertFacts, a Alert) string {
 	case AlertSource:
 		return "source " + key + " is read again, or no longer used"
 	case AlertQuarantine:
-		return quarantineCalm(f.Summary.Held, key)
+		return "projection " + key + " is not quarantined in any campaign"
 	case AlertFailedRun:
 		return "the failed " + key + " run was resumed, or a later one completed"
 	}

@@ -61,7 +61,7 @@ func (i Installed) Rows(loaded string) RowsBuilt {
 	if len(i.Built) == 1 {
 		b.BuiltVersion = i.Built[0]
 	}
-	b.BuiltByOtherVersion = b.BuiltVersion != loaded
+	b.BuiltByOtherVersion = loaded == "" || b.BuiltVersion != loaded
 	if !b.BuiltByOtherVersion && i.Version != loaded { // another process applies with another version, or without it
 		b.BuiltVersion, b.BuiltByOtherVersion = "", true
 	}

@@ -139,6 +139,9 @@ type ProjectionPause struct {
 	// Behind is how many campaigns wait for a replay, since events were applied to them while the
 	// projection was paused.
 	Behind int64 `json:"behind"`
+	// Quarantined is in how many campaigns a projection that was resumed for all is quarantined: a resume
+	// does not reach those.
+	Quarantined int64 `json:"quarantined"`
 	// RunID is the replay that catches them up; 0 if none is needed, or while another run blocks
 	// it.
 	RunID int64 `json:"run_id"`

@@ -208,7 +208,7 @@ func (s Summary) calmNotes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("%s running.", Count(n, "operation is", "operations are")))
 	}
 	for _, h := range NotLoadedAmong(s.Held) {
-		notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.%s", h.Projection, h.advancedWithout()))
+		notes = append(notes, fmt.Sprintf("Projection %s is not loaded any more: its rows are not updated, and not verified.%s", h.Projection, h.AdvancedWithout()))
 	}
 	return notes
 }

@@ -126,13 +126,47 @@ func (h HeldProjection) PausedWhere() string {
 	return ""
 }
 
-// advancedWithout says in how many campaigns events were applied without a projection that is not
-// loaded: " Events were applied without it in 3 campaigns."; empty if in none.
-func (h HeldProjection) advancedWithout() string {
-	if h.Behind == 0 {
+// AdvancedWithout says in how many campaigns events were applied without a projection that is not
+// loaded: " Events were applied without it in 4 campaigns; it is quarantined in 2 of them."; empty if in
+// none. A quarantine is of an event that was applied without it.
+func (h HeldProjection) AdvancedWithout() string {
+	n := h.Behind + h.Quarantined
+	if n == 0 {
 		return ""
 	}
-	return " Events were applied without it in " + h.Campaigns(h.Behind) + "."
+	if h.Paused != nil { // in which others is not known
+		return " It is quarantined in " + h.Campaigns(n) + "."
+	}
+	text := " Events were applied without it in " + h.Campaigns(n)
+	switch {
+	case h.Behind == 0:
+		text += ", where it is quarantined"
+	case h.Quarantined > 0:
+		text += fmt.Sprintf("; it is quarantined in %s of them", Number(h.Quarantined))
+	}
+	return text + "."
+}
+
+// OnceLoaded says what catches up a projection that is not loaded, once it is loaded again.
+func (h HeldProjection) OnceLoaded() string {
+	const stays = "it stays quarantined there until you start a replay of it"
+	resumed := "" // nothing catches up a projection that is paused for all campaigns
+	if h.Paused != nil {
+		resumed = " and resumed"
+	}
+	switch {
+	case h.Quarantined == 0:
+		return "Once it is loaded again" + resumed + ", a replay starts by itself and catches it up."
+	case h.Behind == 0 && h.Paused == nil:
+		return "Also once it is loaded again" + resumed + ", " + stays + "."
+	}
+	return "Once it is loaded again" + resumed + ", a replay starts by itself and catches it up, except where it is quarantined: " + stays + "."
+}
+
+// Held is the projection with its counts as a summary has them.
+func (i ProjectionInfo) Held() HeldProjection {
+	return HeldProjection{Projection: i.Name, NotLoaded: i.NotLoaded, Paused: i.Paused, PausedCampaigns: i.PausedCampaigns, Behind: i.Behind, Quarantined: i.Quarantined,
+		CountsCapped: i.CountsCapped, RunID: i.RunID, BlockedByRun: i.BlockedByRun}
 }
 
 // Campaigns formats one of the counts.

@@ -144,7 +144,7 @@ type HeldProjection struct {
 	Paused          *Pause `json:"paused"`           // who paused it for all campaigns; nil if not paused
 	PausedCampaigns int64  `json:"paused_campaigns"` // campaigns in which it is paused: every one while it is paused for all
 	Behind          int64  `json:"behind"`           // campaigns in which it was resumed or loaded again and waits for a replay, or that advanced without it while it is not loaded; 0 while it is paused for all
-	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure; 0 while it is paused for all
+	Quarantined     int64  `json:"quarantined"`      // campaigns in which it is quarantined after a failure, also while it is paused for all
 	NotLoaded       bool   `json:"not_loaded"`       // it was loaded earlier and is not now: its rows are not updated
 	CountsCapped    bool   `json:"counts_capped"`    // the counts are lower bounds
 	RunID           int64  `json:"run_id"`           // the active run that catches it up; 0 if there is none
@@ -190,13 +190,14 @@ func (s Summary) Built(loaded []ProjectionInfo) []ProjectionInfo {
 	return all
 }
 
-// ProjectionInfo describes a loaded projection.
+// ProjectionInfo describes a projection that is loaded, or was loaded earlier.
 type ProjectionInfo struct {
 	Name       string   `json:"name" redact:"-"`
-	Version    string   `json:"version"` // hash of its definition
+	NotLoaded  bool     `json:"not_loaded"` // it was loaded earlier and is not now: its rows are not updated
+	Version    string   `json:"version"`    // hash of its definition; empty, as is the rest of its file, if the answering process has not loaded it
 	Tables     []string `json:"tables"`
 	EventTypes []string `json:"event_types"`
-	OnFailure  string   `json:"on_failure" api:"enum=block quarantine"` // block or quarantine
+	OnFailure  string   `json:"on_failure" api:"enum=block quarantine,empty"` // block or quarantine
 	// failed attempts after which an event that fails in it is not retried; 0 means the value of
 	// --max-attempts
 	MaxAttempts     int    `json:"max_attempts"`

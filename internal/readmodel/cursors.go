@@ -319,12 +319,11 @@ where projection = $1
   and state <> 'live'
   and state = 'behind'`
 
-	countBehind = `
-select count(*)
+	countNotResumed = `
+select count(*) filter (where state = 'behind'), count(*) filter (where state = 'quarantined')
 from projection_cursors
 where projection = $1
-  and state <> 'live'
-  and state = 'behind'`
+  and state <> 'live'`
 )
 
 // ResumeEverywhere ends a pause for all campaigns. Nothing is applied meanwhile and no
@@ -347,7 +346,7 @@ func (d *Database) ResumeEverywhere(h *PauseCommand) error {
 			_, err = t.Exec(resumeBehind, h.Projection, h.Now)
 		}
 		if err == nil {
-			_, err = t.One([]any{&h.Behind}, countBehind, h.Projection)
+			_, err = t.One([]any{&h.Behind, &h.Quarantined}, countNotResumed, h.Projection)
 		}
 		if err != nil {
 			return fmt.Errorf("resume projection %q: %w", h.Projection, err)

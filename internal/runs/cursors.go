@@ -44,6 +44,12 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version
 	c.RowsBuilt = v.RowsAt(p.Version, c.LastAppliedAt)
 }
 
+// setNotLoaded marks the cursor of a projection that is not loaded: no version is to be compared with those
+// that built its rows.
+func setNotLoaded(c *outbox.Cursor) {
+	c.NotLoaded, c.RowsBuilt = true, outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}
+}
+
 const (
 	selectCursors = `
 select ` + cursorColumns + `
@@ -127,9 +133,8 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		if c.Follows() {
 			continue
 		}
-		c.NotLoaded = true
 		if settleCursor(&c, outbox.ProjectionInfo{}, versions[name], row.HighWater); c.LagEvents > 0 {
-			c.RowsBuilt = outbox.RowsBuilt{}
+			setNotLoaded(&c)
 			cursors = append(cursors, c)
 		}
 	}
@@ -225,8 +230,8 @@ func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campai
 	})
 	for _, c := range all {
 		if _, isLoaded := order[c.Projection]; isLoaded || c.LagEvents > 0 {
-			if c.NotLoaded = !isLoaded; c.NotLoaded {
-				c.RowsBuilt = outbox.RowsBuilt{}
+			if !isLoaded {
+				setNotLoaded(&c.Cursor)
 			}
 			held[c.CampaignID] = append(held[c.CampaignID], c.Cursor)
 		}
@@ -320,12 +325,13 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $3`)
 
-// ProjectionCursors pages through the campaigns in which a loaded projection is not live, by id.
-// Campaigns in a pause for all are included once they have events that the projection lacks. A
-// projection that is not loaded is outbox.ErrNotFound.
-func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, loaded []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
+// ProjectionCursors pages through the campaigns in which one of the projections is not live, by id.
+// Campaigns in a pause for all are included once they have events that the projection lacks. Any other
+// projection is outbox.ErrNotFound.
+func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, projections []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
 	var page outbox.Page[outbox.CampaignCursor]
-	if _, err := loadedAs(f.Projection, loaded); err != nil {
+	p, err := loadedAs(f.Projection, projections)
+	if err != nil {
 		return page, err
 	}
 	l := &sqldb.List[outbox.CampaignCursor]{
@@ -337,7 +343,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
-	err := rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
+	err = rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil {
 			return err
 		}
@@ -348,7 +354,12 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, lo
 		return failuresOf(t, page.Items)
 	})
 	if err == nil {
-		err = rs.measureLag(ctx, loaded, versions, page.Items)
+		err = rs.measureLag(ctx, projections, versions, page.Items)
+	}
+	for i := range page.Items {
+		if p.NotLoaded {
+			setNotLoaded(&page.Items[i].Cursor)
+		}
 	}
 	if err != nil {
 		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
@@ -468,7 +479,22 @@ from (
 group by f.projection`
 )
 
-// DescribeProjections adds the state in the database to the loaded projections: who paused them, in
+// WithUnloaded returns the projections that this process has loaded, and then those that events were
+// applied with earlier, by name. It marks those that events are applied without now.
+func (rs *Runs) WithUnloaded(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+	left, err := rs.core.ReadModel().Left(ctx)
+	all := slices.Clone(loaded)
+	for _, name := range left {
+		i := slices.IndexFunc(all, func(p outbox.ProjectionInfo) bool { return p.Name == name })
+		if i < 0 {
+			i, all = len(all), append(all, outbox.ProjectionInfo{Name: name, Tables: []string{}, EventTypes: []string{}})
+		}
+		all[i].NotLoaded = true
+	}
+	return all, err
+}
+
+// DescribeProjections adds the state in the database to projections: who paused them, in
 // how many campaigns each is not live, behind or blocking, its open failures, and whether its rows
 // were built by another version of its definition.
 func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {

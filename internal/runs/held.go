@@ -35,10 +35,8 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 		counts := make(map[string]map[string]int64)
 		var b sqldb.Batch
 		for _, name := range names {
-			if versions[name].Pause == nil {
-				counts[name] = make(map[string]int64)
-				b.Each(collectCounts(counts[name]), countAside, name, asideWindow)
-			}
+			counts[name] = make(map[string]int64)
+			b.Each(collectCounts(counts[name]), countAside, name, asideWindow)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err
@@ -48,6 +46,9 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 			n := counts[name]
 			h := outbox.HeldProjection{Projection: name, Paused: versions[name].Pause, NotLoaded: versions[name].Version == "", PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
 				Quarantined: n[outbox.CursorQuarantined], CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
+			if h.Paused != nil {
+				h.PausedCampaigns, h.Behind = 0, 0 // it is so in all of them
+			}
 			if h.Lacks() {
 				all = append(all, h)
 			}

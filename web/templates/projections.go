@@ -23,7 +23,7 @@ type ProjectionView struct {
 // ProjectionsView is the list of the loaded projections.
 type ProjectionsView struct {
 	Loaded []outbox.ProjectionInfo
-	Left   []string `redact:"-"` // loaded earlier, and not now
+	Left   []outbox.ProjectionInfo // loaded earlier, and not now
 }
 
 // previousVersion names the version before a change; by its hash where the change went back to a
@@ -123,17 +123,21 @@ func pauseSentence(a outbox.AuditEntry) string {
 	if h.CampaignID != "" {
 		where = "for campaign " + h.CampaignID
 	}
+	said := fmt.Sprintf("Resumed projection %s %s", h.Projection, where)
 	switch {
 	case a.Action == outbox.ActionProjectionPause && h.CampaignID == "":
 		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
 	case a.Action == outbox.ActionProjectionPause:
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
 	case h.Behind > 0 && h.BlockedByRun > 0:
-		return fmt.Sprintf("Resumed projection %s %s; the replay of %s waits for run %d to end.", h.Projection, where, count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
+		said += fmt.Sprintf("; the replay of %s waits for run %d to end", count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
 	case h.Behind > 0:
-		return fmt.Sprintf("Resumed projection %s %s; %s for a replay.", h.Projection, where, count(h.Behind, "campaign waits", "campaigns wait"))
+		said += fmt.Sprintf("; %s for a replay", count(h.Behind, "campaign waits", "campaigns wait"))
 	}
-	return fmt.Sprintf("Resumed projection %s %s.", h.Projection, where)
+	if said += "."; h.Quarantined > 0 {
+		said += fmt.Sprintf(" It is still quarantined in %s: replay it there once its file is fixed.", count(h.Quarantined, "campaign", "campaigns"))
+	}
+	return said
 }
 
 // pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.

@@ -135,6 +135,11 @@ func (v ReadModelView) standing(verdict string) (names []outbox.ModelStanding) {
 	return names
 }
 
+// lacking is the cursor of a projection that lacks events in the campaign; none if it is live.
+func (v ReadModelView) lacking(projection string) []outbox.Cursor {
+	return slices.DeleteFunc(outbox.Lacking(v.Held, v.LastSeq), func(c outbox.Cursor) bool { return c.Projection != projection })
+}
+
 // replayedHeld are the projections that are not live and can be replayed.
 func (v ReadModelView) replayedHeld() []outbox.Cursor {
 	return slices.DeleteFunc(slices.Clone(v.Held), func(c outbox.Cursor) bool {

@@ -64,7 +64,7 @@ func resultSentence(v RunResultView) string {
 	case v.Result.Outcome == outbox.OutcomeFailed:
 		return "Failed."
 	case v.Run.Kind == outbox.RunReplay && v.Result.Outcome == outbox.OutcomeMatch:
-		return "Nothing to replay: no row was missing, and no projection was quarantined or behind."
+		return "Nothing to replay: no row was missing, and no projection was quarantined or behind. Paused ones are left out."
 	case v.Result.Outcome == outbox.OutcomeReplayed:
 		return "Caught up, as far as events could be applied."
 	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift && len(v.Result.NotCompared()) > 0:
