@@ -231,10 +231,10 @@ func (s *server) routeEventsAPI() {
 		summary: "One event",
 		answers: gives[outbox.Event]("the event"),
 	})
-	s.apiGet("/campaigns/{campaign}/events/{seq}/history", reply(s, rowParam, ofRow(s.Store.EventHistory)), endpoint{
+	s.apiGet("/campaigns/{campaign}/events/{seq}/history", reply(s, rowParam, ofRow(s.Runs.EventHistory)), endpoint{
 		id: "getEventHistory", tag: tagEvents,
-		summary: "The history of an event: appended, failed attempts, actions, and when and by which worker it was applied",
-		details: "As far back as --keep-history and --keep-audit allow.",
+		summary: "The history of an event: appended, failed attempts, actions, and when and by which worker or run it was applied",
+		details: "As far back as --keep-history and --keep-audit allow, and of runs as far as the results of the latest are kept.",
 		answers: gives[outbox.EventHistory]("the steps, the oldest first"),
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/explanation", reply(s, rowParam, s.explanation), endpoint{

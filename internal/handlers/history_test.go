@@ -52,3 +52,14 @@ func TestEventHistory_isOnThePagesOfTheEventAndItsRow(t *testing.T) {
 	}
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No actions here")
 }
+
+// An event that a paused projection does not have was not applied to all of them.
+func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1"}`).want(t, 200)
+	s.seed("c-1", "campaign.renamed")
+	s.work()
+	s.get("/campaigns/c-1/events/3").want(t, 200, "<strong>Applied").lacks(t, "Applied without", "Not applied everywhere")
+	s.get("/campaigns/c-1/events/4").want(t, 200, "<strong>Applied without projection campaigns", "Not applied everywhere yet: projection campaigns is paused, 1 event behind.")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -147,8 +148,11 @@ func (s *server) explainExample(ctx context.Context, fingerprint string) *outbox
 }
 
 func (s *server) readHappened(ctx context.Context, v *templates.EventView) (err error) {
-	if v.History, err = s.Store.EventHistory(ctx, v.Event.CampaignID, v.Event.Seq); err != nil {
+	if v.History, err = s.Runs.EventHistory(ctx, v.Event.CampaignID, v.Event.Seq); err != nil {
 		return err
+	}
+	if cursors, err := s.Runs.Cursors(ctx, v.Event.CampaignID, s.Projections); err == nil { // the page says so if they cannot be read
+		v.Remade = slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return c.Generation > 1 })
 	}
 	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq, Limit: activityShownOf})
 	v.Acts = acts.Items

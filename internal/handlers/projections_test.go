@@ -93,6 +93,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/failures?status=resolved").want(t, 200, "No matching failures.")
 	s.get("/failures?projection=other").want(t, 200, "only <bdi>other</bdi>; show all")
 	s.get("/campaigns/c-1").want(t, 200, "quarantined").lacks(t, `data-testid="pause-campaigns"`)
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 3 are applied, but projection campaigns is quarantined, ")
 
 	to := s.submit("/projections/campaigns/pause", "campaign_id=c-2&reason=look&return_to=campaign").want(t, 303).Header.Get("Location")
 	s.get(to).want(t, 200, "Paused projection campaigns for campaign c-2, at event 1.", `data-testid="resume-campaigns"`)

@@ -289,6 +289,9 @@ type ProjectionResult struct {
 	// Seq is the projection's position now; a projection that failed again may be behind the
 	// campaign.
 	Seq int64 `json:"seq"`
+	// From is where a replay or a rebuild found a projection that was not live, and advanced it from;
+	// nil otherwise.
+	From *int64 `json:"from_seq"`
 	// why a verify or a rebuild has not compared all of the campaign's events, or a dry run of a row
 	// does not apply them: the state of the cursor; paused or quarantined: compared up to seq;
 	// behind: not compared. Empty otherwise

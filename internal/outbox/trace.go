@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // EventHistory is an event's history, as far as it is kept.
 type EventHistory struct {
@@ -14,13 +17,22 @@ type EventHistory struct {
 type EventStep struct {
 	// failed: an attempt failed, and another was due; died: it was the last; quarantined: it was
 	// the last, and the event was applied without the failed projection; acted: see audit_entry;
-	// passed_over: skipped, and never applied
+	// passed_over: skipped, and never applied; replayed: a run applied it to a projection that had not
+	// been live
 	Kind StepKind  `json:"kind"`
 	At   time.Time `json:"at"` // for an applied event: when its span ended
 
 	Attempt    *Attempt     `json:"attempt"`     // the failed attempt; nil for other kinds
 	AuditEntry *AuditEntry  `json:"audit_entry"` // the action on the event or its row; nil for other kinds
 	Span       *AppliedSpan `json:"span"`        // the span in which the event was applied or skipped; nil for other kinds
+	Replay     *Replayed    `json:"replay"`      // the run that applied it to one projection more; nil for other kinds
+}
+
+// Replayed is a projection that got an event later than others, and the run by which.
+type Replayed struct {
+	Projection string  `json:"projection" redact:"-"`
+	RunID      int64   `json:"run_id"`
+	Kind       RunKind `json:"kind" api:"enum=replay rebuild"`
 }
 
 // StepKind is the kind of a history entry.
@@ -35,7 +47,26 @@ const (
 	StepActed       StepKind = "acted"
 	StepApplied     StepKind = "applied"
 	StepPassedOver  StepKind = "passed_over" // skipped, and never applied
+	StepReplayed    StepKind = "replayed"    // applied to a projection that had not been live
 )
+
+// SortSteps sorts steps by time. A replay comes after the span in which the event was applied, which may
+// have gone on with later events.
+func SortSteps(steps []EventStep) {
+	var applied time.Time
+	for _, s := range steps {
+		if s.Kind == StepApplied && s.At.After(applied) {
+			applied = s.At
+		}
+	}
+	at := func(s EventStep) time.Time {
+		if s.Replay != nil && s.At.Before(applied) {
+			return applied
+		}
+		return s.At
+	}
+	slices.SortStableFunc(steps, func(a, b EventStep) int { return at(a).Compare(at(b)) })
+}
 
 // AppliedSpan is consecutive events of a campaign that one process applied without a pause, with no
 // more than a minute between the first and the last.

@@ -348,7 +348,10 @@ func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 		for i := range m.result.Projections {
 			p := &m.result.Projections[i]
 			if p.Error == "" {
-				p.Generation = nextGeneration(m.stands[p.Projection])
+				stand := m.stands[p.Projection]
+				if p.Generation = nextGeneration(stand); lags(stand) {
+					p.From = &stand.AppliedSeq
+				}
 				p.Rows = s.Rows[p.Projection]
 			}
 		}

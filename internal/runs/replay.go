@@ -199,6 +199,6 @@ func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim sto
 		p.Error = fmt.Sprintf("its rows are unchanged: %v", swapped[i].Err)
 		return nil
 	}
-	p.Generation, p.Rows = nextGeneration(stand), swapped[0].Rows[name]
+	p.Generation, p.Rows, p.From = nextGeneration(stand), swapped[0].Rows[name], &stand.AppliedSeq
 	return nil
 }

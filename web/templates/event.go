@@ -34,6 +34,7 @@ type EventView struct {
 	Held     []outbox.Cursor   // of projections that are not live in the campaign; nil if they cannot be read
 	Row      *outbox.RowDetail // nil without a row
 	History  outbox.EventHistory
+	Remade   bool                // a run replaced rows of a projection in the campaign at some time
 	Acts     []outbox.AuditEntry // the latest on it, refused ones too
 	// Explained says why projections fail at it; Unexplained that this cannot be found out at the
 	// moment.

@@ -16,12 +16,26 @@ type moment struct {
 	First            time.Time        // when its first step happened
 	Attempts         []outbox.Attempt // the failed ones, oldest first
 	Changed          string           // what differs from the attempt before; empty for the first one
-	Without          []string         // the projections quarantined before, of an applied one
+	Without          []string         // the projections that an applied one was not applied to then
 }
 
-// moments returns the lines of a history, oldest first, with the actions that are not in it.
-func moments(h outbox.EventHistory, acts []outbox.AuditEntry) []moment {
+// lacking are the projections that do not have an applied event.
+func (v EventView) lacking() (names []string) {
+	for _, c := range outbox.Lacking(v.Held, v.Event.Seq) {
+		names = append(names, c.Projection)
+	}
+	return names
+}
+
+// moments returns the lines of a history, oldest first, with the actions that are not in it. lacking are
+// the projections that do not have the event.
+func moments(h outbox.EventHistory, acts []outbox.AuditEntry, lacking ...string) []moment {
 	var lines []moment
+	for _, s := range h.Steps {
+		if s.Replay != nil {
+			lacking = append(lacking, s.Replay.Projection)
+		}
+	}
 	var before *outbox.Attempt
 	for _, s := range withActs(h.Steps, acts) {
 		if n := len(lines); n > 0 && lines[n-1].continues(s) {
@@ -32,7 +46,7 @@ func moments(h outbox.EventHistory, acts []outbox.AuditEntry) []moment {
 		m := moment{EventStep: s, First: s.At}
 		switch {
 		case s.Kind == outbox.StepApplied:
-			m.Without = quarantined(lines)
+			m.Without = slices.Compact(slices.Sorted(slices.Values(append(quarantined(lines), lacking...))))
 		case s.Attempt != nil:
 			m.Attempts, m.Changed = []outbox.Attempt{*s.Attempt}, changedSince(before, *s.Attempt)
 			before = s.Attempt
@@ -61,7 +75,7 @@ func withActs(steps []outbox.EventStep, acts []outbox.AuditEntry) []outbox.Event
 			all = append(all, outbox.EventStep{Kind: outbox.StepActed, At: acts[i].At, AuditEntry: &acts[i]})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b outbox.EventStep) int { return a.At.Compare(b.At) })
+	outbox.SortSteps(all)
 	return all
 }
 
@@ -93,7 +107,7 @@ func (m moment) look() look {
 		return statusLook(outbox.Failed)
 	case outbox.StepDied:
 		return statusLook(outbox.Dead)
-	case outbox.StepApplied:
+	case outbox.StepApplied, outbox.StepReplayed:
 		return stateLook(outbox.StateCurrent)
 	case outbox.StepPassedOver:
 		return look{glyph: skippedGlyph, hue: "s-skipped"}
@@ -126,11 +140,17 @@ func (m moment) failedWords() string {
 	return words
 }
 
-// appliedWords says with which other events an event was applied, and without which projections.
-func (m moment) appliedWords() string {
+// appliedWords says with which other events an event was applied, and without which projections. If rows
+// were remade, others may have got it later than the history tells.
+func (m moment) appliedWords(remade bool) string {
 	words := "Applied"
-	if len(m.Without) > 0 {
-		words += " without projection " + strings.Join(m.Without, " and ") + ","
+	switch n := len(m.Without); {
+	case n > 1:
+		words += " without projections " + strings.Join(m.Without[:n-1], ", ") + " and " + m.Without[n-1] + ","
+	case n == 1:
+		words += " without projection " + m.Without[0] + ","
+	case remade:
+		words += " to the projections that were live then,"
 	}
 	if s := m.Span; s.FirstSeq < s.LastSeq {
 		words += " with events " + num(s.FirstSeq) + " to " + num(s.LastSeq)

@@ -24,6 +24,8 @@ func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 			s.Kind = outbox.StepAppended
 		case "applied":
 			s.Kind, s.Span = outbox.StepApplied, &outbox.AppliedSpan{}
+		case "replayed":
+			s.Kind, s.Replay = outbox.StepReplayed, &outbox.Replayed{Projection: words[1], RunID: 7, Kind: outbox.RunReplay}
 		case "f", "d", "q":
 			s.Kind = map[string]outbox.StepKind{"f": outbox.StepFailed, "d": outbox.StepDied, "q": outbox.StepQuarantined}[words[0]]
 			s.Attempt = &outbox.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}
@@ -58,6 +60,8 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 		{[]string{"f boom", "f bang", "f bang"}, []string{"Failed", "Failed 2 times with the same error"}},
 		{[]string{"f boom", "d boom", "d boom"}, []string{"Failed 2 times with the same error, now dead", "Failed, now dead"}},
 		{[]string{"f boom", "q boom", "applied"}, []string{"Failed 2 times with the same error, projection p quarantined", "Applied without projection p"}},
+		{[]string{"applied", "replayed q"}, []string{"Applied without projection q", "replayed q"}},
+		{[]string{"f boom", "q boom", "applied", "replayed p", "replayed q"}, []string{"Failed 2 times with the same error, projection p quarantined", "Applied without projections p and q", "replayed p", "replayed q"}},
 		{[]string{"f boom", "f boom", "requeue ana", "f boom", "d boom"},
 			[]string{"Failed 2 times with the same error", "acted ana", "Failed 2 times with the same error, now dead"}},
 		{[]string{"f boom", "refused bo", "f boom"}, []string{"Failed", "refused bo", "Failed"}},
@@ -71,7 +75,9 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 			words := string(m.Kind)
 			switch {
 			case m.Kind == outbox.StepApplied:
-				words = m.appliedWords()
+				words = m.appliedWords(false)
+			case m.Replay != nil:
+				words += " " + m.Replay.Projection
 			case m.Attempt != nil:
 				words = m.failedWords()
 			case m.AuditEntry != nil && m.AuditEntry.Outcome == outbox.AuditRefused:

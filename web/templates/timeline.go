@@ -93,19 +93,23 @@ func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
 // eventStands says in a sentence whether and how an event was applied.
 func eventStands(v EventView) string {
 	seq, c := v.Event.Seq, v.Campaign
+	upTo := fmt.Sprintf("events up to %s are applied", num(c.AppliedSeq))
+	if but := outbox.Standings(outbox.Lacking(v.Held, c.AppliedSeq)); but != "" {
+		upTo += ", but " + but
+	}
 	switch {
 	case v.Event.Skipped != nil && seq <= c.AppliedSeq:
-		return fmt.Sprintf("Skipped: no projection applied it; all other events up to %s are applied.", num(c.AppliedSeq))
+		return "Skipped: no projection applied it; all other " + upTo + "."
 	case seq <= c.AppliedSeq && v.Held == nil:
 		return "Applied, though perhaps not to every projection: which are paused or quarantined cannot be read at the moment."
 	case appliedInPart(c, v.Held, seq):
 		return inPartTitle(outbox.Lacking(v.Held, seq)) + "."
 	case seq <= c.AppliedSeq:
-		return fmt.Sprintf("Applied. All events up to %s are applied.", num(c.AppliedSeq))
+		return "Applied. All " + upTo + "."
 	case v.RowStatus == "":
-		return fmt.Sprintf("Not applied, and without a row. All events up to %s are applied; replay the campaign to apply this event.", num(c.AppliedSeq))
+		return "Not applied, and without a row. All " + upTo + "; replay the campaign to apply this event."
 	case seq == c.HeadSeq:
-		return fmt.Sprintf("Not applied: it is the head of its campaign. All events up to %s are applied.", num(c.AppliedSeq))
+		return "Not applied: it is the head of its campaign. All " + upTo + "."
 	}
-	return fmt.Sprintf("Not applied yet: it waits behind event %s. All events up to %s are applied.", num(c.HeadSeq), num(c.AppliedSeq))
+	return fmt.Sprintf("Not applied yet: it waits behind event %s. All %s.", num(c.HeadSeq), upTo)
 }

@@ -1,0 +1,65 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+)
+
+// historyRuns is how many of the latest replays, and of the latest rebuilds, an event's history tells of.
+const historyRuns = 50
+
+const selectAdvanced = `
+select r.id, r.kind, x.projections, x.at
+from (
+  select id, kind
+  from runs
+  where kind = $2
+  order by id desc
+  limit $3
+) as r
+join run_results x on x.run_id = r.id and x.campaign_id = $1`
+
+// EventHistory is that of the store, with the projections that got the event later by a replay or a
+// rebuild, as far as the results of runs are kept.
+func (rs *Runs) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
+	h, err := rs.core.EventHistory(ctx, campaign, seq)
+	if err != nil || slices.ContainsFunc(h.Steps, func(s outbox.EventStep) bool { return s.Kind == outbox.StepPassedOver }) {
+		return h, err
+	}
+	err = rs.read(ctx, func(t *tx) error {
+		for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
+			err := t.Each(func(row sqldb.Row) error {
+				run, at, text := outbox.Replayed{}, int64(0), ""
+				if err := row.Scan(&run.RunID, &run.Kind, &text, &at); err != nil {
+					return err
+				}
+				var results []outbox.ProjectionResult
+				if err := json.Unmarshal([]byte(text), &results); err != nil {
+					return fmt.Errorf("result of run %d: %w", run.RunID, err)
+				}
+				for _, p := range results {
+					if p.From != nil && *p.From < seq && seq <= p.Seq {
+						step := run
+						step.Projection = p.Projection
+						h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepReplayed, At: sqldb.At(at), Replay: &step})
+					}
+				}
+				return nil
+			}, selectAdvanced, campaign, string(kind), historyRuns)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return h, fmt.Errorf("read which runs applied campaign %q seq %d: %w", campaign, seq, err)
+	}
+	outbox.SortSteps(h.Steps)
+	return h, nil
+}
