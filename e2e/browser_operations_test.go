@@ -97,7 +97,7 @@ func TestBrowser_operatorTriagesTwoErrorGroups(t *testing.T) {
 			b.lookUntil("the operation stops by itself", telling(marked("operation-why"), "stopped")+" && "+telling(marked("operation-why"), "2 of 2 error groups stopped"))
 			b.await("each group says why", telling(marked("group-1"), "failed again with the same error")+" && "+telling(marked("group-2"), "failed again with the same error"))
 			b.await("its rows are counted", telling("#live", "✕ failed again 2")+" && "+telling("#live", "‖ not attempted 41"))
-			b.await("nothing else failed", telling("#live", "No other open failures"))
+			b.await("nothing else failed", telling("#live", "Nothing else that failed since it started still fails"))
 			b.sound("an operation that stopped")
 			if o := awaitOperation(t, s, 1); o.Totals.FailedAgain != 2 || o.Totals.Left != 41 {
 				t.Errorf("the API tells of %+v", o)

@@ -80,6 +80,9 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	if d.Rehearsal > 0 {
 		fmt.Fprintf(a.out, "it rests on rehearsal %d; %s\n", d.Rehearsal, d.CoverText())
 	}
+	for _, l := range d.Loads {
+		fmt.Fprintf(a.out, "deployed while it ran, at %s: %s\n", stamp(l.At), d.LoadText(l))
+	}
 	fmt.Fprintln(a.out)
 	t := table(a.out)
 	fmt.Fprintln(t, "CHOSEN\tWAITING\tREQUEUED\tDONE\tQUARANTINED\tSKIPPED\tFAILED AGAIN\tNOT ATTEMPTED\tNOT WATCHED")
@@ -94,14 +97,14 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	t.Flush()
 	for i, r := range d.NewFailures {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nnew failures outside this operation:")
+			fmt.Fprintln(a.out, "\nnew failures outside this operation that remain:")
 		}
 		t.row(r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
 	}
 	t.Flush()
 	for i, f := range d.NewQuarantines {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nprojections quarantined in its campaigns since it started:")
+			fmt.Fprintln(a.out, "\nprojections quarantined in its campaigns since it started, which still are:")
 		}
 		t.row(f.CampaignID, f.Seq, f.Projection, firstLine(f.Message, 100))
 	}

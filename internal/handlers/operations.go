@@ -300,6 +300,11 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	summary, err := s.Store.Summary(r.Context())
+	if err != nil {
+		return err
+	}
+	view.Without = summary.Held
 	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 

@@ -397,6 +397,9 @@ func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, s
 				return fmt.Errorf("end the rows of operation %d: %w", id, err)
 			}
 		}
+		if _, err := t.Exec(stopGroups, id, "cancelled by "+o.By.Name, now, string(outbox.GroupStopped), string(outbox.GroupRunning)); err != nil {
+			return fmt.Errorf("end the groups of operation %d: %w", id, err)
+		}
 		if err := t.countOperation(op); err != nil {
 			return err
 		}

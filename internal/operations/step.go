@@ -184,12 +184,16 @@ func (s *operationStep) endWatch(o observed) error {
 	return s.stop(o.group, end.Stops)
 }
 
-const stopGroup = `
+const (
+	stopGroups = `
 update operation_groups
-set status = $5, reason = $3, updated_at = $4
+set status = $4, reason = $2, updated_at = $3
 where operation_id = $1
-  and number = $2
-  and status = $6`
+  and status = $5`
+
+	stopGroup = stopGroups + `
+  and number = $6`
+)
 
 const leaveRows = `
 update operation_rows
@@ -208,7 +212,7 @@ where operation_id = $1
 // stop stops a group: no more of its rows are requeued.
 func (s *operationStep) stop(group int64, reason string) error {
 	s.changed = true
-	n, err := s.Exec(stopGroup, s.op.ID, group, reason, s.now, string(outbox.GroupStopped), string(outbox.GroupRunning))
+	n, err := s.Exec(stopGroup, s.op.ID, reason, s.now, string(outbox.GroupStopped), string(outbox.GroupRunning), group)
 	if err != nil || n == 0 {
 		return err
 	}

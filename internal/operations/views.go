@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -154,7 +155,7 @@ func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outb
 // Get reads an operation with its groups, the rows it is watching, and other failures since its
 // start. A missing one is outbox.ErrNotFound.
 func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
-	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, NewFailures: []outbox.Row{}, NewQuarantines: []outbox.ProjectionFailure{}}
+	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, Loads: []outbox.VersionLoad{}, NewFailures: []outbox.Row{}, NewQuarantines: []outbox.ProjectionFailure{}}
 	summary, err := ops.core.Summary(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
@@ -170,6 +171,9 @@ func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetai
 			return err
 		}
 		if err = t.countRehearsed(&d); err != nil {
+			return err
+		}
+		if err = t.loads(&d); err != nil {
 			return err
 		}
 		if err = t.newFailures(&d); err != nil {
@@ -214,6 +218,17 @@ func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, 
 		return nil, fmt.Errorf("list what operations requeue: %w", err)
 	}
 	return all, nil
+}
+
+// loadsNamed is how many loads of other versions an operation names.
+const loadsNamed = 20
+
+// loads reads which versions of projections were loaded while the operation ran, the first ones.
+func (t *tx) loads(d *outbox.OperationDetail) error {
+	latest, err := t.VersionLoads(d.StartedAt.UnixMicro(), failuresUntil(d))
+	slices.Reverse(latest)
+	d.Loads = append(d.Loads, latest[:min(len(latest), loadsNamed)]...)
+	return err
 }
 
 const selectOperationGroups = `

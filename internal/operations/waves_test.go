@@ -344,6 +344,32 @@ func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
 	other.MustBeSound(t)
 }
 
+// What was loaded between its waves is named, so that a later one is not taken for a try of the same files.
+func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
+	t.Parallel()
+	b, clock := triage(t)
+	load := func(at time.Time, version, previous string) {
+		t.Helper()
+		enginetest.MustExec(t, b.JournalDB, fmt.Sprintf(`insert into projection_loads (projection, at, version, previous, instance, host) values ('accounts', %d, '%s', '%s', 'w-1', 'a')`, at.UnixMicro(), version, previous))
+	}
+	load(clock.Now(), "before", "older")
+	clock.Advance(time.Second)
+	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	at := clock.Now().Add(time.Second)
+	load(at, "changed", "before")
+	clock.Advance(2 * time.Second)
+	d := settleOperation(t, b, op.ID)
+	if d.Status != outbox.OperationStopped || len(d.Loads) != 1 || !d.Loads[0].At.Equal(at) {
+		t.Fatalf("operation is %s; while it ran it names %+v", d.Status, d.Loads)
+	}
+	clock.Advance(time.Second)
+	load(clock.Now(), "later", "changed")
+	d = operation(t, b, op.ID)
+	if d.Rehearsal = 7; len(d.Loads) != 1 || d.LoadText(d.Loads[0]) != "Version changed of projection accounts, in place of before: rows requeued after that were tried with it, and rehearsal 7 was not of it" {
+		t.Errorf("it says %q of %+v", d.LoadText(d.Loads[0]), d.Loads)
+	}
+}
+
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
@@ -397,6 +423,14 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	wantTotals(t, d, outbox.OperationCancelled, outbox.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
 	if d.CancelledBy != "ana" || d.FinishedAt == nil {
 		t.Errorf("operation is %+v, want it cancelled by ana", d.Operation)
+	}
+	if !strings.HasSuffix(d.Why, "2 requeued before and not watched since") {
+		t.Errorf("it says %q", d.Why)
+	}
+	for _, g := range d.Groups {
+		if g.Status != outbox.GroupStopped || g.Reason != "cancelled by ana" {
+			t.Errorf("group %d is %s (%s), want it stopped", g.Number, g.Status, g.Reason)
+		}
 	}
 	canary := resultRows(t, b, op.ID, outbox.ResultUnwatched)[0]
 	if r := b.MustRow(t, canary.CampaignID, 2).Row; r.Status != outbox.Failed || r.AttemptCount != 1 {

@@ -133,7 +133,7 @@ type GroupStatus string
 // The statuses of a group.
 const (
 	GroupRunning GroupStatus = "running"
-	GroupStopped GroupStatus = "stopped" // something failed; no more of its rows are requeued
+	GroupStopped GroupStatus = "stopped" // something failed, or an operator cancelled it; no more of its rows are requeued
 	GroupDone    GroupStatus = "done"
 )
 
@@ -184,8 +184,10 @@ type OperationDetail struct {
 	Watched []WatchedRow     `json:"watched" api:"max=20"` // at most 20
 	// rows that the rehearsal on which the operation rests tried and found passing; 0 without one
 	Rehearsed int64 `json:"rehearsed"`
-	// failed and dead rows that are not part of the operation and arose since its start, in its
-	// campaigns or with its errors; at most 50
+	// versions of projections that were loaded in place of others while it ran, the first ones; at most 20
+	Loads []VersionLoad `json:"loads" api:"max=20"`
+	// rows that are not part of the operation, failed since its start, in its campaigns or with its
+	// errors, and still are failed or dead; at most 50
 	NewFailures []Row `json:"new_failures" api:"max=50"`
 	// open failures since its start that quarantined projections in its campaigns; at most 50
 	NewQuarantines []ProjectionFailure `json:"new_quarantines" api:"max=50"`
@@ -227,7 +229,7 @@ func (d OperationDetail) Describe(working bool) string {
 		}
 		return fmt.Sprintf("Stopped: %s; %s failed again%s, %s not attempted", d.StopReason, Count(t.FailedAgain, "row", "rows"), quarantined, Number(t.Left))
 	case d.Status == OperationCancelled:
-		return fmt.Sprintf("Cancelled by %s; %s not attempted, %s in progress", d.CancelledBy, Count(t.Left, "row", "rows"), Number(t.Unwatched))
+		return fmt.Sprintf("Cancelled by %s; %s not attempted, %s requeued before and not watched since", d.CancelledBy, Count(t.Left, "row", "rows"), Number(t.Unwatched))
 	case !working:
 		return "No worker is running; start a worker, or cancel the operation"
 	case len(d.Watched) > 0:
@@ -241,6 +243,15 @@ func (d OperationDetail) Describe(working bool) string {
 // CoverText says how many of the operation's rows the rehearsal on which it rests tried.
 func (d OperationDetail) CoverText() string {
 	return fmt.Sprintf("it tried %s of the operation's %s", Number(d.Rehearsed), Count(d.Totals.Chosen, "row", "rows"))
+}
+
+// LoadText says that other files of a projection were loaded while the operation ran.
+func (d OperationDetail) LoadText(l VersionLoad) string {
+	text := fmt.Sprintf("Version %s of projection %s, in place of %s: rows requeued after that were tried with it", ShortHash(l.Version), l.Projection, ShortHash(l.Previous))
+	if d.Rehearsal > 0 {
+		text += fmt.Sprintf(", and rehearsal %d was not of it", d.Rehearsal)
+	}
+	return text
 }
 
 // RowKey names one row.

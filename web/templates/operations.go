@@ -22,6 +22,17 @@ type OperationView struct {
 	Rows      outbox.Page[outbox.OperationRow]
 	Rehearsal outbox.FixRehearsal // that the operation rests on; zero without one
 	Acts      []outbox.AuditEntry // the latest actions on it
+	// Without are the projections that are paused, quarantined or not loaded in some campaign.
+	Without []outbox.HeldProjection
+}
+
+// without names the projections that applied events may lack.
+func (v OperationView) without() string {
+	names := make([]string, len(v.Without))
+	for i, h := range v.Without {
+		names[i] = h.Projection
+	}
+	return strings.Join(names, ", ")
 }
 
 // NewOperationView is an operation before it is started.
