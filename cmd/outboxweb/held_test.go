@@ -231,7 +231,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says(requeue, "started operation 1: 1 dead row")
-	d.says("operations show 1", "it rests on rehearsal 1; it tried 1 of the operation's 1 row")
+	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
 }
 
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {

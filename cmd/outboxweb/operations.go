@@ -17,9 +17,22 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o
 	if err := st.Runs.RestOn(ctx, c.Rehearsal, loaded); err != nil {
 		return err
 	}
-	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: outbox.Selection{Filter: c.filter()}, Canary: true, Rehearsal: c.Rehearsal})
+	selection := outbox.Selection{Filter: c.filter()}
+	var preview outbox.OperationPreview
+	if c.Rehearsal > 0 {
+		if preview, err = st.Operations.Preview(ctx, selection, c.Rehearsal); err != nil {
+			return err
+		}
+	}
+	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: selection, Canary: true, Rehearsal: c.Rehearsal})
 	if err != nil {
 		return err
+	}
+	if n := preview.RehearsedFailing; n > 0 {
+		fmt.Fprintf(a.err, "%s that failed in rehearsal %d left out\n", outbox.Count(n, "dead row", "dead rows"), c.Rehearsal)
+	}
+	if n := preview.Rows - preview.Rehearsed; n > 0 {
+		fmt.Fprintf(a.err, "rehearsal %d did not try %s of the rows, or they were retried since; they are requeued, too, and stop their error's group if they fail\n", c.Rehearsal, outbox.Number(n))
 	}
 	if err := a.warnWithoutWorker(ctx, st, "operation %d is queued until one does: start outboxweb serve", op.ID); err != nil {
 		return err

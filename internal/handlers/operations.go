@@ -316,7 +316,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	if order.Rehearsal > 0 && len(order.Rows) == 0 && order.Filter == (outbox.RequeueFilter{}) {
-		if order.Rows, err = s.Operations.TriedHeads(r.Context(), order.Rehearsal); err != nil {
+		if order.Rows, err = s.Operations.PassedHeads(r.Context(), order.Rehearsal); err != nil {
 			return err
 		}
 		if len(order.Rows) == 0 {
@@ -339,9 +339,9 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	if cause != "" && order.Rehearsal == 0 {
 		// The page is worth reading without it.
-		if passed, err := s.Runs.PassedRehearsal(r.Context(), cause, s.Projections); err == nil && passed != nil {
-			if covered, err := s.previewOperation(r.Context(), order.Selection, passed.Run.ID); err == nil && covered.Rehearsed > 0 {
-				view.Passed, view.Preview.Rehearsed = passed, covered.Rehearsed
+		if rehearsed, err := s.Runs.RehearsalOf(r.Context(), cause, s.Projections); err == nil && rehearsed != nil {
+			if resting, err := s.previewOperation(r.Context(), order.Selection, rehearsed.Run.ID); err == nil && resting.Rehearsed+resting.RehearsedFailing > 0 {
+				view.Rehearsed, view.Resting = rehearsed, resting
 			}
 		}
 	}

@@ -114,8 +114,9 @@ func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{
 		{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2}},
 		{CampaignID: "c-2", Outcome: outbox.OutcomeFailsSame, Rehearsed: &outbox.Rehearsed{Head: 2}}}})
-	s.get("/operations/new?event_type="+poison+"&rehearsal=1").want(t, 200, `data-testid="rests-on"`, "tried 1 of these 3 rows with the loaded files: it would pass. It did not try the other 2: rehearse again.", `name="rehearsal" value="1"`)
+	s.get("/operations/new?event_type="+poison+"&rehearsal=1").want(t, 200, `data-testid="rests-on"`, "tried 1 of these 2 rows with the loaded files: it would pass. It did not try the other 1: rehearse again.", "1 more row that failed in it, or an event behind, is left out.", `name="rehearsal" value="1"`)
 	s.get("/operations/new?rehearsal=1").want(t, 200, "1 row that would pass in rehearsal 1", "tried this row with the loaded files: it would pass.", `name="rows" value="c-1/2"`).lacks(t, `value="c-2/2"`)
 	s.get("/operations/new?rehearsal=9").want(t, 404, "found no blocked campaign that would pass")
-	s.post("/api/v1/operations/preview", `{"filter":{},"rehearsal":1}`).want(t, 200, `"rows":3`, `"rehearsed":1`)
+	s.post("/api/v1/operations/preview", `{"filter":{},"rehearsal":1}`).want(t, 200, `"rows":2`, `"rehearsed":1`, `"rehearsed_failing":1`)
+	s.get("/operations/new?campaign=c-2&rehearsal=1").want(t, 200, "every dead row that matches failed in it")
 }

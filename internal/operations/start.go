@@ -129,21 +129,8 @@ const previewNames = 20
 // changes nothing.
 func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
 	var p outbox.OperationPreview
-	err := ops.read(ctx, func(t *tx) error {
-		chosen, refused, err := t.candidates(selection)
-		if p = preview(chosen, refused); err != nil || rehearsal == 0 {
-			return err
-		}
-		tried := map[outbox.RowKey]bool{}
-		heads, err := t.triedHeads(rehearsal)
-		for _, k := range heads {
-			tried[k] = true
-		}
-		for _, c := range chosen {
-			if tried[c.RowKey] {
-				p.Rehearsed++
-			}
-		}
+	err := ops.read(ctx, func(t *tx) (err error) {
+		_, p, err = t.shown(selection, rehearsal)
 		return err
 	})
 	if err != nil {
@@ -158,6 +145,18 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, 
 		p.EstimatedSeconds, p.EventsPerSecond = &seconds, &pace
 	}
 	return p, nil
+}
+
+// shown returns the rows that an operation on a selection takes, and their preview.
+func (t *tx) shown(selection outbox.Selection, rehearsal int64) ([]candidate, outbox.OperationPreview, error) {
+	chosen, refused, err := t.candidates(selection)
+	if err != nil {
+		return nil, outbox.OperationPreview{}, err
+	}
+	chosen, passing, failing, err := t.restOn(rehearsal, chosen)
+	p := preview(chosen, refused)
+	p.Rehearsed, p.RehearsedFailing = passing, failing
+	return chosen, p, err
 }
 
 // preview counts the effects of requeuing the candidates.
@@ -209,7 +208,7 @@ func groupsOf(chosen []candidate) []outbox.PreviewGroup {
 // Start freezes the dead rows of a selection for workers to requeue. It returns outbox.ErrConflict
 // when the rows differ from those the operator was shown, when there are none, or where nothing is
 // applied; outbox.ErrInvalid when a large operation lacks its phrase. Rows of another running
-// operation are left out.
+// operation are left out, and so are those that the rehearsal on which it rests found failing.
 func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox.OperationRequest) (outbox.Operation, error) {
 	asked := auditTarget(order)
 	a := &store.Change{Command: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
@@ -217,11 +216,10 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies requeued rows, so the operation would never end", ops.core.Mode()))
 	}
 	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
-		chosen, refused, err := t.candidates(order.Selection)
+		chosen, is, err := t.shown(order.Selection, order.Rehearsal)
 		if err != nil {
 			return outbox.Operation{}, err
 		}
-		is := preview(chosen, refused)
 		if err := t.asShown(o, order, is, now); err != nil {
 			return outbox.Operation{}, err
 		}
@@ -229,7 +227,7 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 			return outbox.Operation{}, err
 		}
 		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary, Rehearsal: order.Rehearsal,
-			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Refused: refused}
+			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Refused: is.Refused}
 		if len(order.Rows) == 0 {
 			op.Filter = &order.Filter
 		}
@@ -282,6 +280,8 @@ func (t *tx) asShown(o outbox.Command, order outbox.OperationRequest, is outbox.
 	switch {
 	case len(changes) > 0:
 		return outbox.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAction(order.Filter.CampaignID, 0, now))
+	case is.Rows == 0 && is.RehearsedFailing > 0:
+		return outbox.Conflict("rehearsal %d found all matching dead rows failing: nothing to requeue that rests on it", order.Rehearsal)
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}

@@ -109,33 +109,78 @@ type AssessedGroup struct {
 	// Operation is the running operation that requeues rows of this error, the latest if there are
 	// several; nil if there is none.
 	Operation *GroupOperation `json:"operation"`
-	// Rehearsal is the run of a rehearsal in which every campaign that it tried passed with what is
-	// loaded now, some of those that this error blocks among them; 0 if there is none.
+	// Rehearsal is the run of a rehearsal that tried, with what is loaded now, campaigns which this
+	// error blocks; 0 if there is none.
 	Rehearsal int64 `json:"rehearsal"`
-	// RehearsedHeads is how many of Heads that rehearsal tried and nobody retried since.
+	// RehearsedHeads is how many of Heads passed that rehearsal and were not retried since.
 	RehearsedHeads int64 `json:"rehearsed_heads"`
+	// RehearsedFailing is how many of Heads failed in that rehearsal and were not retried since.
+	RehearsedFailing int64 `json:"rehearsed_failing"`
+	// RehearsedLater is how many of Heads would be applied, as that rehearsal showed, while an event
+	// behind them would fail, and were not retried since.
+	RehearsedLater int64 `json:"rehearsed_later"`
 	partly         bool  // only some of its rows were tried with what runs and is loaded now
 	torn           bool  // likewise, and a rehearsal of a file can tell of the others
 }
 
-// Untried reports whether build or projection changed since the last failure, so that a rehearsal
-// of the loaded files tells what a retry would do.
+// HeadsTried counts the dead heads that a rehearsal tried and that were not retried since, by what
+// became of them.
+type HeadsTried struct {
+	Passed, Failed int64
+	Later          int64 // an event behind the head failed
+}
+
+// All is how many were tried.
+func (n HeadsTried) All() int64 { return n.Passed + n.Failed + n.Later }
+
+// Untried reports whether build or projection changed since the last failure of some rows, so that a
+// rehearsal of the loaded files tells what a retry would do.
 func (g AssessedGroup) Untried() bool {
 	return g.Dead > 0 && g.Operation == nil && g.Outlook == OutlookSome && (!g.FailsNow || g.partly)
 }
 
-// RestOn says that a rehearsal of the loaded files passed, which tried so many of the dead heads.
-func (g *AssessedGroup) RestOn(rehearsal, heads int64) {
-	g.Rehearsal, g.RehearsedHeads = rehearsal, heads
-	passed := fmt.Sprintf("every blocked campaign passed rehearsal %d: requeue with a canary", rehearsal)
-	if g.PartlyRehearsed() {
-		passed = fmt.Sprintf("%s of these %s passed rehearsal %d, which did not try the other %s: rehearse again", Number(heads), Count(g.Heads, "campaign", "campaigns"), rehearsal, Number(g.Heads-heads))
+// RestOn says what a rehearsal of the loaded files showed of the dead heads.
+func (g *AssessedGroup) RestOn(rehearsal int64, tried HeadsTried) {
+	g.Rehearsal, g.RehearsedHeads, g.RehearsedFailing, g.RehearsedLater = rehearsal, tried.Passed, tried.Failed, tried.Later
+	if tried.Failed >= g.Heads {
+		g.Outlook = OutlookNone
 	}
-	g.Verdict = strings.TrimSuffix(g.Verdict, g.toSee()) + ", and with the loaded files " + passed
+	for _, advice := range []string{g.toSee(), rehearseToSee} {
+		g.Verdict = strings.TrimSuffix(g.Verdict, advice)
+	}
+	g.Verdict += ", and with the loaded files " + g.rehearsedText()
+}
+
+// rehearsedText says how many of the blocked campaigns passed the rehearsal, and what to do then.
+func (g AssessedGroup) rehearsedText() string {
+	switch g.Heads {
+	case g.RehearsedHeads:
+		return fmt.Sprintf("every blocked campaign passed rehearsal %d: requeue with a canary", g.Rehearsal)
+	case g.RehearsedFailing:
+		return fmt.Sprintf("every blocked campaign failed in rehearsal %d: requeuing will fail again until the cause is fixed", g.Rehearsal)
+	case g.RehearsedLater:
+		return fmt.Sprintf("every blocked campaign passed this event in rehearsal %d, and failed at a later one: requeue with a canary to get there, or fix that first", g.Rehearsal)
+	}
+	text := fmt.Sprintf("%s of these %s passed rehearsal %d", Number(g.RehearsedHeads), Count(g.Heads, "campaign", "campaigns"), g.Rehearsal)
+	if n := g.RehearsedFailing; n > 0 {
+		text += fmt.Sprintf(", %s failed in it", Number(n))
+	}
+	if n := g.RehearsedLater; n > 0 {
+		text += fmt.Sprintf(", %s passed this event in it and failed at a later one", Number(n))
+	}
+	if n := g.unrehearsed(); n > 0 {
+		return text + fmt.Sprintf("; the other %s not tried in it, or retried since: rehearse again", Count(n, "was", "were"))
+	}
+	return text + ": requeue those that passed with a canary, and fix the cause for the others"
+}
+
+// unrehearsed is how many of the blocked campaigns the rehearsal does not tell of.
+func (g AssessedGroup) unrehearsed() int64 {
+	return g.Heads - g.RehearsedHeads - g.RehearsedFailing - g.RehearsedLater
 }
 
 // PartlyRehearsed reports whether the rehearsal left out campaigns that this error blocks.
-func (g AssessedGroup) PartlyRehearsed() bool { return g.Rehearsal > 0 && g.RehearsedHeads < g.Heads }
+func (g AssessedGroup) PartlyRehearsed() bool { return g.Rehearsal > 0 && g.unrehearsed() > 0 }
 
 // toSee ends the verdict of rows that were not retried with what runs and is loaded now: dead rows are
 // requeued, and workers retry failed ones.

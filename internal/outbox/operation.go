@@ -240,9 +240,9 @@ func (d OperationDetail) Describe(working bool) string {
 	}
 }
 
-// CoverText says how many of the operation's rows the rehearsal on which it rests tried.
+// CoverText says how many of the operation's rows passed the rehearsal on which it rests.
 func (d OperationDetail) CoverText() string {
-	return fmt.Sprintf("it tried %s of the operation's %s", Number(d.Rehearsed), Count(d.Totals.Chosen, "row", "rows"))
+	return fmt.Sprintf("%s of the operation's %s passed it", Number(d.Rehearsed), Count(d.Totals.Chosen, "row", "rows"))
 }
 
 // LoadText says that other files of a projection were loaded while the operation ran.
@@ -279,13 +279,15 @@ type OperationRequest struct {
 
 // OperationPreview is what an operation would do now.
 type OperationPreview struct {
-	Rows      int64            `json:"rows"`
-	Heads     int64            `json:"heads"`
-	Released  int64            `json:"released"`  // rows waiting behind those heads
-	Refused   int64            `json:"refused"`   // named rows that are not dead, or part of a running operation
-	Rehearsed int64            `json:"rehearsed"` // rows that the rehearsal on which it is to rest tried and found passing; 0 without one
-	Campaigns PreviewCampaigns `json:"campaigns"`
-	Groups    []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
+	Rows      int64 `json:"rows"`
+	Heads     int64 `json:"heads"`
+	Released  int64 `json:"released"`  // rows waiting behind those heads
+	Refused   int64 `json:"refused"`   // named rows that are not dead, or part of a running operation
+	Rehearsed int64 `json:"rehearsed"` // rows that the rehearsal on which it is to rest tried and found passing; 0 without one
+	// RehearsedFailing is how many matching rows that rehearsal tried and found failing: they are left out.
+	RehearsedFailing int64            `json:"rehearsed_failing"`
+	Campaigns        PreviewCampaigns `json:"campaigns"`
+	Groups           []PreviewGroup   `json:"groups" api:"max=20"` // largest first, at most 20
 	// GroupsTotal is how many groups there are in all.
 	GroupsTotal int64 `json:"groups_total"`
 	// EstimatedSeconds is how long workers would take at EventsPerSecond, the highest rate of the last

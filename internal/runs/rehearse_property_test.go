@@ -192,8 +192,8 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	}
 }
 
-// refutedBy requeues every dead row with a canary that rests on the rehearsal, and fails the test if
-// a row of a campaign that would pass does not.
+// refutedBy requeues every dead row, those that would pass with a canary that rests on the rehearsal,
+// and fails the test if one of those does not pass.
 func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsal) {
 	ctx := context.Background()
 	for _, outcome := range []string{outbox.OutcomePasses, outbox.OutcomeFailsDifferently, outbox.OutcomeFailsSame} {
@@ -208,7 +208,11 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 		if len(rows) == 0 {
 			continue
 		}
-		op, err := b.Operations.Start(ctx, enginetest.Operator, outbox.OperationRequest{Selection: outbox.Selection{Rows: rows}, Canary: outcome == outbox.OutcomePasses, Rehearsal: d.Run.ID})
+		order := outbox.OperationRequest{Selection: outbox.Selection{Rows: rows}}
+		if outcome == outbox.OutcomePasses {
+			order.Canary, order.Rehearsal = true, d.Run.ID
+		}
+		op, err := b.Operations.Start(ctx, enginetest.Operator, order)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -222,8 +226,8 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 			}
 		}
 		end := mustOperation(tb, b, op.ID)
-		if end.Rehearsal != d.Run.ID {
-			tb.Fatalf("the operation rests on rehearsal %d, want %d", end.Rehearsal, d.Run.ID)
+		if end.Rehearsal != order.Rehearsal || end.Rehearsed != end.Totals.Chosen && order.Rehearsal > 0 {
+			tb.Fatalf("the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
 		}
 		if outcome == outbox.OutcomePasses && end.Status != outbox.OperationDone {
 			tb.Fatalf("the canary refutes the rehearsal: %s", end.Why)

@@ -26,18 +26,12 @@ func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []outbox.Projection
 	return outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
 }
 
-// passedAmong is how many of the latest rehearsals are looked at for those that passed.
-const passedAmong = 5
+// rehearsedAmong is how many of the latest rehearsals are looked at for those with the loaded files.
+const rehearsedAmong = 5
 
-// passedRehearsal is a rehearsal that passed with the files that are loaded.
-type passedRehearsal struct {
-	outbox.FixRehearsal
-	heads map[string]int64 // the dead heads that it tried and that nobody retried since, by fingerprint
-}
-
-// passed returns the recent rehearsals that passed with the files that are loaded, the latest first.
-func (rs *Runs) passed(ctx context.Context, loaded []outbox.ProjectionInfo) (all []passedRehearsal, err error) {
-	recent, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: passedAmong})
+// ofLoaded returns the recent rehearsals that ran with the files that are loaded, the latest first.
+func (rs *Runs) ofLoaded(ctx context.Context, loaded []outbox.ProjectionInfo) (all []outbox.FixRehearsal, err error) {
+	recent, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: rehearsedAmong})
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +40,8 @@ func (rs *Runs) passed(ctx context.Context, loaded []outbox.ProjectionInfo) (all
 		if err != nil {
 			return nil, err
 		}
-		if d.Loaded && d.Passed() {
-			heads, err := rs.triedHeads(ctx, d.Run)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, passedRehearsal{d, heads})
+		if d.Loaded {
+			all = append(all, d)
 		}
 	}
 	return all, nil
@@ -59,31 +49,40 @@ func (rs *Runs) passed(ctx context.Context, loaded []outbox.ProjectionInfo) (all
 
 // A row that was retried since the rehearsal has a later time.
 const selectTried = `
-select r.rehearsed, o.seq, o.fingerprint
+select r.rehearsed, r.outcome, o.seq, o.fingerprint
 from run_results r
 join campaigns c on c.campaign_id = r.campaign_id
 join projection_apply_outbox o on o.campaign_id = c.campaign_id and o.seq = c.head_seq
 where r.run_id = $1
-  and r.outcome = 'passes'
+  and r.outcome in ('passes', 'fails_same', 'fails_differently')
   and o.status = 'dead'
   and o.updated_at <= $2`
 
-// triedHeads counts the dead heads that a rehearsal tried, found passing, and that were not retried
-// since, by fingerprint.
-func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]int64, error) {
-	heads := map[string]int64{}
+// triedHeads counts the dead heads that a rehearsal tried and that were not retried since, by
+// fingerprint.
+func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outbox.HeadsTried, error) {
+	heads := map[string]outbox.HeadsTried{}
 	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
-			var text, fingerprint string
+			var text, outcome, fingerprint string
 			var seq int64
 			var at outbox.Rehearsed
-			if err := row.Scan(&text, &seq, &fingerprint); err != nil {
+			if err := row.Scan(&text, &outcome, &seq, &fingerprint); err != nil {
 				return err
 			}
 			err := json.Unmarshal([]byte(text), &at)
-			if at.Head == seq {
-				heads[fingerprint]++
+			n := heads[fingerprint]
+			switch {
+			case at.Head != seq:
+				return err
+			case outcome == outbox.OutcomePasses:
+				n.Passed++
+			case at.FailedSeq > at.Head:
+				n.Later++
+			default:
+				n.Failed++
 			}
+			heads[fingerprint] = n
 			return err
 		}, selectTried, run.ID, run.RequestedAt.UnixMicro())
 	})
@@ -93,35 +92,55 @@ func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]int6
 	return heads, nil
 }
 
-// rehearsed returns the rehearsal that tried most of the campaigns that a cause blocks, the latest of
-// several, and how many of them; nil if none tried any.
-func rehearsed(all []passedRehearsal, fingerprint string) (d *outbox.FixRehearsal, heads int64) {
+// rehearsed is a rehearsal that ran with the files that are loaded, and what became of the dead heads
+// that it tried, by fingerprint.
+type rehearsed struct {
+	outbox.FixRehearsal
+	heads map[string]outbox.HeadsTried
+}
+
+// rehearsed returns the recent rehearsals that ran with the files that are loaded, the latest first.
+func (rs *Runs) rehearsed(ctx context.Context, loaded []outbox.ProjectionInfo) ([]rehearsed, error) {
+	recent, err := rs.ofLoaded(ctx, loaded)
+	all := make([]rehearsed, len(recent))
+	for i, d := range recent {
+		all[i].FixRehearsal = d
+		if all[i].heads, err = rs.triedHeads(ctx, d.Run); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
+}
+
+// ofMost returns the rehearsal that tried most of the campaigns that a cause blocks, the latest of
+// several, and what became of them; nil if none tried any.
+func ofMost(all []rehearsed, fingerprint string) (d *outbox.FixRehearsal, heads outbox.HeadsTried) {
 	for i := range all {
-		if n := all[i].heads[fingerprint]; n > heads {
+		if n := all[i].heads[fingerprint]; n.All() > heads.All() {
 			d, heads = &all[i].FixRehearsal, n
 		}
 	}
 	return d, heads
 }
 
-// PassedRehearsal returns a recent rehearsal that passed with the files that are loaded and that tried
-// campaigns which a cause blocks; nil if there is none.
-func (rs *Runs) PassedRehearsal(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
-	all, err := rs.passed(ctx, loaded)
-	d, _ := rehearsed(all, fingerprint)
+// RehearsalOf returns a recent rehearsal that ran with the files that are loaded and tried campaigns
+// which a cause blocks; nil if there is none.
+func (rs *Runs) RehearsalOf(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
+	all, err := rs.rehearsed(ctx, loaded)
+	d, _ := ofMost(all, fingerprint)
 	return d, err
 }
 
-// RestOnRehearsals adds to errors of which nothing was retried with the loaded files the rehearsal
-// that these files passed.
+// RestOnRehearsals adds to errors of which nothing was retried with the loaded files what a rehearsal
+// of these files showed.
 func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []outbox.AssessedGroup, loaded []outbox.ProjectionInfo) error {
 	if !slices.ContainsFunc(groups, outbox.AssessedGroup.Untried) {
 		return nil
 	}
-	all, err := rs.passed(ctx, loaded)
+	all, err := rs.rehearsed(ctx, loaded)
 	for i := range groups {
 		if g := &groups[i]; g.Untried() {
-			if d, heads := rehearsed(all, g.Fingerprint); d != nil {
+			if d, heads := ofMost(all, g.Fingerprint); d != nil {
 				g.RestOn(d.Run.ID, heads)
 			}
 		}

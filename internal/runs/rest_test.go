@@ -76,6 +76,30 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 	return outbox.AssessedGroup{}
 }
 
+// An operation does not rest on what a rehearsal showed of a row that was retried since and failed.
+func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
+	t.Parallel()
+	before, clock, d := rehearsedWithoutSKU(t)
+	before.MustRequeue(t, "b", 1)
+	before.Drain(t)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
+	selection := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
+	if p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID); err != nil || p.Rows != 2 || p.Rehearsed != 1 || p.RehearsedFailing != 0 {
+		t.Errorf("it covers %d of %d rows, %d failing (%v), want 1 of 2", p.Rehearsed, p.Rows, p.RehearsedFailing, err)
+	}
+	if passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(passed) != 1 || passed[0].CampaignID != "a" {
+		t.Errorf("those that would pass are %v (%v), want that of a", passed, err)
+	}
+	clock.Advance(time.Second)
+	op, err := b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.CoverText() != "1 of the operation's 2 rows passed it" {
+		t.Errorf("the operation that rests on it: %s", o.CoverText())
+	}
+}
+
 func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	t.Parallel()
 	before, clock, d := rehearsedWithoutSKU(t)
@@ -84,7 +108,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 		t.Errorf("of an error that it never tried: rehearsal %d: %s", g.Rehearsal, g.Verdict)
 	}
 	partly := assessed(t, b, "later")
-	if want := "2 of these 3 campaigns passed rehearsal 1, which did not try the other 1: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != outbox.RemedyRehearse {
+	if want := "2 of these 3 campaigns passed rehearsal 1; the other 1 was not tried in it, or retried since: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != outbox.RemedyRehearse {
 		t.Errorf("of three campaigns of which it tried two: %q, remedy %s", partly.Verdict, partly.Remedy())
 	}
 	again := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU), Fingerprint: partly.Fingerprint}) // the loaded file
@@ -95,7 +119,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	if p, err := b.Operations.Preview(t.Context(), every, d.Run.ID); err != nil || p.Rows != 4 || p.Rehearsed != 2 {
 		t.Errorf("it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
 	}
-	tried, err := b.Operations.TriedHeads(t.Context(), d.Run.ID)
+	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	if want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}; err != nil || len(tried) != 2 || tried[0] != want[0] || tried[1] != want[1] {
 		t.Errorf("it tried %v (%v), want %v", tried, err, want)
 	}
@@ -103,12 +127,93 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "it tried 2 of the operation's 4 rows" {
+	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "2 of the operation's 4 rows passed it" {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
 	}
 	b.MustSkip(t, "later", 1)
 	if g := assessed(t, b, "a"); !strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary") {
 		t.Errorf("of the campaigns that it tried: %q", g.Verdict)
+	}
+}
+
+// A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests
+// on it takes what passed.
+func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	// A longer number fails in the changed file only.
+	before.MustAppend(t, lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
+	before.Drain(t)
+	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
+	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
+	if want := (outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1}); d.Counts != want {
+		t.Fatalf("counts %+v, want %+v", d.Counts, want)
+	}
+	clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(clock))
+
+	some, none := assessed(t, b, "a"), assessed(t, b, "c")
+	if want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"; !strings.HasSuffix(some.Verdict, want) || some.Remedy() != outbox.RemedyRequeue || some.RehearsedFailing != 1 {
+		t.Errorf("of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
+	}
+	if want := ", and with the loaded files every blocked campaign failed in rehearsal 1: requeuing will fail again until the cause is fixed"; !strings.HasSuffix(none.Verdict, want) || none.Remedy() != outbox.RemedyInspect || none.Rehearsal != d.Run.ID {
+		t.Errorf("of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
+	}
+	every := outbox.Selection{}
+	if p, err := b.Operations.Preview(t.Context(), every, d.Run.ID); err != nil || p.Rows != 2 || p.Rehearsed != 2 || p.RehearsedFailing != 2 {
+		t.Errorf("an operation that rests on it takes %d rows, %d of them passed, %d failed (%v)", p.Rows, p.Rehearsed, p.RehearsedFailing, err)
+	}
+	only := outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: none.Fingerprint}}, Rehearsal: d.Run.ID}
+	if _, err := b.Operations.Start(t.Context(), enginetest.Operator, only); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing") {
+		t.Errorf("an operation on what failed: %v", err)
+	}
+	op, err := b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Totals.Chosen != 2 || o.CoverText() != "2 of the operation's 2 rows passed it" {
+		t.Errorf("the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
+	}
+}
+
+// A head that would be applied, with an event behind it that fails, is no reason to call its cause unfixed.
+func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before.MustAppend(t, lacksSKU("a"), lacksNumber("a"))
+	before.Drain(t)
+	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
+	clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(clock))
+	g := assessed(t, b, "a")
+	if want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"; d.Counts.FailsDifferently != 1 || !strings.HasSuffix(g.Verdict, want) || g.Outlook != outbox.OutlookSome || g.RehearsedLater != 1 {
+		t.Errorf("%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
+	}
+}
+
+// One row that failed again with the loaded version says nothing of the others.
+func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before.MustAppend(t, lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
+	before.Drain(t)
+	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
+	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
+	clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b.MustRequeue(t, "a", 1)
+	b.Drain(t)
+	if g := assessed(t, b, "b"); !strings.HasPrefix(g.Verdict, "1 of 3 rows failed with the loaded version of projection orders, and the others with an earlier one alone, and with the loaded files 0 of these 3 campaigns passed rehearsal 1, 2 failed in it; the other 1 was not tried in it, or retried since") || g.Rehearsal != d.Run.ID {
+		t.Errorf("with one of three retried: %s", g.Verdict)
+	}
+	b.MustRequeue(t, "b", 1)
+	b.MustRequeue(t, "c", 1)
+	b.Drain(t)
+	if g := assessed(t, b, "b"); g.Outlook != outbox.OutlookNone || g.Rehearsal != 0 {
+		t.Errorf("with all retried: %s: %s", g.Outlook, g.Verdict)
 	}
 }
 
@@ -120,7 +225,7 @@ func TestRestOn_isRefutedByARetry(t *testing.T) {
 	b.Meddle(t, "insert into orders (campaign_id, seq, sku, number) values ('a', 1, '', '')")
 	b.MustRequeue(t, "a", 1)
 	b.Drain(t)
-	if d, err := b.Runs.PassedRehearsal(t.Context(), b.MustRow(t, "a", 1).Row.Fingerprint, b.Infos()); d != nil || err != nil {
+	if d, err := b.Runs.RehearsalOf(t.Context(), b.MustRow(t, "a", 1).Row.Fingerprint, b.Infos()); d != nil || err != nil {
 		t.Errorf("a campaign that failed again: %+v (%v)", d, err)
 	}
 	if g := assessed(t, b, "b"); g.RehearsedHeads != 1 {

@@ -142,7 +142,7 @@ func (c causeView) requeues(p Page) bool {
 
 func (c causeView) requeueLink(p Page) URL {
 	rows := outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}}
-	if c.Rehearsal > 0 && !c.PartlyRehearsed() {
+	if c.RehearsedHeads > 0 && !c.PartlyRehearsed() {
 		return p.Links.canaryOf(c.Rehearsal, rows)
 	}
 	return p.Links.NewOperation(rows)

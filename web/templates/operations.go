@@ -37,9 +37,10 @@ func (v OperationView) without() string {
 
 // NewOperationView is an operation before it is started.
 type NewOperationView struct {
-	Selection outbox.Selection     `redact:"-"`
-	Rehearsal int64                // that it rests on; 0 without one
-	Passed    *outbox.FixRehearsal // a rehearsal of rows of the cause that could be rested on; nil without one
+	Selection outbox.Selection        `redact:"-"`
+	Rehearsal int64                   // that it rests on; 0 without one
+	Rehearsed *outbox.FixRehearsal    // another one, with the loaded files, that tried rows of the cause; nil without one
+	Resting   outbox.OperationPreview // of the same selection, resting on Rehearsed
 	Preview   outbox.OperationPreview
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
@@ -193,16 +194,24 @@ func newFailuresCount(d outbox.OperationDetail) string {
 	return n
 }
 
-// covers continues a sentence about a rehearsal with how many of the rows it tried.
-func covers(p outbox.OperationPreview) string {
-	switch left := p.Rows - p.Rehearsed; {
+// tried continues a sentence about a rehearsal with how many of the rows it tried, and what became of
+// them.
+func tried(rows, passing, failing int64) string {
+	would := verb(passing+failing, "it", "they") + " would pass"
+	if failing > 0 {
+		would = verb(failing, "it", "they") + " would fail, or an event behind"
+	}
+	if passing > 0 && failing > 0 {
+		would = fmt.Sprintf("%s would pass, %s would fail, or an event behind", num(passing), num(failing))
+	}
+	switch left := rows - passing - failing; {
 	case left == 0:
-		return "tried " + verb(p.Rows, "this row", "each of these rows") + " with the loaded files: " + verb(p.Rows, "it", "they") + " would pass."
-	case p.Rehearsed == 0:
+		return "tried " + verb(rows, "this row", "each of these rows") + " with the loaded files: " + would + "."
+	case left == rows:
 		return "tried none of these rows: rehearse again."
 	default:
-		return fmt.Sprintf("tried %s of these %s with the loaded files: %s would pass. It did not try the other %s: rehearse again.",
-			num(p.Rehearsed), count(p.Rows, "row", "rows"), verb(p.Rehearsed, "it", "they"), num(left))
+		return fmt.Sprintf("tried %s of these %s with the loaded files: %s. It did not try the other %s: rehearse again.",
+			num(rows-left), count(rows, "row", "rows"), would, num(left))
 	}
 }
 
