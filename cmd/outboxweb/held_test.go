@@ -220,7 +220,21 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	d.runs("requeue --dead --rehearsal 1", exitUsage, "--rehearsal needs --canary")
 	d.runs(requeue, exitFailed, "the files of rehearsal 1 are not loaded yet")
 	d.runs("requeue --dead --canary --rehearsal 9", exitFailed, "run 9")
-	if err := os.Rename(filepath.Join(fixed, "names.sql"), filepath.Join(d.flags[5], "names.sql")); err != nil {
+	d.load(t, filepath.Join(fixed, "names.sql"))
+	d.says(requeue, "started operation 1: 1 dead row")
+	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
+	for _, version := range []string{"first", "second"} {
+		if err := d.st.Loaded(t.Context(), outbox.InstanceState{ID: "w-1"}, []outbox.Definition{{Projection: "names", Version: version, File: outbox.RehearsalFile{Name: "names.sql", Text: version}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.says("operations show 1", "deployed while it ran, at ", "Version second of projection names, in place of first: rows requeued after that were tried with it, and rehearsal 1 was not of it")
+}
+
+// load puts a changed file of a projection in place of the loaded one, as a restart does.
+func (d *heldDesk) load(t *testing.T, file string) {
+	t.Helper()
+	if err := os.Rename(file, filepath.Join(d.flags[5], filepath.Base(file))); err != nil {
 		t.Fatal(err)
 	}
 	set, err := projection.Load("sqlite", d.flags[5])
@@ -230,8 +244,85 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	if err := runs.Install(t.Context(), d.st.Store, set); err != nil {
 		t.Fatal(err)
 	}
-	d.says(requeue, "started operation 1: 1 dead row")
-	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
+}
+
+func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
+	t.Parallel()
+	lenient := func(text string) string {
+		return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
+	}
+	d := newHeldDesk(t, logging("log"), lenient(strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)")))
+	d.appendPayloads("c-1", `{}`)
+	d.apply()
+	fixed := t.TempDir()
+	if err := os.WriteFile(filepath.Join(fixed, "names.sql"), []byte(lenient(logging("names"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.says("failures list", "no row is failed or dead", "projections are quarantined, which a requeue does not reach: PROJECTION CAMPAIGNS SINCE LAST FINGERPRINT ERROR names 1 ")
+	const replay = " what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection names"
+	d.says("rehearse "+fixed, "1 of 1 quarantined campaign would pass", "load these files and restart, then replay"+replay)
+	d.load(t, filepath.Join(fixed, "names.sql"))
+	d.says("runs show 1", "these files are loaded: replay"+replay)
+}
+
+// The steps after a rehearsal reach what is blocked and what is quarantined, and only those; files that
+// fix nothing are not to be loaded.
+func TestRehearsal_saysWhatComesNext(t *testing.T) {
+	t.Parallel()
+	lenient := func(text string) string {
+		return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
+	}
+	needing := func(name, field string) string {
+		return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
+	}
+	d := newHeldDesk(t, lenient(needing("log", "l")), needing("names", "n"))
+	d.appendPayloads("c-1", `{"n":1,"m":1,"x":1}`)
+	d.appendPayloads("c-2", `{"l":1}`)
+	d.appendPayloads("c-3", `{"l":1,"m":1}`)
+	d.apply()
+	fixed := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(fixed, name+".sql"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("log", lenient(logging("log")))
+	write("names", logging("names"))
+	const steps = " requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal 1 then replay what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection log the rows"
+	d.says("rehearse "+fixed, "3 of 3 blocked or quarantined campaigns would pass", "load these files and restart, then"+steps)
+	write("log", lenient(needing("log", "l")))
+	write("names", needing("names", "m"))
+	d.runs("rehearse "+fixed, exitFailed, "1 of 2 blocked campaigns would pass; 1 fails", "they do not fix every campaign; for those that would pass, load these files and restart, then requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal 2 the rows")
+	write("names", needing("names", "x"))
+	d.runs("rehearse "+fixed, exitFailed, "0 of 2 blocked campaigns would pass", "do not load these files: change them, and rehearse again")
+	d.lacks("runs show 3", "restart")
+	d.lacks("runs show 3", "canary")
+}
+
+// A rehearsal without a projection that is loaded says so, before a requeue that is to rest on it is
+// refused; the refusal of a file names the way out.
+func TestRehearsal_withoutALoadedProjection(t *testing.T) {
+	t.Parallel()
+	needing := strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)")
+	d := newHeldDesk(t, logging("log"), needing)
+	d.appendPayloads("c-1", `{}`)
+	d.apply()
+	fixed, loaded, part := t.TempDir(), d.flags[5], t.TempDir()
+	if err := os.WriteFile(filepath.Join(part, "names.sql"), []byte(needing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"log", "names"} {
+		if err := os.WriteFile(filepath.Join(fixed, name+".sql"), []byte(logging(name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.flags[5] = part
+	const ran = "ran without projection log, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections"
+	d.says("rehearse "+filepath.Join(fixed, "names.sql"), "1 of 1 blocked campaign would pass", "no requeue can rest on this rehearsal: it "+ran)
+	d.runs("rehearse "+fixed, exitFailed, `log.sql: projection "log" is not loaded, and a changed file replaces that of a loaded projection; name the replaced file in --projections, too`)
+	d.flags[5] = loaded
+	d.load(t, filepath.Join(fixed, "names.sql"))
+	d.runs("requeue --dead --canary --rehearsal 1", exitFailed, "rehearsal 1 "+ran)
 }
 
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {

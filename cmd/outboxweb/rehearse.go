@@ -38,7 +38,11 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 	if _, err := a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
 	}
-	d, err := st.Runs.Rehearsal(ctx, run.ID, set.Infos())
+	_, loaded, err := installed(ctx, st) // also those that this command has not loaded
+	if err != nil {
+		return err
+	}
+	d, err := st.Runs.Rehearsal(ctx, run.ID, loaded)
 	if err != nil {
 		return err
 	}
@@ -112,5 +116,38 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 			fmt.Fprintf(a.out, "\nthe changed file of %s gives its tables another form: drop them, restart and rebuild before requeuing\n", v.Projection)
 		}
 	}
+	a.printNext(d)
 	return err
+}
+
+// printNext prints what to do after a rehearsal that has ended.
+func (a *app) printNext(d outbox.FixRehearsal) {
+	requeue := fmt.Sprintf("outboxweb requeue --dead --canary --rehearsal %d", d.Run.ID)
+	if d.Fingerprint != "" {
+		requeue += " --fingerprint " + d.Fingerprint
+	}
+	replay := "outboxweb runs start replay" + (&runScope{Projection: d.Replayable}).flags()
+	first := "load these files and restart, then"
+	switch {
+	case d.Loaded:
+		first = "these files are loaded:"
+	case !d.Passed():
+		first = "they do not fix every campaign; for those that would pass, load these files and restart, then"
+	}
+	switch {
+	case d.Bad():
+		fmt.Fprintln(a.out, "\ndo not load these files: change them, and rehearse again")
+	case d.Run.Status.Active() || !d.Requeues() && !d.Replays():
+	case len(d.Others) > 0 && d.Requeues():
+		fmt.Fprintf(a.out, "\nno requeue can rest on this rehearsal: it %s\n", d.Others[0].Ran())
+	default:
+		fmt.Fprintln(a.out)
+		if d.Requeues() {
+			fmt.Fprintf(a.out, "%s requeue the blocked campaigns, a canary first: %s\n", first, requeue)
+			first = "then"
+		}
+		if d.Replays() {
+			fmt.Fprintf(a.out, "%s replay what is quarantined, which a requeue does not reach: %s\n", first, replay)
+		}
+	}
 }

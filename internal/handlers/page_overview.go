@@ -208,6 +208,11 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 			v.Rebuilt = rebuilds.Items[0].ID
 		}
 	}
+	if len(outbox.QuarantinedAmong(v.Summary.Held)) > 0 {
+		if v.Passed, err = s.Runs.QuarantinesPassed(ctx, s.Projections); err != nil {
+			return v, err
+		}
+	}
 	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
 		return v, err
 	}

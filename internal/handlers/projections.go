@@ -252,6 +252,13 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
+	if v.Quarantined > 0 && !v.NotLoaded {
+		passed, err := s.Runs.QuarantinesPassed(r.Context(), s.Projections)
+		if err != nil {
+			return v, err
+		}
+		v.Passed = passed[v.Name]
+	}
 	v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(v.Name))
 	return v, err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -119,4 +120,29 @@ func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s.get("/operations/new?rehearsal=9").want(t, 404, "found no blocked campaign that would pass")
 	s.post("/api/v1/operations/preview", `{"filter":{},"rehearsal":1}`).want(t, 200, `"rows":2`, `"rehearsed":1`, `"rehearsed_failing":1`)
 	s.get("/operations/new?campaign=c-2&rehearsal=1").want(t, 200, "every dead row that matches failed in it")
+}
+
+// What passed a rehearsal of the files that are loaded is replayed where the projection is quarantined.
+func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.beat("w", "test")
+	s.quarantine()
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	l := s.claimRun()
+	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}}}})
+	s.finishRun(l, outbox.RunCompleted, "")
+	db := dbtest.Open(t, s.sub.Journal)
+	for _, change := range []string{`update runs set kind = 'rehearse'`, `
+insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
+values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {
+		if _, err := db.Exec(change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const says, replay = "1 quarantined campaign passed rehearsal 1 with the loaded files: replay the projection; a requeue does not reach it.", `href="/runs/new?all=1&amp;kind=replay&amp;projection=campaigns"`
+	s.get("/projections/campaigns").want(t, 200, says, `data-testid="quarantine-passed"`, replay)
+	s.comes("/", "Projection campaigns: "+says)
+	s.get("/").want(t, 200, replay, "Replay what is quarantined…")
+	s.get("/runs/1").want(t, 200, replay, "A replay gives quarantined projections the events that they missed; a requeue does not reach them.")
 }

@@ -85,12 +85,20 @@ type Rehearsed struct {
 	EventType string `json:"event_type" redact:"-"` // of that event
 	// Quarantined is the projection that is quarantined at Head; empty if Head blocks the campaign.
 	Quarantined string `json:"quarantined" redact:"-"`
+	// Also are other quarantines of the campaign that would pass; nil if there are none.
+	Also []TriedQuarantine `json:"also,omitempty"`
 	// Live says that the rows of a healthy campaign were compared with the live ones, since the loaded
 	// files cannot replay it.
 	Live bool `json:"live"`
 	// Drifted are the projections of a healthy campaign whose live rows are not those that the loaded
 	// files make; nil if none is known.
 	Drifted []string `json:"drifted,omitempty" redact:"-"`
+}
+
+// TriedQuarantine is a quarantine that a rehearsal tried beside what it says first of a campaign.
+type TriedQuarantine struct {
+	Projection string `json:"projection" redact:"-"`
+	Head       int64  `json:"head"` // the event at which it is quarantined
 }
 
 // RehearsedText describes the result of a campaign of a rehearsal; empty for other runs. The error is
@@ -108,6 +116,9 @@ func (r RunResult) RehearsedText() string {
 		}
 		if at.Left > 0 {
 			text += fmt.Sprintf(" %s not tried.", Count(at.Left, "event behind those was", "events behind those were"))
+		}
+		for _, also := range at.Also {
+			text += fmt.Sprintf(" Projection %s would apply event %d, at which it is quarantined.", also.Projection, also.Head)
 		}
 		return text
 	case OutcomeFailsSame:
@@ -226,6 +237,18 @@ type RehearsalVersion struct {
 // Differs reports whether the loaded version is not the rehearsed one.
 func (v RehearsalVersion) Differs() bool { return v.Loaded != v.Rehearsed }
 
+// Ran says how the rehearsal ran with a projection that differs, and what to do: "ran with another
+// version of projection stats; rehearse again".
+func (v RehearsalVersion) Ran() string {
+	switch {
+	case v.Rehearsed == "":
+		return fmt.Sprintf("ran without projection %s, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections", v.Projection)
+	case v.Loaded == "":
+		return fmt.Sprintf("ran with projection %s, which is not loaded any more; rehearse again without it", v.Projection)
+	}
+	return fmt.Sprintf("ran with another version of projection %s; rehearse again", v.Projection)
+}
+
 // FixRehearsal is a run of kind rehearse and its answer.
 type FixRehearsal struct {
 	Run         Run                `json:"run"`
@@ -235,7 +258,7 @@ type FixRehearsal struct {
 	Quarantined int64              `json:"quarantined"`            // of these, the campaigns that are not blocked
 	More        bool               `json:"more"`                   // there were more than it takes
 	Versions    []RehearsalVersion `json:"versions"`
-	Others      []RehearsalVersion `json:"others"` // the other projections of which it ran with another version than the loaded one
+	Others      []RehearsalVersion `json:"others"` // the other projections that are not loaded as it ran with them: in another version, or only then or now
 	Counts      RehearsalCounts    `json:"counts"`
 	Groups      []RehearsalGroup   `json:"groups"`
 	// Live counts the healthy campaigns that were compared with their live rows, since the loaded files
@@ -245,7 +268,25 @@ type FixRehearsal struct {
 	Answer  string `json:"answer"`  // "38 of 40 campaigns would pass. …"
 	Effects string `json:"effects"` // what loading would change for healthy campaigns
 	Loaded  bool   `json:"loaded"`  // all projections are loaded in the versions that it ran with
+	// Replayable are the changed projections that are quarantined still, by its cause; a requeue does not
+	// reach them.
+	Replayable []string `json:"-"`
 }
+
+// Bad reports whether the rehearsal has ended and its files must not be loaded: they break a healthy
+// campaign, or fix none of the blocked ones.
+func (r FixRehearsal) Bad() bool {
+	n := r.Counts
+	return !r.Run.Status.Active() && !r.Loaded && (n.Breaks > 0 || n.Blocked() > 0 && n.Passes == 0)
+}
+
+// Replays reports whether some of what is quarantined would pass, and is replayed once the files are
+// loaded.
+func (r FixRehearsal) Replays() bool { return r.Counts.Passes > 0 && len(r.Replayable) > 0 }
+
+// Requeues reports whether some of the blocked campaigns would pass, and are requeued once the files are
+// loaded.
+func (r FixRehearsal) Requeues() bool { return r.Counts.Passes > 0 && r.Blocked > r.Quarantined }
 
 // Outdated reports whether the rehearsed files are loaded, but not the other projections that it ran
 // with.
@@ -256,6 +297,24 @@ func (r FixRehearsal) Outdated() bool {
 // Passed reports whether the rehearsal is done and every blocked campaign would pass: at least one.
 func (r FixRehearsal) Passed() bool {
 	return r.Run.Status == RunCompleted && r.Counts.Blocked() > 0 && r.Counts.Passes == r.Counts.Blocked()
+}
+
+// QuarantinePassed is what a rehearsal of the loaded files showed of a quarantined projection.
+type QuarantinePassed struct {
+	Rehearsal int64 // its run
+	Campaigns int64 // where the projection is quarantined, passed, and was not replayed since
+}
+
+// Sentence says what to do, of a projection that is quarantined in some campaigns; empty if none passed.
+func (q QuarantinePassed) Sentence(quarantined int64) string {
+	of := fmt.Sprintf("%s of %s", Number(q.Campaigns), Count(quarantined, "quarantined campaign", "quarantined campaigns"))
+	if q.Campaigns >= quarantined {
+		of = Count(q.Campaigns, "quarantined campaign", "quarantined campaigns")
+	}
+	if q.Campaigns == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s passed rehearsal %d with the loaded files: replay the projection; a requeue does not reach it.", of, q.Rehearsal)
 }
 
 // Unchanged reports whether the rehearsal is done, no campaign was blocked, and in all of those

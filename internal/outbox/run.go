@@ -320,7 +320,7 @@ type NotCompared struct {
 // NotCompared lists the events left out of the comparison, in load order of the projections.
 func (r RunResult) NotCompared() (all []NotCompared) {
 	for _, p := range r.Projections {
-		if p.LeftOut == "" {
+		if p.LeftOut == "" || p.Error != "" { // of which nothing was compared
 			continue
 		}
 		n := NotCompared{r.CampaignID, p.Projection, p.LeftOut, p.Seq + 1, r.Seq}

@@ -42,7 +42,7 @@ func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (change
 		i := slices.IndexFunc(s.projections, func(q *Projection) bool { return q.Name == p.Name })
 		switch {
 		case i < 0:
-			return nil, nil, outbox.Setup("%s: projection %q is not loaded; a changed file replaces that of a loaded projection", one.Name, p.Name)
+			return nil, nil, outbox.Setup("%s: projection %q is not loaded, and a changed file replaces that of a loaded projection; name the replaced file in --projections, too", one.Name, p.Name)
 		case files[i].code != nil:
 			return nil, nil, outbox.Setup("%s: projection %q is written in Go; a file cannot replace it", one.Name, p.Name)
 		case slices.Contains(names, p.Name):

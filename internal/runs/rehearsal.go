@@ -341,8 +341,33 @@ order by campaign_id`
 // Rehearsal reads a rehearsal with its answer, so far as there is one. A missing run, or one of
 // another kind, is outbox.ErrNotFound.
 func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (outbox.FixRehearsal, error) {
-	var d outbox.FixRehearsal
-	err := rs.read(ctx, func(t *tx) error {
+	d, err := rs.answered(ctx, id, loaded)
+	if err != nil {
+		return d, err
+	}
+	for i := range d.Versions {
+		v := &d.Versions[i]
+		known, err := rs.core.Definition(ctx, v.Projection, v.Rehearsed)
+		if err != nil {
+			return d, err
+		}
+		if known.Version != "" {
+			v.RehearsedLoadedAt = &known.LoadedAt
+		}
+		quarantined, err := rs.core.ReadModel().Quarantined(ctx, v.Projection, d.Fingerprint, 1)
+		if err != nil {
+			return d, err
+		}
+		if len(quarantined) > 0 {
+			d.Replayable = append(d.Replayable, v.Projection)
+		}
+	}
+	return d, nil
+}
+
+// answered is Rehearsal without when its versions were loaded, and what is quarantined still.
+func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (d outbox.FixRehearsal, err error) {
+	err = rs.read(ctx, func(t *tx) error {
 		r, err := t.existingRun(id)
 		if err != nil {
 			return err
@@ -374,20 +399,7 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 		d.Describe()
 		return nil
 	})
-	if err != nil {
-		return d, err
-	}
-	for i := range d.Versions {
-		v := &d.Versions[i]
-		known, err := rs.core.Definition(ctx, v.Projection, v.Rehearsed)
-		if err != nil {
-			return d, err
-		}
-		if known.Version != "" {
-			v.RehearsedLoadedAt = &known.LoadedAt
-		}
-	}
-	return d, nil
+	return d, err
 }
 
 const countRehearsed = `

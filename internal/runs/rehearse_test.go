@@ -329,6 +329,22 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 	}
 }
 
+// What the loaded files refuse as well does not speak against the changed ones.
+func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T) {
+	t.Parallel()
+	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, gate), enginetest.MaxAttempts(1))
+	good.MustAppend(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
+	good.Drain(t)
+	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate), enginetest.MaxAttempts(1))
+	d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(openedGate)})
+	if want := (outbox.RehearsalCounts{Passes: 1, NotCompared: 1}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
+	}
+	if r := broken.RunResult(t, d.Run, "healthy"); !strings.HasPrefix(r.Error, "event 2 fails alike with the loaded files: projection accounts (") {
+		t.Errorf("it says %q", r.Error)
+	}
+}
+
 // A campaign in which a projection is paused or quarantined is compared as far as the projection got;
 // what it lacks does not count as the same rows.
 func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
@@ -385,6 +401,74 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	}
 }
 
+// needing is a projection that wants what the payloads of notes do not have.
+const needing = `-- projection: needs
+-- tables: needed
+-- on-failure: block
+
+-- schema
+create table needed (campaign_id text not null, seq bigint not null, what text, primary key (campaign_id, seq));
+
+-- on: noted
+insert into needed (campaign_id, seq, what) values (:campaign_id, :seq, :payload.missing!);
+`
+
+// A campaign that one projection blocks and in which another is quarantined passes only where both would.
+func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, needing), enginetest.MaxAttempts(1))
+	for _, id := range []string{"a", "b"} {
+		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 11), enginetest.Noted(id))
+	}
+	b.MustAppend(t, enginetest.Opened("c", 10), enginetest.Noted("c"))
+	b.Drain(t)
+	b.MustHaveCursors(t, "a accounts 1 quarantined", "b accounts 1 quarantined")
+	files := func(accounts string) []outbox.RehearsalFile {
+		return append(changedTo(accounts), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(needing, ":payload.missing!", "'note'", 1)})
+	}
+	noFix := strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2")
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix)})
+	if want := (outbox.RehearsalCounts{Passes: 1, FailsSame: 2}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
+	}
+	if at := b.RunResult(t, d.Run, "a").Rehearsed; at.Quarantined != "accounts" || at.Head != 2 {
+		t.Errorf("a fails as %+v", at)
+	}
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine"))})
+	if want := (outbox.RehearsalCounts{Passes: 3}); d.Counts != want {
+		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
+	}
+	if passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(passed) != 3 {
+		t.Errorf("an operation could requeue %v, %v", passed, err)
+	}
+	result := b.RunResult(t, d.Run, "a")
+	if text := result.RehearsedText(); !strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") || len(result.NotCompared()) > 0 {
+		t.Errorf("of a it says %q, and %v is not compared", text, result.NotCompared())
+	}
+	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow(t, "c", 2).Row.Fingerprint}); d.Counts.Passes != 1 {
+		t.Errorf("of the error that blocks all three %d would pass, want one: %+v", d.Counts.Passes, d.Groups)
+	}
+}
+
+// Where two changed projections are quarantined, both are tried.
+func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
+	t.Parallel()
+	gone := strings.Replace(needing, "on-failure: block", "on-failure: quarantine", 1)
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gone), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
+	b.Drain(t)
+	b.MustHaveCursors(t, "a accounts 1 quarantined", "a needs 2 quarantined")
+	files := append(changedTo(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(gone, ":payload.missing!", ":payload.absent!", 1)})
+	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
+	if want := (outbox.RehearsalCounts{FailsDifferently: 1}); d.Counts != want || b.RunResult(t, d.Run, "a").Rehearsed.Quarantined != "needs" {
+		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
+	}
+	files[1].Text = strings.Replace(gone, ":payload.missing!", "'note'", 1)
+	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files}); d.Counts != (outbox.RehearsalCounts{Passes: 1}) {
+		t.Errorf("counts %+v, want one that passes\n%+v", d.Counts, d.Groups)
+	}
+}
+
 // A campaign in which a changed projection is quarantined is tried from the event where it is.
 func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
@@ -431,8 +515,25 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	}
 
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
+	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
+		t.Helper()
+		q, err := b.Runs.QuarantinesPassed(t.Context(), b.Infos())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	if q := passed(b); len(q) > 0 {
+		t.Errorf("before the files are loaded %+v", q)
+	}
+	if q := passed(loaded)["accounts"]; q != (outbox.QuarantinePassed{Rehearsal: few.Run.ID, Campaigns: 2}) {
+		t.Errorf("with the files loaded %+v", q)
+	}
 	loaded.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	loaded.MustHaveCursors(t, "a accounts 33 live", "b accounts 33 quarantined")
+	if q := passed(loaded); len(q) > 0 {
+		t.Errorf("after the replay %+v", q)
+	}
 }
 
 // Healthy campaigns are compared with what the loaded files make of their journal. That their live rows

@@ -133,6 +133,9 @@ func (m *rehearsing) campaign(ctx context.Context, id string) (outbox.RunResult,
 		default:
 			err = m.healthy(within, id, &result)
 		}
+		if err == nil && result.Outcome == outbox.OutcomePasses {
+			err = m.alsoQuarantined(within, id, head.Projection, &result)
+		}
 		if errors.Is(err, errMoved) && try < verifyTries {
 			continue
 		}
@@ -340,6 +343,23 @@ func (d *Expected) firstFailure() *ReplayFailure {
 	return first
 }
 
+// refuses returns the first event of a healthy campaign that a projection refuses with the changed
+// files: one that the loaded files do not refuse alike or, if there is none, one that both do.
+func (m *rehearsing) refuses(loaded, changed *Expected) (first *ReplayFailure, alike bool) {
+	for _, name := range changed.names {
+		failed, is := changed.Failed[name]
+		if !is {
+			continue
+		}
+		was, before := loaded.Failed[name]
+		same := before && was.Seq == failed.Seq && m.worker.Failure(was.Err).Fingerprint == m.worker.Failure(failed.Err).Fingerprint
+		if first == nil || alike && !same || alike == same && failed.Seq < first.Seq {
+			first, alike = &failed, same
+		}
+	}
+	return first, alike
+}
+
 // fails records that an event would fail.
 func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed ReplayFailure) {
 	f := m.worker.Failure(failed.Err)
@@ -434,9 +454,12 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 	if !maps.Equal(sides[0].Skips, sides[1].Skips) {
 		return errMoved
 	}
-	if first := sides[1].firstFailure(); first != nil {
+	if first, alike := m.refuses(sides[0], sides[1]); first != nil {
 		result.Outcome, result.Error = outbox.OutcomeBreaks, m.worker.Failure(first.Err).Message
 		result.Rehearsed.FailedSeq, result.Rehearsed.EventType = first.Seq, first.EventType
+		if alike {
+			result.Outcome, result.Error = outbox.OutcomeNotCompared, fmt.Sprintf("event %d fails alike with the loaded files: %s", first.Seq, result.Error)
+		}
 		return nil
 	}
 	if sides[0].firstFailure() != nil {

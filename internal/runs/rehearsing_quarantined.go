@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -59,6 +61,43 @@ func (m *rehearsing) quarantined(ctx context.Context, id string, head blockedHea
 		return err
 	}
 	return m.orderDecides(ctx, f)
+}
+
+// alsoQuarantined tries the events at which the other changed projections are quarantined in a campaign that
+// passes: what is rehearsed passes only if all of them do.
+func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, result *outbox.RunResult) error {
+	order := outbox.RehearsalRequest{Campaigns: []string{id}} // by whichever error
+	for _, name := range slices.Sorted(maps.Keys(m.asked.versions)) {
+		if name == tried {
+			continue
+		}
+		heads, err := m.worker.Runs.quarantinedHeads(ctx, order, []string{name})
+		if err != nil {
+			return err
+		}
+		head, is := heads[id]
+		if !is {
+			continue
+		}
+		also := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: name}}
+		err = m.quarantined(ctx, id, head, &also)
+		result.Events += also.Events
+		var not *unrehearsed
+		switch {
+		case errors.As(err, &not): // it is paused, or passed the event since
+		case err != nil:
+			return err
+		case also.Outcome != outbox.OutcomePasses:
+			also.Events = result.Events
+			*result = also
+			return nil
+		default:
+			result.Rehearsed.Also = append(result.Rehearsed.Also, outbox.TriedQuarantine{Projection: name, Head: head.Seq})
+			result.Projections = slices.DeleteFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == name })
+			result.Projections = append(result.Projections, also.Projections...)
+		}
+	}
+	return nil
 }
 
 // copiedQuarantined returns a replay of a quarantined projection that stands where its live rows do: with

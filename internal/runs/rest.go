@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -16,12 +17,12 @@ func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []outbox.Projection
 	if id == 0 {
 		return nil
 	}
-	d, err := rs.Rehearsal(ctx, id, loaded)
+	d, err := rs.answered(ctx, id, loaded)
 	switch {
 	case err != nil || d.Loaded:
 		return err
 	case d.Outdated():
-		return outbox.Conflict("rehearsal %d ran with another version of projection %s; rehearse again", id, d.Others[0].Projection)
+		return outbox.Conflict("rehearsal %d %s", id, d.Others[0].Ran())
 	}
 	return outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
 }
@@ -36,7 +37,7 @@ func (rs *Runs) ofLoaded(ctx context.Context, loaded []outbox.ProjectionInfo) (a
 		return nil, err
 	}
 	for _, run := range recent.Items {
-		d, err := rs.Rehearsal(ctx, run.ID, loaded)
+		d, err := rs.answered(ctx, run.ID, loaded)
 		if err != nil {
 			return nil, err
 		}
@@ -146,4 +147,67 @@ func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []outbox.AssessedGr
 		}
 	}
 	return err
+}
+
+const selectPassed = `
+select campaign_id, rehearsed
+from run_results
+where run_id = $1
+  and outcome = 'passes'
+order by campaign_id`
+
+// QuarantinesPassed says, by projection, which recent rehearsal that ran with the files that are loaded
+// passed most campaigns in which a projection is quarantined still, the latest of several. It counts no
+// campaign in which the event failed again since.
+func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []outbox.ProjectionInfo) (map[string]outbox.QuarantinePassed, error) {
+	best := map[string]outbox.QuarantinePassed{}
+	all, err := rs.ofLoaded(ctx, loaded)
+	for _, d := range all {
+		if err != nil || d.Counts.Passes == 0 {
+			continue
+		}
+		var passed map[string]int64
+		passed, err = rs.quarantinesPassed(ctx, d.Run)
+		for name, n := range passed {
+			if n > best[name].Campaigns {
+				best[name] = outbox.QuarantinePassed{Rehearsal: d.Run.ID, Campaigns: n}
+			}
+		}
+	}
+	return best, err
+}
+
+// quarantinesPassed counts the campaigns of a rehearsal in which a projection would pass the event at
+// which it is quarantined still, by projection.
+func (rs *Runs) quarantinesPassed(ctx context.Context, run outbox.Run) (map[string]int64, error) {
+	var spans []readmodel.Span
+	var projections []string
+	err := rs.read(ctx, func(t *tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var campaign, text string
+			if err := row.Scan(&campaign, &text); err != nil {
+				return err
+			}
+			var at outbox.Rehearsed
+			err := json.Unmarshal([]byte(text), &at)
+			if at.Quarantined != "" {
+				at.Also = append(at.Also, outbox.TriedQuarantine{Projection: at.Quarantined, Head: at.Head})
+			}
+			for _, q := range at.Also {
+				spans, projections = append(spans, readmodel.Span{CampaignID: campaign, From: q.Head, To: q.Head}), append(projections, q.Projection)
+			}
+			return err
+		}, selectPassed, run.ID)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what passed rehearsal %d: %w", run.ID, err)
+	}
+	still, err := rs.core.ReadModel().QuarantinedIn(ctx, spans)
+	passed := map[string]int64{}
+	for i, f := range still {
+		if f != nil && f.Projection == projections[i] && !f.LastAt.After(run.RequestedAt) {
+			passed[f.Projection]++
+		}
+	}
+	return passed, err
 }

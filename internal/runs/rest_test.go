@@ -236,19 +236,22 @@ func TestRestOn_isRefutedByARetry(t *testing.T) {
 func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
 	t.Parallel()
 	before, clock, d := rehearsedWithoutSKU(t)
-	for name, sources := range map[string][]string{
-		"another one changed":  {withoutSKU, enginetest.Ledger + "-- changed\n"},
-		"another one is gone":  {withoutSKU},
-		"another one is there": {withoutSKU, enginetest.Ledger, gate},
+	for name, c := range map[string]struct {
+		sources []string
+		says    string
+	}{
+		"another one changed":  {[]string{withoutSKU, enginetest.Ledger + "-- changed\n"}, "ran with another version of projection ledger; rehearse again"},
+		"another one is gone":  {[]string{withoutSKU}, "ran with projection ledger, which is not loaded any more; rehearse again without it"},
+		"another one is there": {[]string{withoutSKU, enginetest.Ledger, gate}, "ran without projection gate, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections"},
 	} {
-		b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, sources...), enginetest.MaxAttempts(1), enginetest.At(clock))
+		b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, c.sources...), enginetest.MaxAttempts(1), enginetest.At(clock))
 		if g := assessed(t, b, "a"); g.Rehearsal != 0 {
 			t.Errorf("%s: %s", name, g.Verdict)
 		}
 		if r := mustReadRehearsal(t, b, d.Run.ID); r.Loaded || !r.Outdated() || len(r.Others) != 1 {
 			t.Errorf("%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)
 		}
-		if err := b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos()); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "another version of projection") {
+		if err := b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos()); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: an operation may rest on it: %v", name, err)
 		}
 	}

@@ -16,6 +16,7 @@ type ProjectionView struct {
 	Cursors  outbox.Page[outbox.CampaignCursor]
 	Failures outbox.Page[outbox.ProjectionFailure]
 	Acts     []outbox.AuditEntry
+	Passed   outbox.QuarantinePassed
 	Range    outbox.Range `redact:"-"`
 	History  outbox.History
 }

@@ -92,9 +92,9 @@ func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
 	return outbox.LevelOK
 }
 
-// ofRehearsed is a run of the projections that the changed files of a rehearsal define.
-func ofRehearsed(kind outbox.RunKind, d outbox.FixRehearsal) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: kind, All: true}
+// rebuildOfRehearsed is a rebuild of the projections that the changed files of a rehearsal define.
+func rebuildOfRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
 	for _, v := range d.Versions {
 		o.Projections = append(o.Projections, v.Projection)
 	}

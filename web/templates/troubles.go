@@ -227,6 +227,17 @@ func quarantineTrouble(p Page, v Overview) trouble {
 	if len(held) == 1 {
 		t.to = p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: held[0].Projection})
 	}
+	replay := outbox.RunRequest{Kind: outbox.RunReplay, All: true}
+	var notes []string
+	for _, h := range held {
+		if text := v.Passed[h.Projection].Sentence(h.Quarantined); text != "" {
+			notes, replay.Projections = append(notes, "Projection "+h.Projection+": "+text), append(replay.Projections, h.Projection)
+		}
+	}
+	t.note = strings.Join(notes, " ")
+	if len(notes) > 0 && p.Offers(outbox.ActionRunStart) {
+		t.action, t.to = "Replay what is quarantined…", p.Links.NewRun(replay)
+	}
 	return t
 }
 
