@@ -112,7 +112,7 @@ type retryCmd struct {
 	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
 	Seq         string `arg:"" optional:"" help:"The row's seq."`
 	Failed      bool   `help:"Retry many failed heads, in order of next attempt."`
-	Limit       int    `default:"${default_requeue}" placeholder:"N" help:"With --failed: at most this many rows."`
+	Limit       int    `default:"${default_requeue}" placeholder:"N" help:"With --failed: at most this many rows. Default ${default_requeue}."`
 	Only        string `name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
 	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`

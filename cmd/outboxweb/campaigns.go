@@ -12,7 +12,7 @@ import (
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.
 type campaignsCmd struct {
-	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing."`
+	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing. Long ids are shortened; --json has them in full."`
 	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
 	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused campaign."`
 	Rows   campaignsRowsCmd   `cmd:"" help:"Show the rows that the journal gives a campaign, as of any of its events, and whether the live rows are the same."`
@@ -54,12 +54,13 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		a.printCut(page.NextCursor, len(page.Items), "campaigns")
 		views := make([]outbox.CampaignView, len(page.Items))
 		for i, found := range page.Items {
 			views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 		}
 		return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
-			return []any{v.CampaignID, v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
+			return []any{firstLine(v.CampaignID, idShown), v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
 		})
 	})
 }

@@ -26,7 +26,7 @@ type eventsCmd struct {
 	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h, \"yesterday 14:00\" or 14:00, the last one that is past (UTC)."`
 	Until      string `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
 	Time       string `enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
-	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first."`
+	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first. Default 50."`
 	Settled    bool   `help:"Also print the position for a conditional append that depends on these events. Not with --text, --since and --until; --limit must be enough for all of them."`
 	jsonFlag
 }
@@ -52,6 +52,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		events, found := []outbox.EventHit{}, settledEvents{}
+		var next *string
 		for len(events) < c.Limit {
 			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
 			page, err := st.Search.Events(ctx, f)
@@ -65,11 +66,12 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 			if f.Settled {
 				f.Settled, found.Position = false, page.Position
 			}
-			if page.NextCursor == nil {
+			if next = page.NextCursor; next == nil {
 				break
 			}
-			f.Cursor = *page.NextCursor
+			f.Cursor = *next
 		}
+		a.printCut(next, len(events), "events")
 		switch {
 		case c.Settled && c.JSON:
 			found.Events = events

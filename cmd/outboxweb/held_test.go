@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -356,6 +357,10 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("digest --campaign c-1", "campaign c-1 at seq 3 log sha256:", "at seq 2, paused")
 	d.says("campaigns list", "c-1 current 3 3 Everything is applied, but projection names is paused, 1 event behind")
 	d.says("campaigns list --json", `"held_projections": [ { "projection": "names", "applied_seq": 2,`)
+	long := strings.Repeat("c", 200)
+	d.append(long, 1)
+	d.says("campaigns list", long[:40]+"… current 1 1")
+	d.says("campaigns list --json", `"campaign_id": "`+long+`"`)
 	d.says("events", "c-1 3 applied in part noted", "c-1 2 applied noted")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 3 log sha256:")
 	d.says("digest --campaign c-1 --json", `"seqs": { "log": 3, "names": 2 }`)
@@ -376,6 +381,41 @@ func TestEventsCommand_saysWhatAnEmptySearchMayHaveMeant(t *testing.T) {
 	d.says("events --type Noted --campaign store-007", "no event matches there is no campaign store-007; similar: store-07 no event has the type Noted; similar: noted")
 	d.says("events --since 2025-03-04 --until 12:00", "no event matches times are when events were recorded; --time occurred searches by when they occurred")
 	d.says("events --since=-1h --time occurred", "store-07 1 applied noted")
+}
+
+// A list that its limit cuts says so on stderr; one that it does not cut says nothing.
+func TestLists_sayThatTheyAreCut(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	for i := range 12 {
+		d.appendPayloads(fmt.Sprintf("c-%d", i), "{}")
+	}
+	for i := range 51 {
+		d.appendPayloads("long", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	d.apply()
+	for command, says := range map[string]string{
+		"events --campaign long":          "there are more events than these 50; raise --limit, or filter",
+		"campaigns list --limit 12":       "there are more campaigns than these 12; raise --limit, or filter",
+		"report --status dead --limit 11": "there are more rows than these 11; raise --limit, or filter",
+		"report":                          "and 2 more: outboxweb campaigns list --state blocked, failing or diverged",
+	} {
+		d.says(command, says)
+	}
+	for _, whole := range []string{"events --campaign long --limit 51", "campaigns list --limit 13", "campaigns list --state blocked --limit 12", "report --status dead --limit 12"} {
+		d.lacks(whole, "there are more")
+	}
+	out, _, _ := here(t.Context(), append([]string{"events", "--campaign", "long", "--json"}, d.flags...)...)
+	if strings.Contains(out, "more") {
+		t.Errorf("the notice is part of the document: %s", out)
+	}
+	for _, command := range newParser(&cli{}, streams{}).Model.Leaves(true) {
+		for _, flag := range command.Flags {
+			if flag.Name == "limit" && !strings.Contains(flag.Help, flag.Default) {
+				t.Errorf("%s does not name the default of --limit, %s: %s", command.FullPath(), flag.Default, flag.Help)
+			}
+		}
+	}
 }
 
 func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {

@@ -85,7 +85,7 @@ func (a *app) printSources(sources []outbox.IntakeSource) error {
 
 type intakeRejectionsCmd struct {
 	Source string `arg:"" help:"The source, as named in the configuration file."`
-	Limit  int    `default:"50" placeholder:"N" help:"At most this many rows."`
+	Limit  int    `default:"50" placeholder:"N" help:"At most this many rows. Default 50."`
 	jsonFlag
 }
 
@@ -99,6 +99,7 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		a.printCut(page.NextCursor, len(page.Items), "rejected rows")
 		switch {
 		case c.JSON:
 			return a.printJSON(page)
@@ -106,9 +107,8 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintln(a.out, "no rejected rows of source "+c.Source)
 			return nil
 		}
-		const most = 40 // characters of an id: more than a UUID has
 		return printTable(a.out, "ID\tROW\tCAMPAIGN\tEVENT\tTYPE\tSTATUS\tREJECTED\tREASON", page.Items, func(r outbox.IntakeRejection) []any {
-			return []any{r.ID, firstLine(r.RowKey, most), firstLine(r.CampaignID, most), firstLine(r.EventID, most), firstLine(r.EventType, most), r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
+			return []any{r.ID, firstLine(r.RowKey, idShown), firstLine(r.CampaignID, idShown), firstLine(r.EventID, idShown), firstLine(r.EventType, idShown), r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
 		})
 	})
 }

@@ -112,14 +112,14 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nnew failures outside this operation that remain:")
 		}
-		t.row(r.CampaignID, r.Seq, r.Status, firstLine(r.LastError, 100))
+		t.row(firstLine(r.CampaignID, idShown), r.Seq, r.Status, firstLine(r.LastError, 100))
 	}
 	t.Flush()
 	for i, f := range d.NewQuarantines {
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nprojections quarantined in its campaigns since it started, which still are:")
 		}
-		t.row(f.CampaignID, f.Seq, f.Projection, firstLine(f.Message, 100))
+		t.row(firstLine(f.CampaignID, idShown), f.Seq, f.Projection, firstLine(f.Message, 100))
 	}
 	return t.Flush()
 }
@@ -156,6 +156,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		a.printCut(page.NextCursor, len(page.Items), "operations")
 		headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tIN PROGRESS\tDONE\tQUARANTINED\tFAILED AGAIN\tNOT ATTEMPTED\tSTARTED\tBY\tREASON"
 		return printList(a, c.jsonFlag, "operations", page.Items, headings, func(o outbox.Operation) []any {
 			seen := "no"

@@ -14,7 +14,7 @@ import (
 type projectionsStatusCmd struct {
 	Name  string `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
 	State string `placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
-	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}."`
+	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
 
@@ -52,6 +52,7 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 		}
 		for _, p := range described {
 			if p.Name == c.Name {
+				a.printCut(cursors.NextCursor, len(cursors.Items), "campaigns")
 				return c.printOne(a, p, cursors)
 			}
 		}
@@ -112,7 +113,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 		if f := cursor.Failure; f != nil {
 			failure = fmt.Sprintf("event %d: %s", f.Seq, firstLine(f.Message, 120))
 		}
-		return []any{cursor.CampaignID, cursor.State, cursor.AppliedSeq, cursor.LagEvents, failure}
+		return []any{firstLine(cursor.CampaignID, idShown), cursor.State, cursor.AppliedSeq, cursor.LagEvents, failure}
 	})
 }
 
@@ -196,8 +197,9 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		a.printCut(page.NextCursor, len(page.Items), "failures")
 		return printList(a, c.jsonFlag, "failures", page.Items, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR", func(f outbox.ProjectionFailure) []any {
-			return []any{f.Projection, f.CampaignID, f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
+			return []any{f.Projection, firstLine(f.CampaignID, idShown), f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
 		})
 	})
 }

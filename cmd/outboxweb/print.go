@@ -22,7 +22,7 @@ type actionFlags struct {
 
 // listFlags belong to commands that print a page of a list.
 type listFlags struct {
-	Limit int `default:"${default_page}" placeholder:"N" help:"Maximum number to list, up to ${max_page}."`
+	Limit int `default:"${default_page}" placeholder:"N" help:"Maximum number to list, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
 
@@ -66,6 +66,13 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, headings strin
 	return printTable(a.out, headings, items, cells)
 }
 
+// printCut says on stderr that a list ends at its limit; next leads to the rest, nil without one.
+func (a *app) printCut(next *string, shown int, name string) {
+	if next != nil {
+		fmt.Fprintf(a.err, "there are more %s than these %d; raise --limit, or filter\n", name, shown)
+	}
+}
+
 // columns aligns tab-separated cells by their visible width.
 type columns struct {
 	visible
@@ -96,6 +103,9 @@ func firstLine(text string, most int) string {
 	}
 	return text
 }
+
+// idShown is how many characters of an id tables show: more than a UUID has.
+const idShown = 40
 
 // stamp formats a time for tables.
 func stamp(t time.Time) string { return t.Format(time.RFC3339) }

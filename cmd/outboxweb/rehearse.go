@@ -108,7 +108,7 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 		if g.Seq > 0 {
 			event = fmt.Sprint(g.Seq)
 		}
-		t.row(outbox.RunRehearse.OutcomeName(g.Outcome), g.Count, event, g.Campaigns[0], firstLine(g.Error, 160))
+		t.row(outbox.RunRehearse.OutcomeName(g.Outcome), g.Count, event, firstLine(g.Campaigns[0], idShown), firstLine(g.Error, 160))
 	}
 	err := t.Flush()
 	for _, v := range d.Versions {

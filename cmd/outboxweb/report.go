@@ -45,14 +45,14 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	}
 	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
 	if filtered {
-		if r.Rows, err = c.rows(ctx, st, status); err != nil {
+		if r.Rows, err = c.rows(ctx, a, st, status); err != nil {
 			return err
 		}
 	}
 	if c.JSON {
 		return a.printJSON(r)
 	}
-	blocked, err := st.Blocked(ctx, 10)
+	blocked, err := st.Blocked(ctx, outbox.MaxPage)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 }
 
 // rows pages through the store until the limit.
-func (c *reportCmd) rows(ctx context.Context, st *engine.Engine, status outbox.Status) ([]outbox.Row, error) {
+func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine, status outbox.Status) ([]outbox.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err
@@ -79,6 +79,7 @@ func (c *reportCmd) rows(ctx context.Context, st *engine.Engine, status outbox.S
 		limit = 50
 	}
 	rows := []outbox.Row{}
+	var next *string
 	f := outbox.RowFilter{Status: status, CampaignID: c.Campaign}
 	for len(rows) < limit {
 		f.Limit = min(outbox.MaxPage, limit-len(rows))
@@ -87,13 +88,17 @@ func (c *reportCmd) rows(ctx context.Context, st *engine.Engine, status outbox.S
 			return nil, err
 		}
 		rows = append(rows, page.Items...)
-		if page.NextCursor == nil {
+		if next = page.NextCursor; next == nil {
 			break
 		}
-		f.Cursor = *page.NextCursor
+		f.Cursor = *next
 	}
+	a.printCut(next, len(rows), "rows")
 	return rows, nil
 }
+
+// blockedShown is how many campaigns that need an operator are listed.
+const blockedShown = 10
 
 func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sources []outbox.IntakeSource) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
@@ -126,10 +131,17 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
-	for _, c := range blocked {
-		t.row(c.CampaignID, c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
+	for _, c := range blocked[:min(len(blocked), blockedShown)] {
+		t.row(firstLine(c.CampaignID, idShown), c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
 	}
 	t.Flush()
+	if more := len(blocked) - blockedShown; more > 0 {
+		least := ""
+		if len(blocked) == outbox.MaxPage {
+			least = "at least "
+		}
+		fmt.Fprintf(w, "and %s%d more: outboxweb campaigns list --state blocked, failing or diverged\n", least, more)
+	}
 }
 
 // heldLines describes the projections that are paused, quarantined or behind.
@@ -212,6 +224,6 @@ func printRows(w io.Writer, rows []outbox.Row) {
 		return
 	}
 	_ = printTable(w, "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR", rows, func(r outbox.Row) []any {
-		return []any{r.CampaignID, r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
+		return []any{firstLine(r.CampaignID, idShown), r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
 	})
 }

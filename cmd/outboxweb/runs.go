@@ -196,11 +196,20 @@ type runDetail struct {
 	Results   []outbox.RunResult   `json:"results"`             // results that drifted, failed or were not fully compared; of a rehearsal all
 	Log       []outbox.RunLine     `json:"log"`                 // its end, oldest line first
 	// NotLoaded are projections that events are applied with, and that verify did not have to compare.
-	NotLoaded []string `json:"not_loaded,omitempty"`
+	NotLoaded  []string `json:"not_loaded,omitempty"`
+	unattended string   // what is known of the process at work on an active run; empty while it reports
 }
 
 func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail, error) {
-	d := runDetail{Run: run, Results: []outbox.RunResult{}}
+	d := runDetail{Run: run, Results: []outbox.RunResult{}, unattended: run.Unattended(time.Now())}
+	summary, err := st.Summary(ctx)
+	if err != nil {
+		return d, err
+	}
+	if run.Status.Active() && summary.Worker.Absent() {
+		d.unattended = "No worker is running; start a worker, or cancel the run"
+		d.EventsPerSecond, d.SecondsLeft = 0, nil
+	}
 	outcomes := []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared}
 	if run.Kind == outbox.RunRehearse {
 		outcomes = outbox.RehearsalOutcomes
@@ -242,8 +251,8 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
-	if why := d.Unattended(time.Now()); why != "" {
-		fmt.Fprintln(a.out, why)
+	if d.unattended != "" {
+		fmt.Fprintln(a.out, d.unattended)
 	}
 	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Count(d.Campaigns.Total, "campaign", "campaigns"), outbox.Number(d.Events.Done), outbox.Count(d.Events.Total, "event", "events"), pace(d.Run))
 	t := table(a.out)
@@ -340,7 +349,7 @@ func (a *app) printResults(d runDetail) error {
 			if p.ErrorSeq > 0 {
 				failed = fmt.Sprintf("event %d: %s", p.ErrorSeq, failed)
 			}
-			t.row(r.CampaignID, p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, failed)
+			t.row(firstLine(r.CampaignID, idShown), p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, failed)
 		}
 		if !printed {
 			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, d.Kind.OutcomeName(r.Outcome), r.Seq, firstLine(r.Error, 100))
@@ -400,6 +409,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		a.printCut(page.NextCursor, len(page.Items), "runs")
 		headings := "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON"
 		return printList(a, c.jsonFlag, "runs", page.Items, headings, func(r outbox.Run) []any {
 			campaigns, events := fmt.Sprintf("%d/%d", r.Campaigns.Done, r.Campaigns.Total), fmt.Sprintf("%d/%d", r.Events.Done, r.Events.Total)
@@ -440,6 +450,9 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
 		becomes := "cancelled"
 		if run.Status == outbox.RunCancelling {
 			becomes = "cancelling: it ends as soon as its worker notices"
+			if err := a.warnWithoutWorker(ctx, st, "run %d ends when one starts, or when it is cancelled again after its lease", run.ID); err != nil {
+				return err
+			}
 		}
 		return c.print(a, run, "run %d is %s", run.ID, becomes)
 	})
@@ -467,135 +480,4 @@ func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
 		return a.printEnd(ctx, st, set, run.ID, c.jsonFlag)
 	}
 	return a.printQueued(ctx, st, run, c.jsonFlag)
-}
-
-// verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
-type verifyCmd struct {
-	runScope
-	actionFlags
-}
-
-// Run verifies and prints what drifted. Drift is exit code 1.
-func (c *verifyCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	c.All = len(c.Campaign) == 0
-	st, set, err := a.openLoaded(ctx, c.Projection...)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), set.Infos())
-	if err != nil {
-		return err
-	}
-	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
-		return err
-	}
-	if err := c.printOutcome(ctx, a, st, set, run); err != nil {
-		return err
-	}
-	if err := runError(run); err != nil || !c.All {
-		return err
-	}
-	return vouchedFor(ctx, st)
-}
-
-// printOutcome prints the outcome, and the projections that it says nothing of.
-func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine, set *projection.Set, run outbox.Run) error {
-	var missing []string
-	if len(c.Projection) == 0 {
-		versions, err := st.ReadModel().Versions(ctx)
-		if err != nil {
-			return err
-		}
-		missing = notLoaded(set, versions)
-	}
-	if c.JSON {
-		d, err := readRun(ctx, st, run)
-		if err != nil {
-			return err
-		}
-		d.NotLoaded = missing
-		return a.printJSON(d)
-	}
-	if err := a.printVerdict(ctx, st, run, c.rows(), c.flags()); err != nil {
-		return err
-	}
-	a.printNotLoaded(missing)
-	if run.Verdict != outbox.VerdictDrift {
-		return nil
-	}
-	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
-	for _, p := range described {
-		if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
-			fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
-		}
-	}
-	return err
-}
-
-// rows are the live rows that are compared.
-func (c *verifyCmd) rows() string {
-	if len(c.Projection) == 0 {
-		return "the live rows"
-	}
-	return "the live rows of projection " + strings.Join(c.Projection, ", projection ")
-}
-
-// flags are the scope as flags of another run, each after a space.
-func (c *runScope) flags() string {
-	text := ""
-	if len(c.Campaign) == 0 {
-		text = " --all"
-	}
-	for _, id := range c.Campaign {
-		text += " --campaign " + quoted1(id)
-	}
-	for _, name := range c.Projection {
-		text += " --projection " + name
-	}
-	return text
-}
-
-// vouchedFor returns an error when the journal lacks events that the projections have applied:
-// their agreement then proves little.
-func vouchedFor(ctx context.Context, st *engine.Engine) error {
-	s, err := st.Summary(ctx)
-	if err == nil && s.OtherJournal {
-		err = errors.New(s.OtherJournalText())
-	}
-	return err
-}
-
-// printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows, scope string) error {
-	switch {
-	case run.Status != outbox.RunCompleted:
-		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
-	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), scope)
-	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
-			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
-	case run.Campaigns.Done == 0:
-		fmt.Fprintln(a.out, "there are no campaigns, so that nothing was compared")
-	case run.Verdict == "":
-		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
-	default:
-		fmt.Fprintf(a.out, "%s of %s match the journal, as far as events are applied (%s in it)\n", rows, outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
-	}
-	left, err := st.ReadModel().Left(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range left {
-		fmt.Fprintf(a.out, "not compared: projection %s, which is not loaded any more\n", name)
-	}
-	d, err := readRun(ctx, st, run)
-	if err != nil {
-		return err
-	}
-	return a.printResults(d)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,17 +160,55 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	l := d.claimed(outbox.RunVerify)
-	if _, err := d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, Lease: time.Nanosecond}); err != nil {
+	report := func(lease time.Duration) {
+		if _, err := d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, EventsPerSecond: 367, Lease: lease}); err != nil {
+			t.Fatal(err)
+		}
+		d.st.Changed()
+		if err := (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := func(id string, pid int) {
+		host, err := os.Hostname()
+		if err == nil {
+			err = d.st.Heartbeat(t.Context(), outbox.InstanceState{ID: id, Host: host, PID: pid, StartedAt: time.Now()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := exec.Command("sleep", "60")
+	if err := errors.Join(killed.Start(), killed.Process.Kill()); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
+	_ = killed.Wait()
+	worker("w", killed.Process.Pid)
+	report(time.Minute)
+	if out := d.out.String(); strings.Contains(out, "left") || strings.Contains(out, "takes over") {
+		t.Errorf("a run whose process was killed goes on:\n%s", out)
 	}
+	d.said("is running: verify", "No worker is running; start a worker, or cancel the run")
+	worker("w-2", os.Getpid())
+	report(time.Minute)
+	d.said("367 events/s, about")
+	report(time.Nanosecond)
 	d.said("is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
 	if err := (&runsListCmd{listFlags: listFlags{Limit: 10}}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
 	d.said("verify running, last report 0 s ago")
+}
+
+func TestRunsCancel_saysThatNoWorkerIsRunning(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	if err := (&runsCancelCmd{ID: d.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), d.app); err != nil {
+		t.Fatal(err)
+	}
+	if want := "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n"; d.err.String() != want {
+		t.Errorf("it warns %q, want %q", d.err.String(), want)
+	}
 }
 
 func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {

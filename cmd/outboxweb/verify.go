@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+)
+
+// verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
+type verifyCmd struct {
+	runScope
+	actionFlags
+}
+
+// Run verifies and prints what drifted. Drift is exit code 1.
+func (c *verifyCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	c.All = len(c.Campaign) == 0
+	st, set, err := a.openLoaded(ctx, c.Projection...)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), set.Infos())
+	if err != nil {
+		return err
+	}
+	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
+		return err
+	}
+	if err := c.printOutcome(ctx, a, st, set, run); err != nil {
+		return err
+	}
+	if err := runError(run); err != nil || !c.All {
+		return err
+	}
+	return vouchedFor(ctx, st)
+}
+
+// printOutcome prints the outcome, and the projections that it says nothing of.
+func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine, set *projection.Set, run outbox.Run) error {
+	var missing []string
+	if len(c.Projection) == 0 {
+		versions, err := st.ReadModel().Versions(ctx)
+		if err != nil {
+			return err
+		}
+		missing = notLoaded(set, versions)
+	}
+	if c.JSON {
+		d, err := readRun(ctx, st, run)
+		if err != nil {
+			return err
+		}
+		d.NotLoaded = missing
+		return a.printJSON(d)
+	}
+	if err := a.printVerdict(ctx, st, run, c.rows(), c.flags()); err != nil {
+		return err
+	}
+	a.printNotLoaded(missing)
+	if run.Verdict != outbox.VerdictDrift {
+		return nil
+	}
+	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
+	for _, p := range described {
+		if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
+			fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+		}
+	}
+	return err
+}
+
+// rows are the live rows that are compared.
+func (c *verifyCmd) rows() string {
+	if len(c.Projection) == 0 {
+		return "the live rows"
+	}
+	return "the live rows of projection " + strings.Join(c.Projection, ", projection ")
+}
+
+// flags are the scope as flags of another run, each after a space.
+func (c *runScope) flags() string {
+	text := ""
+	if len(c.Campaign) == 0 {
+		text = " --all"
+	}
+	for _, id := range c.Campaign {
+		text += " --campaign " + quoted1(id)
+	}
+	for _, name := range c.Projection {
+		text += " --projection " + name
+	}
+	return text
+}
+
+// vouchedFor returns an error when the journal lacks events that the projections have applied:
+// their agreement then proves little.
+func vouchedFor(ctx context.Context, st *engine.Engine) error {
+	s, err := st.Summary(ctx)
+	if err == nil && s.OtherJournal {
+		err = errors.New(s.OtherJournalText())
+	}
+	return err
+}
+
+// printVerdict prints the outcome of a verify in one line, then what drifted.
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows, scope string) error {
+	d, err := readRun(ctx, st, run)
+	if err != nil {
+		return err
+	}
+	switch {
+	case run.Status != outbox.RunCompleted:
+		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
+	case run.Verdict == outbox.VerdictDrift:
+		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), narrowed(scope, d))
+	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
+		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
+			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
+	case run.Campaigns.Done == 0:
+		fmt.Fprintln(a.out, "there are no campaigns, so that nothing was compared")
+	case run.Verdict == "":
+		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
+	default:
+		fmt.Fprintf(a.out, "%s of %s match the journal, as far as events are applied (%s in it)\n", rows, outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+	}
+	left, err := st.ReadModel().Left(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range left {
+		fmt.Fprintf(a.out, "not compared: projection %s, which is not loaded any more\n", name)
+	}
+	return a.printResults(d)
+}
+
+// driftedNamed is the maximum number of campaigns that the command of a rebuild names.
+const driftedNamed = 10
+
+// narrowed is a scope without the campaigns that did not drift, if those that did are few.
+func narrowed(scope string, d runDetail) string {
+	text, named := "", int64(0)
+	for _, r := range d.Results {
+		if r.Outcome == outbox.OutcomeDrift {
+			text, named = text+" --campaign "+quoted1(r.CampaignID), named+1
+		}
+	}
+	if n := d.Counts.Drifted; n != named || n > driftedNamed || n == d.Campaigns.Done {
+		return scope
+	}
+	return strings.Replace(scope, " --all", text, 1)
+}
