@@ -159,13 +159,16 @@ insert into series_samples (kind, step, at, label, source, value) values ('behin
 	b.open("/charts")
 	b.await("the script is ready", `document.querySelector(".heat").tabIndex === 0`)
 	b.placeOf(".heat")
-	cell := value[point](b, fmt.Sprintf(`(() => {
-		const r = document.querySelector(".heat").getBoundingClientRect(), a = document.querySelector("svg.axes").dataset
-		return {x: r.x + r.width * ((%d - a.from) / a.step + .5) / a.steps, y: r.y + r.height / 2}
-	})()`, at/1e6))
-	b.mouse(chromedp.MouseMoved, cell)
 	read := `document.querySelector(".heat-readout").textContent.includes(": 7 events behind") && document.querySelectorAll(".cell-mark").length === 1`
-	b.await("the cell is read", read)
+	var cell point
+	eventually(t, patience, "the cell is read", func() (bool, string) { // it moves when a minute ends
+		cell = value[point](b, fmt.Sprintf(`(() => {
+			const r = document.querySelector(".heat").getBoundingClientRect(), a = document.querySelector("svg.axes").dataset
+			return {x: r.x + r.width * ((%d - a.from) / a.step + .5) / a.steps, y: r.y + r.height / 2}
+		})()`, at/1e6))
+		b.mouse(chromedp.MouseMoved, cell)
+		return value[bool](b, read), ""
+	})
 	value[bool](b, `document.addEventListener("htmx:afterSwap", () => window.refreshed = true) === undefined`)
 	appendTo(t, s, "", "late", seats("bo"))
 	b.await("the refreshed page still reads it", "window.refreshed && "+read)
