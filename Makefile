@@ -6,8 +6,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # panics and profiles name functions and lines all the same.
 LDFLAGS  = -ldflags "-s -w -X main.version=$(VERSION)"
 TEMPL    = go tool -modfile=tools/go.mod templ
-# The browser's tests take longest, so they begin first.
-PACKAGES ?= ./e2e ./...
+# Those that take longest begin first, the browser's tests before all.
+PACKAGES ?= ./e2e ./internal/handlers ./internal/runs ./internal/store ./internal/worker ./...
+# Most packages are done in seconds then, and those listed before must have begun: one more at a time.
+SHORT     = -short -p $(shell echo $$(($$(nproc) + 2)))
 
 .PHONY: help
 help: ## show this list
@@ -29,7 +31,7 @@ build: ## build bin/outboxweb
 test: ## install what the tests need and is missing, then vet and test everything, or PACKAGES; what is heavy, a little of it
 	.ci/test-packages
 	go vet ./...
-	.ci/test -short -timeout 60m $(PACKAGES)
+	.ci/test $(SHORT) -timeout 60m $(PACKAGES)
 
 .PHONY: test-all
 test-all: ## test everything at full size: every kill, random history, hostile text and page, on both databases
