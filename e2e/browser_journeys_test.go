@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -112,21 +111,6 @@ func TestBrowser_pauseAndForget(t *testing.T) {
 	}
 }
 
-// metric reads one number that the server offers to scrapers; −1 when there is
-// none of that name.
-func metric(t *testing.T, s *server, name string) (value float64) {
-	t.Helper()
-	value = -1
-	for line := range strings.Lines(string(do(t, s, http.MethodGet, "/metrics", nil).body)) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			if _, err := fmt.Sscan(rest, &value); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-		}
-	}
-	return value
-}
-
 // An alert fires because a campaign is blocked. The operator sees which and why, fixes the cause,
 // requeues the head, and watches the alert end.
 func TestBrowser_fromAlarmToDrained(t *testing.T) {
@@ -136,7 +120,7 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 	appendTo(t, s, "", "stuck", seats("ana", "ben", "ana", "dee", "eve"))
 	awaitCounts(t, s, "", 2, 0, 1)
 	eventually(t, patience, "the alarm goes off", func() (bool, string) {
-		n := metric(t, s, "outboxweb_blocked_campaigns")
+		n := s.metric(t, "outboxweb_blocked_campaigns")
 		return n == 1, fmt.Sprint(n)
 	})
 
@@ -162,7 +146,7 @@ func TestBrowser_fromAlarmToDrained(t *testing.T) {
 	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 3 of campaign stuck"))
 	b.lookUntil("the campaign is drained", telling("#live", "5 of 5")+" && "+telling("#live", "Everything is applied"))
 	eventually(t, patience, "the alarm ends", func() (bool, string) {
-		n := metric(t, s, "outboxweb_blocked_campaigns")
+		n := s.metric(t, "outboxweb_blocked_campaigns")
 		return n == 0, fmt.Sprint(n)
 	})
 	b.open("/")

@@ -505,8 +505,8 @@ func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bo
 	return sum
 }
 
-// metric reads one series of GET /metrics, by its name with labels.
-func (s *server) metric(t *testing.T, series string) float64 {
+// metric is the value of a series of /metrics, and -1 if there is no such series, or not yet.
+func (s *server) metric(t *testing.T, series string) (value float64) {
 	t.Helper()
 	a, err := s.do(t.Context(), http.MethodGet, "/metrics", nil)
 	if err != nil {
@@ -514,15 +514,13 @@ func (s *server) metric(t *testing.T, series string) float64 {
 	}
 	for line := range strings.Lines(string(a.body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {
-			var value float64
 			if _, err := fmt.Sscan(text, &value); err != nil {
 				t.Fatalf("metric %q: %v", line, err)
 			}
 			return value
 		}
 	}
-	t.Fatalf("there is no metric %s", series)
-	return 0
+	return -1
 }
 
 // checkReport is the document of `check --json`.

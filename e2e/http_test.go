@@ -38,7 +38,7 @@ func TestHTTP_probesAndMetrics(t *testing.T) {
 			return n == 1, fmt.Sprint(n)
 		})
 	}
-	if s.metric(t, "process_open_fds") == 0 || s.metric(t, "go_goroutines") == 0 {
+	if s.metric(t, "process_open_fds") <= 0 || s.metric(t, "go_goroutines") <= 0 {
 		t.Error("the process tells nothing of itself")
 	}
 }

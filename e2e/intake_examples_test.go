@@ -37,9 +37,10 @@ insert into orders values ('order-17', 'open');`)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
 	t.Logf("%v", want)
-	if moved := s.metric(t, `outboxweb_intake_rows_total{source="shop"}`); int(moved) != len(want) {
-		t.Errorf("%v rows were moved, %d were written", moved, len(want))
-	}
+	eventually(t, patience, "the rows are counted", func() (bool, string) { // after they are in the journal
+		moved := s.metric(t, `outboxweb_intake_rows_total{source="shop"}`)
+		return int(moved) == len(want), fmt.Sprint(moved)
+	})
 	if status := scalar[string](t, shop, `select status from orders`); status != "paid" {
 		t.Errorf("the order is %s", status)
 	}
