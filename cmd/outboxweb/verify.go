@@ -63,7 +63,7 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 		d.NotLoaded = missing
 		return a.printJSON(d)
 	}
-	if err := a.printVerdict(ctx, st, run, c.rows(), c.flags()); err != nil {
+	if err := a.printVerdict(ctx, st, run, c.rows(), c.runScope); err != nil {
 		return err
 	}
 	a.printNotLoaded(missing)
@@ -113,7 +113,7 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 }
 
 // printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows, scope string) error {
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string, scope runScope) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), narrowed(scope, d))
+		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), narrowed(scope, d).flags())
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
 		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
@@ -147,15 +147,16 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 const driftedNamed = 10
 
 // narrowed is a scope without the campaigns that did not drift, if those that did are few.
-func narrowed(scope string, d runDetail) string {
-	text, named := "", int64(0)
+func narrowed(scope runScope, d runDetail) *runScope {
+	var drifted []string
 	for _, r := range d.Results {
 		if r.Outcome == outbox.OutcomeDrift {
-			text, named = text+" --campaign "+quoted1(r.CampaignID), named+1
+			drifted = append(drifted, r.CampaignID)
 		}
 	}
-	if n := d.Counts.Drifted; n != named || n > driftedNamed || n == d.Campaigns.Done {
-		return scope
+	n := d.Counts.Drifted
+	if few := n == int64(len(drifted)) && n <= driftedNamed && n < d.Campaigns.Done; few && scope.All {
+		scope.Campaign = drifted
 	}
-	return strings.Replace(scope, " --all", text, 1)
+	return &scope
 }
