@@ -90,10 +90,7 @@ type stored struct {
 	SentCount int64                `json:"sent_count"`
 	ToldOf    map[string]time.Time `json:"told_of"`
 	Recent    []time.Time          `json:"recent"`
-	Named     []string             `json:"named"`
-	Ends      []outbox.AlertEnd    `json:"ends"`
-	Flaps     bool                 `json:"flaps"`
-	BackAt    *time.Time           `json:"back_at"`
+	outbox.AlertFlaps
 }
 
 // maxStates is how many causes of rules are kept and shown, far more than there are publishers and
@@ -112,7 +109,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
 		s.Alert.ToldOf, s.Alert.Recent = s.ToldOf, s.Recent
-		s.AlertFlaps = outbox.AlertFlaps{Named: s.Named, Ends: s.Ends, Flaps: s.Flaps, BackAt: s.BackAt}
+		s.Alert.AlertFlaps = s.AlertFlaps
 		all = append(all, s.Alert)
 		return nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
@@ -120,8 +117,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
-	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent,
-		Named: a.Named, Ends: a.Ends, Flaps: a.Flaps, BackAt: a.BackAt})
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent, AlertFlaps: a.AlertFlaps})
 	if err != nil {
 		return err
 	}

@@ -96,17 +96,17 @@ type Alert struct {
 	EndedAt *time.Time `json:"ended_at"`
 	// ToldOf is when the last message within the hour that named a part was due, by the part's key. It
 	// outlasts the cause. Recent is when all such messages were due.
-	ToldOf map[string]time.Time `json:"-"`
-	Recent []time.Time          `json:"-"`
-	AlertFlaps
+	ToldOf     map[string]time.Time `json:"-"`
+	Recent     []time.Time          `json:"-"`
+	AlertFlaps `json:"-"`
 }
 
 // AlertFlaps is what an alert remembers to notice that a cause comes and goes.
 type AlertFlaps struct {
-	Named  []string   `json:"-"` // the parts that messages of the incident named
-	Ends   []AlertEnd `json:"-"` // the messages within the hour that said that it was over
-	Flaps  bool       `json:"-"` // it comes and goes, as of the last message
-	BackAt *time.Time `json:"-"` // it came back before its end was told, and no message was sent since
+	Named  []string   `json:"named"`   // the parts that messages of the incident named
+	Ends   []AlertEnd `json:"ends"`    // the messages within the hour that said that it was over
+	Flaps  bool       `json:"flaps"`   // it comes and goes, as of the last message
+	BackAt *time.Time `json:"back_at"` // it came back before its end was told, and no message was sent since
 }
 
 // AlertEnd is a message that said that an incident was over, and the parts that were behind it.
