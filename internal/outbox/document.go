@@ -8,6 +8,9 @@ import (
 // Hidden replaces values that are not shown.
 const Hidden = "[redacted]"
 
+// HiddenJSON is Hidden as a JSON value; callers must not change it.
+var HiddenJSON = json.RawMessage(`"` + Hidden + `"`)
+
 // Part names one of the three JSON documents that an event carries.
 type Part string
 

@@ -158,7 +158,7 @@ func (h HeldProjection) OnceLoaded() string {
 	case h.Quarantined == 0:
 		return "Once it is loaded again" + resumed + ", a replay starts by itself and catches it up."
 	case h.Behind == 0 && h.Paused == nil:
-		return "Also once it is loaded again" + resumed + ", " + stays + "."
+		return "Also once it is loaded again, " + stays + "."
 	}
 	return "Once it is loaded again" + resumed + ", a replay starts by itself and catches it up, except where it is quarantined: " + stays + "."
 }

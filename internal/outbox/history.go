@@ -94,8 +94,8 @@ func (h History) Of(kind SeriesKind, label string) (all []Series) {
 	return all
 }
 
-// uncounted is how long an instance keeps what it counted before it is written.
-const uncounted = 2 * time.Second
+// HeartbeatInterval is how long an instance keeps what it counted before a heartbeat writes it.
+const HeartbeatInterval = 2 * time.Second
 
 // Points returns the steps of a window from samples in order of time, the first from before it. A
 // step without a sample is as the one before if a process was at work until its end; otherwise
@@ -127,7 +127,7 @@ func Points(samples []Sample, w Window, atWork []Interval, lost []Marker) []Poin
 			last, before = s, s
 		}
 		p.end(last)
-		p.LowerBound = slices.ContainsFunc(lost, func(m Marker) bool { return m.At.Before(w.Start(i+1)) && m.At.Add(uncounted).After(start) })
+		p.LowerBound = slices.ContainsFunc(lost, func(m Marker) bool { return m.At.Before(w.Start(i+1)) && m.At.Add(HeartbeatInterval).After(start) })
 		points = append(points, p)
 	}
 	return points

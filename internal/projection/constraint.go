@@ -303,7 +303,7 @@ func (x *explaining) read(ctx context.Context, live Queryer, where string, args 
 	for i, name := range there {
 		value := cells.appendCell(nil, i)
 		if secret[name] || secret[""] && name != "campaign_id" || x.isSecret(value) {
-			value = hiddenValue
+			value = outbox.HiddenJSON
 		}
 		row.Fields = append(row.Fields, outbox.Field{Name: name, Value: shown(value)})
 	}

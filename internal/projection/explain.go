@@ -177,13 +177,11 @@ func (x *explaining) values() []outbox.BoundValue {
 // valueOf is an argument as readers may see it.
 func (x *explaining) valueOf(i int) json.RawMessage {
 	if x.hidden[i] {
-		return hiddenValue
+		return outbox.HiddenJSON
 	}
 	v, _ := x.h.args[i].of(&x.shown) // whole documents differ from the stored ones where something is hidden
 	return shown(appendValue(nil, v))
 }
-
-var hiddenValue = json.RawMessage(`"` + outbox.Hidden + `"`)
 
 // columns lists the columns to which each argument is written, or compared with, and of which of them it
 // is only an input.

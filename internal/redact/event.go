@@ -39,13 +39,11 @@ func hideInCell(r *Redactor, c *outbox.ModelCell) {
 		c.Value, c.Before = hideColumn(r, c.Name, c.Value), hideColumn(r, c.Name, c.Before)
 		return
 	}
-	c.Value, c.Long = hiddenValue, false
+	c.Value, c.Long = outbox.HiddenJSON, false
 	if c.Changed {
-		c.Before = hiddenValue
+		c.Before = outbox.HiddenJSON
 	}
 }
-
-var hiddenValue = json.RawMessage(`"` + Mark + `"`)
 
 // hideColumn hides the value of a row's column by its name. A missing value stays missing.
 func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage {
@@ -53,7 +51,7 @@ func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage
 		return nil
 	}
 	if r.HidesPayloads() || r.HidesName(name) {
-		return hiddenValue
+		return outbox.HiddenJSON
 	}
 	hidden, _ := r.JSON(value)
 	return hidden

@@ -414,9 +414,8 @@ func (s stored) agrees(shape projection.Shape, live []outbox.Field) bool {
 	if s.cells == nil {
 		return false
 	}
-	hidden, _ := json.Marshal(outbox.Hidden)
 	for _, f := range live {
-		if bytes.Equal(f.Value, hidden) {
+		if bytes.Equal(f.Value, outbox.HiddenJSON) {
 			continue
 		}
 		i := slices.Index(shape.Columns, f.Name)

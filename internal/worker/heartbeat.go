@@ -10,12 +10,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-const heartbeatInterval = 2 * time.Second
-
 // heartbeat is the content of the last heartbeat. On SQLite an idle worker writes none, to
 // leave the disk alone: its silence means idleness, and its end is recorded or detected from
 // its process being gone. Where workers may run on other machines, it writes one every
-// heartbeatInterval.
+// outbox.HeartbeatInterval.
 type heartbeat struct {
 	mu    sync.Mutex
 	state outbox.InstanceState

@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -183,15 +182,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
-	gone := outbox.InstanceState{ID: "gone", Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: time.Now()}
+	gone := storetest.Killed(t, "gone", time.Now())
 	if err := b.Heartbeat(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}

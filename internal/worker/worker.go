@@ -98,7 +98,7 @@ func New(c Config) *Worker {
 	w := &Worker{Config: c, maintenance: maintenance.New(c.Store), who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1)}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Store.Shared() {
-		w.beat.state.BeatEvery = heartbeatInterval
+		w.beat.state.BeatEvery = outbox.HeartbeatInterval
 	}
 	return w
 }
@@ -144,7 +144,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.maintenance.PruneAppendKeys))
 	})
 	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
-	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(heartbeatInterval), nil, w.heartbeat) })
+	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(outbox.HeartbeatInterval), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, loop.ExceptFirst(w.sample)) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))

@@ -30,7 +30,7 @@ func redactedPlaces(e outbox.Event) string {
 }
 
 // isHidden reports whether a JSON value replaces a hidden one.
-func isHidden(value string) bool { return value == `"`+outbox.Hidden+`"` }
+func isHidden(value string) bool { return value == string(outbox.HiddenJSON) }
 
 func revealTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: p.curl() + "-H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
