@@ -115,15 +115,15 @@ func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
 			return a.status == http.StatusOK && strings.Contains(string(a.body), text) == says, fmt.Sprintf("%d %s", a.status, a.body)
 		})
 	}
-	overview(true, "/", "The disk of the journal database has been full for")
-	overview(true, "/api/v1/summary", `"disks_full":[{"database":"journal","since":"`)
-	overview(true, "/metrics", `outboxweb_disk_full{database="journal"} 1`)
+	overview(true, "/", "The disk of the journal database is full:")
+	overview(true, "/api/v1/summary", `"database_faults":[{"database":"journal","kind":"full","level":"bad","says":"`)
+	overview(true, "/metrics", `outboxweb_database_fault{database="journal",kind="full"} 1`)
 	lift()
 	appendTo(t, s, "", "table", seats("ana"))
 	s.awaitReady(t, http.StatusOK, `"ready":true`)
 	overview(false, "/", "has been full for")
-	overview(true, "/api/v1/summary", `"disks_full":[]`)
-	overview(true, "/metrics", `outboxweb_disk_full{database="journal"} 0`)
+	overview(true, "/api/v1/summary", `"database_faults":[]`)
+	overview(true, "/metrics", `outboxweb_database_fault{database="journal",kind="full"} 0`)
 	if code := s.stop(t); code != 0 {
 		t.Errorf("the server ended with %d\n%s", code, s.stderr)
 	}

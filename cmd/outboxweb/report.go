@@ -115,6 +115,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	for _, line := range heldLines(s.Held) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}
+	for _, f := range s.Faults {
+		fmt.Fprintln(t, "database\t"+f.Sentence(s.AsOf))
+	}
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
 	for _, line := range sourceLines(sources, s.AsOf) {
 		fmt.Fprintln(t, "intake\t"+line)

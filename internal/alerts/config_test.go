@@ -61,7 +61,7 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 		t.Errorf("shows %q", shown)
 	}
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
-	if err != nil || len(s.Rules) != 10 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[9].Name != "pager" || s.Rules[9].Over != 100 || !s.Rules[9].Urgent || len(s.Rules[9].To) != 1 {
+	if err != nil || len(s.Rules) != 11 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[10].Name != "pager" || s.Rules[10].Over != 100 || !s.Rules[10].Urgent || len(s.Rules[10].To) != 1 {
 		t.Errorf("%+v, %v", s.Rules, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 			Operations: outbox.OperationCounts{Running: 6, Unacknowledged: 8},
 			Drift:      1,
 			Worker:     outbox.WorkerSummary{Running: true},
-			DisksFull:  []outbox.FullDisk{{Database: "projections"}},
+			Faults:     []outbox.DatabaseFault{outbox.FullDisk("projections", time.Now())},
 		}, nil
 	})
 	m.Applied.Add(3)
@@ -63,9 +63,9 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_operations_unacknowledged 8`,
 		`outboxweb_campaign_row_drift 1`,
 		`outboxweb_worker_running 1`,
-		`outboxweb_disk_full{database="journal"} 0`,
+		`outboxweb_database_fault{database="journal",kind="full"} 0`,
 		`outboxweb_state_unreadable 0`,
-		`outboxweb_disk_full{database="projections"} 1`,
+		`outboxweb_database_fault{database="projections",kind="full"} 1`,
 		`outboxweb_events_applied_total 3`,
 		`outboxweb_apply_failures_total 1`,
 		`outboxweb_fenced_total 1`,

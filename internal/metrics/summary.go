@@ -14,7 +14,7 @@ var (
 	rowsDesc        = desc("rows", "Outbox rows by status.", "status")
 	heldDesc        = desc("paused_projections", "Paused projections by scope: all campaigns, or campaign (counted per campaign).", "scope")
 	quarantinedDesc = desc("quarantined_projections", "Quarantined projections, counted per campaign.")
-	diskDesc        = desc("disk_full", "1 while the disk of the database is full, as seen by this process.", "database")
+	faultDesc       = desc("database_fault", "1 while something is wrong with the database itself, by kind, as seen by this process.", "database", "kind")
 	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read and its series are missing.")
 )
 
@@ -55,7 +55,7 @@ var summaryGauges = []struct {
 
 // watchSummary adds the gauges read from one summary per scrape.
 func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, error)) {
-	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, diskDesc, unreadableDesc}
+	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, faultDesc, unreadableDesc}
 	for _, g := range summaryGauges {
 		descs = append(descs, g.desc)
 	}
@@ -78,8 +78,10 @@ func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, er
 			gauge(quarantinedDesc, float64(s.QuarantinedProjections()))
 		}
 		for _, database := range []string{"journal", "projections"} {
-			full := slices.ContainsFunc(s.DisksFull, func(d outbox.FullDisk) bool { return d.Database == database })
-			gauge(diskDesc, boolGauge(full), database)
+			for _, kind := range outbox.FaultKinds {
+				found := slices.ContainsFunc(s.Faults, func(f outbox.DatabaseFault) bool { return f.Database == database && f.Kind == kind })
+				gauge(faultDesc, boolGauge(found), database, string(kind))
+			}
 		}
 		return nil
 	}, descs...)

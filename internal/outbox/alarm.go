@@ -18,12 +18,15 @@ func (s Summary) Alarm(now time.Time) Alarm {
 	if level != LevelBad && level != LevelWarn {
 		return Alarm{}
 	}
+	if len(s.Faults) > 0 {
+		worst := s.Faults[0]
+		return Alarm{level, fmt.Sprintf("%d %s", countFaults(s.Faults, worst.Kind), faultKinds[worst.Kind].title)}
+	}
 	c := s.Campaigns
 	for _, found := range []struct {
 		n    int64
 		text string
 	}{
-		{int64(len(s.DisksFull)), "disk full"},
 		{c.Diverged, "diverged"},
 		{c.Blocked, "blocked"},
 		{c.Unverifiable, "unverifiable"},

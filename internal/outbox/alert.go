@@ -21,6 +21,7 @@ const (
 	AlertSource     AlertWhat = "source"            // each source that is not read
 	AlertQuarantine AlertWhat = "quarantine"        // each quarantined projection
 	AlertFailedRun  AlertWhat = "failed_run"        // each failed run
+	AlertDatabase   AlertWhat = "database"          // each fault of a database itself
 )
 
 // Counts reports whether causes count rows or campaigns.
@@ -53,6 +54,7 @@ func AlertRules() []AlertRule {
 		{Name: "source", What: AlertSource, For: 2 * time.Minute},
 		{Name: "quarantine", What: AlertQuarantine, For: time.Minute},
 		{Name: "failed_run", What: AlertFailedRun},
+		{Name: "database", What: AlertDatabase, For: time.Minute, Urgent: true},
 	}
 }
 
@@ -98,6 +100,8 @@ func (r AlertRule) Condition() string {
 		words = "a projection is quarantined"
 	case AlertFailedRun:
 		words = "a run has failed"
+	case AlertDatabase:
+		words = "something is wrong with a database itself"
 	}
 	if r.For > 0 {
 		words += ", for " + Limit(r.For)
@@ -119,6 +123,7 @@ var advice = map[AlertWhat]struct{ todo, runbook, page string }{
 	AlertSource:     {"See whether its database can be reached, and a server has it in its configuration.", "intake#a-source-is-not-read", "intake"},
 	AlertQuarantine: {"Fix its file, then replay the projection.", "operating#a-projection-is-quarantined", "projections"},
 	AlertFailedRun:  {"Read why it failed, fix that, then resume the run.", "operating#a-run-does-not-complete", "runs"},
+	AlertDatabase:   {"Read what is wrong with it, and repair that before anything else.", "operating#a-database-is-damaged", ""},
 }
 
 // Advice returns what to do, the document and heading that explain it, such as operating#lag-rises,

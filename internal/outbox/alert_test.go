@@ -74,6 +74,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},
 		{"instance long silent", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "w-1 Instance w-1 has been silent for 1 h", ""},
 		{"stalled instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{stalled} }), "w-2 Instance w-2 is stalled", "no such table"},
+		{"full disk", outbox.AlertDatabase, with(func(s *outbox.Summary) { s.Faults = []outbox.DatabaseFault{outbox.FullDisk("journal", alertNow)} }), "journal-full The disk of the journal database is full", ""},
 		{"no rejected row", outbox.AlertRejected, sources(func(*outbox.IntakeSource) {}), "", ""},
 		{"rejected row", outbox.AlertRejected, sources(func(s *outbox.IntakeSource) { s.Rejected = 1 }), "shop 1 row of source shop is rejected", ""},
 		{"rejected rows of a source that was removed", outbox.AlertRejected, sources(removed), "", ""},

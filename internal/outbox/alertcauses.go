@@ -93,6 +93,8 @@ func (r AlertRule) Causes(f AlertFacts, now time.Time) []AlertCause {
 		return quarantineCauses(f)
 	case AlertFailedRun:
 		return failedRunCauses(f.FailedRuns, now)
+	case AlertDatabase:
+		return faultCauses(s.Faults)
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ func (s Summary) Health(now time.Time) Health {
 		add(level, format, args...)
 		shown = append(shown, found[len(found)-1])
 	}
-	assessDisks(s, now, add)
+	for _, f := range s.Faults {
+		add(f.Level, "%s", f.Sentence(now))
+	}
 	if s.OtherJournal || s.Campaigns.Diverged > 0 {
 		assessJournal(s, add)
 	}
@@ -75,7 +77,7 @@ func (s Summary) Health(now time.Time) Health {
 		return Health{Level: LevelOK, Sentence: allCurrent(s.Campaigns.Total), Notes: s.calmNotes()}
 	}
 	worst := found[0]
-	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.DisksFull) == 0 {
+	if s.Campaigns.Total == 0 && !s.OtherJournal && len(s.Faults) == 0 {
 		worst = Health{Level: worst.Level, Sentence: allCurrent(0)}
 		found = append([]Health{{}}, found...)
 	}
@@ -155,18 +157,6 @@ func NotLoadedAmong(held []HeldProjection) (left []HeldProjection) {
 		}
 	}
 	return left
-}
-
-// assessDisks reports databases that cannot be written to.
-func assessDisks(s Summary, now time.Time, add func(level Level, format string, args ...any)) {
-	for _, d := range s.DisksFull {
-		meanwhile := "nothing is applied, and appended events queue up"
-		if d.Database == "journal" {
-			meanwhile = "appends and actions are refused with status 507, and nothing is applied"
-		}
-		add(LevelBad, "The disk of the %s database has been full for %s: %s. Free up space; work resumes by itself, without a restart.",
-			d.Database, Age(now.Sub(d.Since)), meanwhile)
-	}
 }
 
 // assessInstances reports processes in trouble.

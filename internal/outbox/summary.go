@@ -24,9 +24,8 @@ type Summary struct {
 	Throughput   Throughput     `json:"throughput"`
 	Worker       WorkerSummary  `json:"worker"`
 	OtherJournal bool           `json:"other_journal"` // the projections have events that the journal lacks: it is the wrong journal, or an older copy
-	// databases whose disk is full, as far as this process knows; appends and actions are refused
-	// with status 507 if the journal is one of them
-	DisksFull []FullDisk `json:"disks_full"`
+	// what is wrong with the databases themselves, as far as this process knows
+	Faults []DatabaseFault `json:"database_faults"`
 	// campaigns that this server's self-check found not to match their outbox rows, and repaired,
 	// since it started
 	Drift      int64           `json:"drift"`
@@ -65,12 +64,6 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
-
-// FullDisk is a database that cannot be written to because its disk is full.
-type FullDisk struct {
-	Database string    `json:"database" api:"enum=journal projections"` // journal or projections
-	Since    time.Time `json:"since"`                                   // the first write that failed
-}
 
 // Oldest is the unapplied event of its kind that was appended first.
 type Oldest struct {

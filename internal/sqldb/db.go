@@ -44,6 +44,7 @@ type DB struct {
 	Proxied  bool   // a proxy is between this process and the server
 
 	fullness fullness
+	faults   faults
 
 	closed  chan struct{}
 	writers *sessions

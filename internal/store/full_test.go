@@ -69,7 +69,7 @@ func tellFull(s *store.Store, began time.Time) {
 	s.ForgetSummary()
 	sum, err := s.Summary(context.Background())
 	fmt.Printf("disks %v:", err)
-	for _, d := range sum.DisksFull {
+	for _, d := range sum.Faults {
 		fmt.Printf(" %s %v", d.Database, !d.Since.Before(began.Truncate(time.Microsecond)) && !d.Since.After(time.Now()))
 	}
 	fmt.Println()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,10 +34,11 @@ func (s *Store) Ready(ctx context.Context) []string {
 			reasons = append(reasons, fmt.Sprintf("the %s database cannot be read", d.Name))
 		case have != want:
 			reasons = append(reasons, fmt.Sprintf("the %s database has version %d and this program needs %d", d.Name, have, want))
-		default:
-			if _, full := d.Full(); full {
-				reasons = append(reasons, fmt.Sprintf("the disk of the %s database is full", d.Name))
-			}
+		}
+	}
+	for _, f := range s.faults() {
+		if f.Stops {
+			reasons = append(reasons, f.Headline())
 		}
 	}
 	if stalled := s.stalled.Load(); stalled != nil && *stalled != "" {
@@ -100,13 +102,14 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// disksFull are the databases whose disks are full.
-func (s *Store) disksFull() []outbox.FullDisk {
-	all := []outbox.FullDisk{}
+// faults are what is wrong with the two databases, the gravest first.
+func (s *Store) faults() []outbox.DatabaseFault {
+	all := []outbox.DatabaseFault{}
 	for _, d := range s.both() {
-		if since, full := d.Full(); full {
-			all = append(all, outbox.FullDisk{Database: d.Name, Since: since})
-		}
+		all = append(all, d.Faults()...)
 	}
+	slices.SortStableFunc(all, func(a, b outbox.DatabaseFault) int {
+		return cmp.Compare(slices.Index(outbox.FaultKinds, a.Kind), slices.Index(outbox.FaultKinds, b.Kind))
+	})
 	return all
 }

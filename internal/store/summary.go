@@ -124,7 +124,7 @@ where ` + ageKey + ` = $1`
 
 func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.Now()
-	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), DisksFull: s.disksFull()}
+	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), Faults: s.faults()}
 	var additions []func(*Tx, *outbox.Summary) error
 	for _, prepare := range s.onSummary {
 		additions = append(additions, prepare(ctx, &sum))

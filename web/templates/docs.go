@@ -71,8 +71,8 @@ func (l Links) Path(address string) URL {
 func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	_, unworked := s.WorkerTrouble(now)
 	switch {
-	case len(s.DisksFull) > 0:
-		return GuideDisk
+	case len(s.Faults) > 0:
+		return Guide(s.Faults[0].Kind.Guide())
 	case s.OtherJournal, s.Campaigns.Diverged > 0:
 		return GuideDiverged
 	case s.Campaigns.Blocked > 0:

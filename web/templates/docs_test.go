@@ -36,7 +36,7 @@ func TestOverviewGuide_isForTheWorst(t *testing.T) {
 	}{
 		{"well", outbox.Summary{Worker: works}, ""},
 		{"an operation ended", outbox.Summary{Worker: works, Operations: outbox.OperationCounts{Unacknowledged: 1}}, ""},
-		{"full disk", outbox.Summary{Worker: works, DisksFull: []outbox.FullDisk{{Database: "journal"}}, Campaigns: outbox.CampaignCounts{Diverged: 1}}, GuideDisk},
+		{"full disk", outbox.Summary{Worker: works, Faults: []outbox.DatabaseFault{outbox.FullDisk("journal", now)}, Campaigns: outbox.CampaignCounts{Diverged: 1}}, GuideDisk},
 		{"another journal", outbox.Summary{Worker: works, OtherJournal: true}, GuideDiverged},
 		{"diverged and blocked", outbox.Summary{Worker: works, Campaigns: outbox.CampaignCounts{Diverged: 1, Blocked: 2}}, GuideDiverged},
 		{"blocked and failed", outbox.Summary{Worker: works, Campaigns: outbox.CampaignCounts{Blocked: 2}, Counts: outbox.Counts{Failed: 3}}, GuideDead},

@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DatabaseFault is something wrong with one of the two databases itself, as opposed to what is in
+// it, as far as the process that answers knows.
+type DatabaseFault struct {
+	Database string    `json:"database" api:"enum=journal projections"`
+	Kind     FaultKind `json:"kind"`
+	Level    Level     `json:"level" api:"enum=warn bad"`
+	Says     string    `json:"says" redact:"-"` // what is wrong, what does not work meanwhile, and the way out
+	Since    time.Time `json:"since"`
+	Stops    bool      `json:"stops"` // the process is not ready meanwhile
+}
+
+// FaultKind is what is wrong with a database.
+type FaultKind string
+
+// FaultFull is a database whose disk is full.
+const FaultFull FaultKind = "full"
+
+// FaultKinds are all kinds of faults, the gravest first.
+var FaultKinds = []FaultKind{FaultFull}
+
+// faultKinds describes each kind. title is for the title of pages, after a number; guide is an anchor
+// of the runbook.
+var faultKinds = map[FaultKind]struct {
+	level        Level
+	stops        bool
+	title, guide string
+}{
+	FaultFull: {LevelBad, true, "disk full", "disk-full"},
+}
+
+// Guide is the anchor of the runbook's section about the fault.
+func (k FaultKind) Guide() string { return faultKinds[k].guide }
+
+// NewDatabaseFault is a fault of a database; says is whole sentences.
+func NewDatabaseFault(database string, kind FaultKind, since time.Time, says string) DatabaseFault {
+	k := faultKinds[kind]
+	return DatabaseFault{Database: database, Kind: kind, Level: k.level, Says: says, Since: since, Stops: k.stops}
+}
+
+// FullDisk is the fault of a database that cannot be written to because its disk is full.
+func FullDisk(database string, since time.Time) DatabaseFault {
+	meanwhile := "nothing is applied, and appended events queue up"
+	if database == "journal" {
+		meanwhile = "appends and actions are refused with status 507, and nothing is applied"
+	}
+	return NewDatabaseFault(database, FaultFull, since,
+		fmt.Sprintf("The disk of the %s database is full: %s. Free up space; work resumes by itself, without a restart.", database, meanwhile))
+}
+
+// countFaults counts the faults of one kind.
+func countFaults(all []DatabaseFault, kind FaultKind) (n int) {
+	for _, f := range all {
+		if f.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// faultCauses are the faults as causes of an alert.
+func faultCauses(all []DatabaseFault) (causes []AlertCause) {
+	for _, f := range all {
+		causes = append(causes, AlertCause{Key: f.Database + "-" + string(f.Kind), Sentence: strings.ToUpper(f.Says[:1]) + f.Headline()[1:], Since: f.Since, Todo: f.Says, Runbook: "operating#" + f.Kind.Guide()})
+	}
+	return causes
+}
+
+// Headline is what is wrong, without a capital and a period.
+func (f DatabaseFault) Headline() string {
+	end := strings.IndexAny(f.Says, ":;.")
+	return lowered(f.Says[:max(end, 0)])
+}
+
+// Sentence is what is wrong, and since when.
+func (f DatabaseFault) Sentence(now time.Time) string {
+	return fmt.Sprintf("%s It began %s ago.", f.Says, Age(now.Sub(f.Since)))
+}

@@ -1,0 +1,52 @@
+package sqldb
+
+import (
+	"sync"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// faults are what is wrong with a database, as noticed by this process. The zero value is ready for
+// use.
+type faults struct {
+	mu  sync.Mutex
+	all map[outbox.FaultKind]outbox.DatabaseFault
+}
+
+// SetFault records that something is wrong with the database until ClearFault; says is whole
+// sentences. It keeps the time at which the same kind began.
+func (d *DB) SetFault(kind outbox.FaultKind, says string) {
+	d.faults.mu.Lock()
+	defer d.faults.mu.Unlock()
+	since := time.Now().UTC()
+	if earlier, ok := d.faults.all[kind]; ok {
+		since = earlier.Since
+	}
+	if d.faults.all == nil {
+		d.faults.all = map[outbox.FaultKind]outbox.DatabaseFault{}
+	}
+	d.faults.all[kind] = outbox.NewDatabaseFault(d.Name, kind, since, says)
+}
+
+// ClearFault ends a fault.
+func (d *DB) ClearFault(kind outbox.FaultKind) {
+	d.faults.mu.Lock()
+	defer d.faults.mu.Unlock()
+	delete(d.faults.all, kind)
+}
+
+// Faults lists what is wrong with the database now, the gravest first.
+func (d *DB) Faults() (found []outbox.DatabaseFault) {
+	since, full := d.Full()
+	d.faults.mu.Lock()
+	defer d.faults.mu.Unlock()
+	for _, kind := range outbox.FaultKinds {
+		if f, ok := d.faults.all[kind]; ok {
+			found = append(found, f)
+		} else if kind == outbox.FaultFull && full {
+			found = append(found, outbox.FullDisk(d.Name, since))
+		}
+	}
+	return found
+}
