@@ -3,6 +3,8 @@ package intake
 import (
 	_ "embed"
 	"fmt"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 //go:embed sqlite.sql
@@ -14,16 +16,19 @@ var postgresSchema string
 //go:embed postgres_notify.sql
 var postgresNotify string
 
-// Schema returns the statements that create the table where it is missing, for the dialect sqlite or
-// postgres. They may be run again at any time, for example as a step of the service's migrations. On
+// ownerSchema is the same for both dialects.
+var ownerSchema = "-- Which journal the rows go to. Its server writes this when it first reads them.\n" + outbox.CreateIntakeOwners(outbox.IntakeOwners) + ";\n"
+
+// Schema returns the statements that create the table where it is missing, and the small one that says
+// which journal its rows go to, for the dialect sqlite or postgres. They may be run again at any time, for example as a step of the service's migrations. On
 // PostgreSQL, processes that create the table at the same moment need a lock, such as
 // pg_advisory_xact_lock in the same transaction: otherwise one of them may fail.
 func Schema(dialect string) (string, error) {
 	switch dialect {
 	case "sqlite":
-		return sqliteSchema, nil
+		return sqliteSchema + ownerSchema, nil
 	case "postgres":
-		return postgresSchema, nil
+		return postgresSchema + ownerSchema, nil
 	}
 	return "", fmt.Errorf("there is no schema for %q; use sqlite or postgres", dialect)
 }

@@ -42,7 +42,7 @@ type cli struct {
 	Check       checkCmd       `cmd:"" help:"Check both databases against the invariants."`
 	Projections projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`
 	Alerts      alertsCmd      `cmd:"" help:"Show alerts, send a test message, and mute rules."`
-	Intake      intakeCmd      `cmd:"" help:"Show sources of events and their rejected rows, retry or discard one, and print the table's schema."`
+	Intake      intakeCmd      `cmd:"" help:"Show sources of events and their rejected rows, retry or discard one, hand a source over, and print the table's schema."`
 	Publishers  publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
 	Token       tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
 	Migrate     migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`

@@ -29,12 +29,13 @@ func (c *Common) intakeSettings() (intake.Settings, error) {
 	return settings, err
 }
 
-// intakeCmd shows sources and decides on their rejected rows.
+// intakeCmd shows sources, decides on their rejected rows, and hands sources over.
 type intakeCmd struct {
 	List       intakeListCmd       `cmd:"" default:"withargs" help:"Show the sources: state, waiting and rejected rows, last error."`
 	Rejections intakeRejectionsCmd `cmd:"" help:"List a source's rejected rows, newest first. Long ids are shortened; --json has them in full."`
 	Retry      intakeRetryCmd      `cmd:"" help:"Retry a rejected row as it is in its table now."`
 	Discard    intakeDiscardCmd    `cmd:"" help:"Delete a rejected row from its table; its event never enters the journal."`
+	HandOver   intakeHandOverCmd   `cmd:"" help:"Hand a source that belongs to another journal over to this one."`
 	Schema     intakeSchemaCmd     `cmd:"" help:"Print the statements that create the table outboxweb_intake in a service's database."`
 }
 
@@ -150,6 +151,25 @@ func (c *intakeDiscardCmd) Run(ctx context.Context, a *app) error {
 				return err
 			}
 			return c.print(a, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
+		})
+	})
+}
+
+type intakeHandOverCmd struct {
+	Source  string `arg:"" help:"The source, as named in the configuration file."`
+	Confirm string `placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."`
+	actionFlags
+}
+
+// Run hands a source over.
+func (c *intakeHandOverCmd) Run(ctx context.Context, a *app) error {
+	return a.withIntake(ctx, func(in *intake.Intake) error {
+		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+			h, err := in.HandOver(ctx, o, c.Source)
+			if err != nil {
+				return err
+			}
+			return c.print(a, h, "source %s is taken from journal %s at the next read of the server that has it in its configuration", h.Source, h.From)
 		})
 	})
 }

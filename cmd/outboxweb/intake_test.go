@@ -94,6 +94,23 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	move()
 	d.takesIn("rejections", "shop", "--json")
 	d.said(`"status": "discarded"`, `"change_reason": "broken"`)
+
+	if err := d.onIntake("hand-over", "shop", "--reason", "x", "--confirm", "hand over shop"); err == nil || !strings.Contains(err.Error(), "does not belong to another journal") {
+		t.Errorf("handed over what is its own: %v", err)
+	}
+	if _, err := shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Step(t.Context()); err == nil {
+		t.Error("moved the rows of another journal's source")
+	}
+	d.takesIn("list")
+	d.said("shop failing ", "source shop belongs to journal another, since ")
+	d.takesIn("hand-over", "shop", "--reason", "moved", "--confirm", "hand over shop")
+	d.said("source shop is taken from journal another at the next read of the server that has it")
+	move()
+	d.takesIn("list")
+	d.said("shop caught up")
 	events, err := d.st.Events(t.Context(), "c-9", 0, 10)
 	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
 		t.Errorf("events: %+v, %v", events.Items, err)

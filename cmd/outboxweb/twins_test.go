@@ -46,6 +46,7 @@ var actCommands = map[string]string{
 	"/alerts/rules/{rule}/unmute":                     "alerts unmute",
 	"/intake/{source}/rejections/{rejection}/retry":   "intake retry",
 	"/intake/{source}/rejections/{rejection}/discard": "intake discard",
+	"/intake/{source}/hand-over":                      "intake hand-over",
 }
 
 // withoutCommand are the routes that take a POST and have no command, with the

@@ -20,7 +20,7 @@
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
 //	/publishers/{topic}/{publisher}/seek previews a move of its position; POST moves it
 //	/intake                             sources of events
-//	/intake/{source}                    a source with its rejected rows; POST …/rejections/{rejection}/retry, …/discard
+//	/intake/{source}                    a source with its rejected rows; POST …/rejections/{rejection}/retry, …/discard, …/hand-over
 //	/alerts                             rules, receivers and messages; POST …/receivers/{receiver}/test, …/rules/{rule}/mute, …/unmute
 //	/instances /audit /about
 //	/tokens                             API tokens, for admins; POST …/{token}/revoke

@@ -60,6 +60,13 @@ type discardBody struct {
 }
 
 func (b rejectionBody) why() (reason, confirm string) { return b.Reason, "" }
+// handOverBody is the body of a hand-over of a source.
+type handOverBody struct {
+	Reason  string `json:"reason" validate:"reason" api:"required,min=1"`
+	Confirm string `json:"confirm" validate:"phrase" api:"required"` // the words "hand over SOURCE"
+}
+
+func (b handOverBody) why() (reason, confirm string)  { return b.Reason, b.Confirm }
 func (b discardBody) why() (reason, confirm string)   { return b.Reason, b.Confirm }
 
 // rejectedRow is a rejected row of a source.
@@ -125,5 +132,13 @@ func (s *server) routeIntakeAPI() {
 		summary: "Discard a rejected row: it is deleted from its table, and its event never enters the journal",
 		details: "The server that holds the source does it at its next read. The row's content stays in the rejection.",
 		body:    takes[discardBody](),
+	})
+	source := func(r *http.Request) (string, error) { return param(r, "source") }
+	addAction(s, outbox.ActionIntakeHandOver, readSameForm(s, source, func(source string, _ handOverBody) string { return source },
+		func(l templates.Links, source string) templates.URL { return l.Source(source, "", 0) }), s.Intake.HandOver, endpoint{
+		id: "handOverSource", tag: tagIntake,
+		summary: "Hand a source that belongs to another journal over to this one",
+		details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on.",
+		body:    takes[handOverBody](),
 	})
 }

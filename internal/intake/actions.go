@@ -75,7 +75,50 @@ func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Ac
 	})
 }
 
-// missing is the refusal of a rejected row that does not exist.
+const (
+	selectOwned = `
+select owner, owned_since, handed_over, (select id from journal_identity)
+from intake_sources
+where source = $1`
+
+	handOver = `
+update intake_sources
+set handed_over = owned_since
+where source = $1`
+)
+
+// HandOver lets the process that has the source in its configuration take it from the journal that it
+// belongs to. It requires a reason. It is outbox.ErrConflict if the source does not belong to another
+// journal, as far as is known.
+func (in *Intake) HandOver(ctx context.Context, o outbox.Command, source string) (outbox.IntakeHandOver, error) {
+	asked := outbox.IntakeHandOver{Source: source}
+	c := &store.Change{Command: o, Action: outbox.ActionIntakeHandOver, Target: outbox.IntakeTarget(source), Before: asked, Asked: asked}
+	return store.Perform(ctx, in.core, c, func(t *store.Tx, now int64) (outbox.IntakeHandOver, error) {
+		h := asked
+		var since, handed int64
+		found, err := t.One([]any{&h.From, &since, &handed, &h.To}, selectOwned+t.ForUpdate, source)
+		switch {
+		case err != nil:
+			return h, err
+		case !found:
+			return h, in.missing(t, source, 0)
+		case h.From == "":
+			return h, outbox.Conflict("source %s does not belong to another journal, as far as this one knows; a server finds that out when it reads it", source)
+		case since == handed:
+			return h, outbox.Conflict("source %s is handed over already; its server takes it at the next read", source)
+		case strings.TrimSpace(o.Reason) == "":
+			return h, outbox.Invalid("reason", "handing a source over requires a reason")
+		}
+		if err := outbox.ActionIntakeHandOver.Confirm(o.Confirm, outbox.Reach{Takes: h}); err != nil {
+			return h, err
+		}
+		c.After = h
+		_, err = t.Exec(handOver, source)
+		return h, err
+	})
+}
+
+// missing is the refusal of a source, or of its rejected row, that does not exist.
 func (in *Intake) missing(t *store.Tx, source string, id int64) error {
 	known, err := sqldb.All(t, func(row sqldb.Row) (name string, err error) {
 		err = row.Scan(&name)
@@ -89,8 +132,11 @@ func (in *Intake) missing(t *store.Tx, source string, id int64) error {
 			known = append(known, s.Name)
 		}
 	}
-	if !slices.Contains(known, source) {
+	switch {
+	case !slices.Contains(known, source):
 		return noSource(source, known)
+	case id == 0:
+		return outbox.Conflict("source %s has not been read yet", source)
 	}
 	return outbox.NotFound("source %s has no rejected row %d; it may be in the journal by now, or it is of another source", source, id)
 }

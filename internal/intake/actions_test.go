@@ -47,6 +47,13 @@ var kinds = storetest.Kinds[*desk]{
 				o.Confirm, o.Reason = "discard shop 1", cmp.Or(o.Reason, "sent twice") // it always needs both
 				return d.intake.Discard(d.Ctx, o, "shop", 1)
 			}},
+		{Action: "intake_hand_over", Scene: func(d *desk) {
+			d.Exec(`insert into intake_sources (source, owner, owned_since) values ('shop', 'old', 7)`)
+		}, Undone: func(d *desk) bool { return d.Number(`select count(*) from intake_sources where handed_over = 0`) == 1 },
+			Do: func(d *desk, o outbox.Command) (any, error) {
+				o.Confirm, o.Reason = "hand over shop", cmp.Or(o.Reason, "moved") // it always needs both
+				return d.intake.HandOver(d.Ctx, o, "shop")
+			}},
 	},
 }
 

@@ -49,7 +49,8 @@ func (in *Intake) configured(name string) bool {
 
 const selectSources = `
 select s.source, s.place, s.lease_owner, s.lease_epoch, s.lease_expires_at, s.journalled, s.journalled_at, s.looked_at,
-  s.waiting, s.oldest_at, s.error, s.error_at, coalesce(r.rejected, 0), r.rejected_at
+  s.waiting, s.oldest_at, s.error, s.error_at, coalesce(r.rejected, 0), r.rejected_at,
+  s.owner, s.owned_since, s.owner <> '' and s.handed_over = s.owned_since
 from intake_sources s
 left join (select source, count(*) as rejected, min(rejected_at) as rejected_at
   from intake_rejections
@@ -103,12 +104,16 @@ func (in *Intake) readStates(ctx context.Context) (all []outbox.IntakeSource, er
 func scanSource(row sqldb.Row, now int64) (outbox.IntakeSource, error) {
 	s := outbox.IntakeSource{WaitingLimit: countLimit}
 	var l outbox.Lease
-	var expires int64
+	var expires, owned int64
 	var journalled, looked, oldest, failed, rejected sql.NullInt64
-	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected, &rejected)
+	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected, &rejected,
+		&s.Owner, &owned, &s.HandedOver)
 	s.JournalledAt, s.LookedAt, s.OldestAt, s.ErrorAt, s.RejectedAt = sqldb.AtOrNil(journalled), sqldb.AtOrNil(looked), sqldb.AtOrNil(oldest), sqldb.AtOrNil(failed), sqldb.AtOrNil(rejected)
 	if l.ExpiresAt = sqldb.At(expires); l.Owner != "" && expires > now {
 		s.Lease = &l
+	}
+	if s.Owner != "" && owned < sqldb.FarFuture {
+		s.OwnedSince = new(sqldb.At(owned))
 	}
 	if oldest.Valid {
 		s.OldestAge = max(0, sqldb.At(now).Sub(sqldb.At(oldest.Int64)).Seconds())

@@ -15,6 +15,9 @@ type lease struct {
 	source, owner string
 	epoch         int64 // the fencing number; 0 without the lease
 	expires       int64 // microseconds
+
+	journal    string // the id of the journal
+	handedOver int64  // since when another journal has had the source that an operator hands over; 0 without
 }
 
 const (
@@ -30,7 +33,7 @@ set lease_epoch = case when lease_owner = $2 then lease_epoch else lease_epoch +
   lease_owner = $2, lease_expires_at = $3, place = $6
 where source = $1
   and (lease_owner = $2 or lease_expires_at <= $4 or lease_expires_at > $5)
-returning lease_epoch`
+returning lease_epoch, handed_over, (select id from journal_identity)`
 
 	releaseSource = `
 update intake_sources
@@ -54,7 +57,7 @@ func (in *Intake) claim(ctx context.Context, l *lease, place string, length time
 			return err
 		}
 		l.expires = now + length.Microseconds()
-		held, err = t.One([]any{&l.epoch}, claimSource, l.source, l.owner, l.expires, now, now+10*length.Microseconds(), place)
+		held, err = t.One([]any{&l.epoch, &l.handedOver, &l.journal}, claimSource, l.source, l.owner, l.expires, now, now+10*length.Microseconds(), place)
 		return err
 	})
 	if !held || err != nil {
@@ -119,6 +122,7 @@ type seen struct {
 	waiting int64
 	oldest  time.Time // zero without rows
 	failure string
+	owner   owner // of another journal; none with another failure
 }
 
 const recordSeen = `
@@ -128,6 +132,8 @@ set looked_at = case when $6 = '' then cast($5 as bigint) else looked_at end,
   oldest_at = case when $6 = '' then cast($8 as bigint) else oldest_at end,
   error = $6,
   error_at = case when $6 = '' then null else cast($5 as bigint) end,
+  owner = case when $6 = '' or $9 <> '' then $9 else owner end,
+  owned_since = case when $6 = '' or $9 <> '' then cast($10 as bigint) else owned_since end,
   lease_expires_at = $4
 where source = $1
   and lease_owner = $2
@@ -136,7 +142,7 @@ where source = $1
 // record records what the holder saw, and extends its lease to expires.
 func (in *Intake) record(ctx context.Context, l *lease, s seen, expires int64) error {
 	err := in.core.Journal().Write(ctx, func(t *store.Tx) error {
-		n, err := t.Exec(recordSeen, l.source, l.owner, l.epoch, expires, in.core.Now(), sqldb.Storable(s.failure), s.waiting, sqldb.MicrosOrNull(s.oldest))
+		n, err := t.Exec(recordSeen, l.source, l.owner, l.epoch, expires, in.core.Now(), sqldb.Storable(s.failure), s.waiting, sqldb.MicrosOrNull(s.oldest), sqldb.Storable(s.owner.journal), s.owner.since)
 		if err == nil && n == 0 {
 			err = lost()
 		}

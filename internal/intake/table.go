@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,18 +35,36 @@ const (
 type table struct {
 	Source
 	maxPayload int
-	readers    *sql.DB
-	deleters   *sql.DB
+	journal    string       // its id: rows are read and deleted only while the table belongs to it
+	now        func() int64 // microseconds
+	readers    runner
+	deleters   runner
+	closers    []io.Closer
+	owners     ownerTexts
+	locked     bool   // begin has begun a transaction
 	keyType    string // the order column's type on PostgreSQL
 	limit      int    // rows of the next read; fewer than batch while rows are large
 	texts      statements
 }
 
+// runner runs statements: a *sql.DB or *sql.Conn.
+type runner interface {
+	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // statements are the SQL of a table.
 type statements struct{ read, readHeld, one, count, first, remove string }
 
-func newTable(s Source, maxPayload int) *table {
-	t := &table{Source: s, maxPayload: maxPayload, limit: s.batch}
+func newTable(s Source, maxPayload int, now func() int64) *table {
+	return &table{Source: s, maxPayload: maxPayload, limit: s.batch, now: now}
+}
+
+// write makes the texts of the statements.
+func (t *table) write() {
+	s := &t.Source
 	bytes, in := "length(cast(%s as blob))", func(value, param string) string {
 		return value + " not in (select value from json_each(" + param + "))"
 	}
@@ -52,19 +72,26 @@ func newTable(s Source, maxPayload int) *table {
 		bytes, in = "octet_length(%s)", func(value, param string) string { return value + " <> all(cast(" + param + " as text[]))" }
 	}
 	l, from := s.layout, "\nfrom "+s.name()+" as t\n"
-	read := "select " + l.columns(bytes, maxPayload) + from
+	all := "select " + l.columns(bytes, t.maxPayload) + from
+	read := all + "where " + t.owners.owns + "\n"
 	ordered := "order by " + l.order() + "\nlimit "
 	campaign := l.short("campaign_id")
 	t.texts = statements{
 		read:     read + ordered + "$1",
-		readHeld: read + "where " + in(campaign, "$1") + "\n  and " + in(l.key(), "$2") + "\n" + ordered + "$3",
+		readHeld: read + "  and " + in(campaign, "$1") + "\n  and " + in(l.key(), "$2") + "\n" + ordered + "$3",
 		count:    "select count(*)\nfrom (select 1 as one" + from + "limit $1) as counted",
 		first:    "select " + l.key() + ", " + l.plain("occurred_at") + from + ordered + "1",
 		// A key that is used again, for another row, is not deleted: the event must be the same.
-		remove: "delete from " + s.name() + " as t\nwhere " + l.order() + " = $1\n  and " + campaign + " = $2\n  and " + l.short("event_id") + " = $3",
-		one:    read + "where " + l.order() + " = $1",
+		remove: "delete from " + s.name() + " as t\nwhere " + l.order() + " = $1\n  and " + campaign + " = $2\n  and " + l.short("event_id") + " = $3\n  and " + t.owners.owns,
+		one:    all + "where " + l.order() + " = $1",
 	}
-	return t
+	if s.postgres == nil {
+		return
+	}
+	t.texts.one = all + "where " + l.order() + " = cast(cast($1 as text) as " + t.keyType + ")"
+	t.texts.remove = "delete from " + t.name() + ` as t
+using unnest(cast($1 as text[]), cast($2 as text[]), cast($3 as text[])) as gone(row_key, campaign, event)
+where ` + l.order() + " = cast(gone.row_key as " + t.keyType + ")\n  and " + campaign + " = gone.campaign\n  and " + l.short("event_id") + " = gone.event\n  and " + t.owners.owns
 }
 
 // open connects, unless it is connected.
@@ -72,9 +99,18 @@ func (t *table) open(ctx context.Context) error {
 	if t.readers != nil {
 		return nil
 	}
+	open := t.openSQLite
 	if t.postgres != nil {
-		return t.openPostgres(ctx)
+		open = t.openPostgres
 	}
+	if err := open(ctx); err != nil {
+		return err
+	}
+	t.write()
+	return t.own(ctx)
+}
+
+func (t *table) openSQLite(ctx context.Context) error {
 	if _, err := os.Stat(t.path); err != nil {
 		return err // SQLite would make the file
 	}
@@ -98,45 +134,50 @@ func (t *table) open(ctx context.Context) error {
 	}
 	readers.SetMaxOpenConns(1)
 	deleters.SetMaxOpenConns(1)
-	t.readers, t.deleters = readers, deleters
+	t.readers, t.deleters, t.closers = readers, deleters, []io.Closer{readers, deleters}
+	// Names are compared without case, and the table's file is that of the source.
+	t.ownedBy("", strings.ToLower(t.Table[strings.Index(t.Table, ".")+1:]))
 	return nil
 }
 
-const selectColumnType = `
-select format_type(a.atttypid, a.atttypmod)
+const selectTable = `
+select format_type(a.atttypid, a.atttypmod), n.nspname, c.relname, cast(cast(c.oid as int) as text)
 from pg_attribute a
+join pg_class c on c.oid = a.attrelid
+join pg_namespace n on n.oid = c.relnamespace
 where a.attrelid = to_regclass($1)
   and a.attname = $2
   and not a.attisdropped`
 
 func (t *table) openPostgres(ctx context.Context) error {
 	db := stdlib.OpenDB(*t.postgres)
-	db.SetMaxOpenConns(1)
-	var kind string
-	err := db.QueryRowContext(ctx, selectColumnType, t.name(), t.layout[orderField][0]).Scan(&kind)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("there is no table %s with a column %s, or this user may not see it; outboxweb intake schema postgres prints the statements that create outboxweb_intake", t.Table, t.layout[orderField][0])
-	}
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		db.Close()
 		return err
 	}
-	t.readers, t.deleters, t.keyType = db, db, kind
-	l := t.layout
-	t.texts.one = "select " + l.columns("octet_length(%s)", t.maxPayload) + "\nfrom " + t.name() + " as t\nwhere " + l.order() + " = cast(cast($1 as text) as " + kind + ")"
-	t.texts.remove = "delete from " + t.name() + ` as t
-using unnest(cast($1 as text[]), cast($2 as text[]), cast($3 as text[])) as gone(row_key, campaign, event)
-where ` + l.order() + " = cast(gone.row_key as " + kind + ")\n  and " + l.short("campaign_id") + " = gone.campaign\n  and " + l.short("event_id") + " = gone.event"
+	var schema, name, id string
+	err = conn.QueryRowContext(ctx, selectTable, t.name(), t.layout[orderField][0]).Scan(&t.keyType, &schema, &name, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("there is no table %s with a column %s, or this user may not see it; outboxweb intake schema postgres prints the statements that create outboxweb_intake", t.Table, t.layout[orderField][0])
+	}
+	if err != nil {
+		conn.Close()
+		db.Close()
+		return err
+	}
+	t.readers, t.deleters, t.closers = conn, conn, []io.Closer{conn, db}
+	t.ownedBy(schema, name)
+	t.owners.lock = fmt.Sprintf("%d, %s", ownerLocks, id)
 	return nil
 }
 
 // close closes the connections; the next call opens others.
 func (t *table) close() {
-	if t.readers != nil {
-		t.readers.Close()
-		t.deleters.Close()
-		t.readers, t.deleters = nil, nil
+	for _, c := range t.closers {
+		c.Close()
 	}
+	t.readers, t.deleters, t.closers, t.locked = nil, nil, nil, false
 }
 
 // call runs do on an open table, within callTime.
@@ -157,7 +198,7 @@ func (t *table) call(ctx context.Context, do func(context.Context) error) error 
 // of one snapshot: a row that is committed before another of its campaign is read with it or before
 // it. full reports that there may be more.
 func (t *table) read(ctx context.Context, held, keys []string) (all []row, full bool, err error) {
-	err = t.call(ctx, func(ctx context.Context) error {
+	err = t.locking(ctx, func(ctx context.Context) error {
 		query, args := t.texts.read, []any{t.limit}
 		if len(keys) > 0 {
 			query, args = t.texts.readHeld, []any{t.list(held), t.list(keys), t.limit}
@@ -197,7 +238,7 @@ func (t *table) list(texts []string) any {
 
 // one reads the row with a key.
 func (t *table) one(ctx context.Context, key string) (r row, found bool, err error) {
-	err = t.call(ctx, func(ctx context.Context) error {
+	err = t.locking(ctx, func(ctx context.Context) error {
 		rows, err := t.readers.QueryContext(ctx, t.texts.one, key)
 		if err != nil {
 			return err
@@ -211,12 +252,13 @@ func (t *table) one(ctx context.Context, key string) (r row, found bool, err err
 	return r, found, err
 }
 
-// remove deletes rows that are in the journal, or discarded.
+// remove deletes rows that are in the journal, or discarded, if the table still belongs to this
+// server's journal.
 func (t *table) remove(ctx context.Context, rows []row) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return t.call(ctx, func(ctx context.Context) error {
+	err := t.locking(ctx, func(ctx context.Context) error {
 		if t.postgres == nil {
 			return t.removeInTurns(ctx, rows)
 		}
@@ -227,6 +269,10 @@ func (t *table) remove(ctx context.Context, rows []row) error {
 		_, err := t.deleters.ExecContext(ctx, t.texts.remove, keys, campaigns, events)
 		return err
 	})
+	if err == nil {
+		err = t.end(ctx)
+	}
+	return err
 }
 
 // removeInTurns deletes rows on SQLite, in transactions so short that a writer hardly waits.

@@ -56,7 +56,7 @@ func NewWorker(c WorkerConfig) *Worker {
 	}
 	w := &Worker{WorkerConfig: c}
 	for _, s := range c.Intake.Settings.Sources {
-		w.drains = append(w.drains, &drain{Worker: w, table: newTable(s, c.MaxPayload), wake: loop.NewSignal(1),
+		w.drains = append(w.drains, &drain{Worker: w, table: newTable(s, c.MaxPayload, c.Intake.core.Now), wake: loop.NewSignal(1),
 			lease: lease{source: s.Name, owner: c.ID}, log: c.Logger.With("source", s.Name)})
 	}
 	return w
@@ -216,15 +216,16 @@ func ofSource(err error) error {
 
 // failed records that the source's database could not be used, and lets another process try.
 func (d *drain) failed(ctx context.Context, err sourceError) error {
+	var other, known foreign
+	if refused := errors.As(err, &other); d.failures == 0 || refused && !errors.As(d.failure, &known) {
+		d.log.Warn("the source cannot be read; retrying", "error", err.error)
+	}
 	d.failures++
 	d.failure = err
-	if d.failures == 1 {
-		d.log.Warn("the source's database cannot be used; retrying", "error", err.error)
-	}
 	if d.Metrics != nil {
 		d.Metrics.IntakeErrors.WithLabelValues(d.Source.Name).Inc()
 	}
-	recorded := d.Intake.record(ctx, &d.lease, seen{failure: outbox.Cause(err).Error()}, d.lease.expires)
+	recorded := d.Intake.record(ctx, &d.lease, seen{failure: outbox.Cause(err).Error(), owner: other.owner}, d.lease.expires)
 	if errors.Is(recorded, outbox.ErrLeaseLost) {
 		recorded = nil
 	}
@@ -233,6 +234,14 @@ func (d *drain) failed(ctx context.Context, err sourceError) error {
 
 // batch reads rows, journals them, and deletes them.
 func (d *drain) batch(ctx context.Context) (more bool, err error) {
+	if err := d.belongs(ctx); err != nil {
+		return false, ofSource(err)
+	}
+	defer func() {
+		if ended := d.table.end(ctx); err == nil {
+			err = ofSource(ended)
+		}
+	}()
 	waiting, err := d.Intake.pending(ctx, d.Source.Name)
 	if err != nil {
 		return false, err
@@ -263,11 +272,36 @@ func (d *drain) batch(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+	if err := d.table.end(ctx); err != nil {
+		return false, ofSource(err)
+	}
 	if d.failures > 0 {
 		d.log.Info("the source's database can be used again")
 		d.failures, d.recorded = 0, time.Time{}
 	}
 	return more, d.look(ctx)
+}
+
+// belongs returns foreign if the source belongs to another journal, and takes it from there if an
+// operator has handed it over.
+func (d *drain) belongs(ctx context.Context) error {
+	d.table.journal = d.lease.journal
+	o, err := d.table.begin(ctx)
+	if err == nil && o.journal != d.lease.journal && o.since == d.lease.handedOver {
+		if err = d.table.end(ctx); err == nil {
+			err = d.table.take(ctx, o)
+		}
+		if err == nil {
+			o, err = d.table.begin(ctx)
+		}
+		if err == nil && o.journal == d.lease.journal {
+			d.log.Warn("the source was handed over to this journal", "journal", o.journal)
+		}
+	}
+	if err == nil && o.journal != d.lease.journal {
+		return errors.Join(d.table.end(ctx), foreign{o, d.Source.Name, d.lease.journal})
+	}
+	return err
 }
 
 // settle does what operators decided about rejected rows, and returns those that are left.

@@ -48,6 +48,7 @@ const (
 	ActionAlertUnmute          Action = "alert_unmute"
 	ActionIntakeRetry          Action = "intake_retry"
 	ActionIntakeDiscard        Action = "intake_discard"
+	ActionIntakeHandOver       Action = "intake_hand_over"
 	ActionAppend               Action = "append"
 )
 
@@ -105,6 +106,7 @@ var actions = []ActionInfo{
 	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget, nil},
 	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget, nil},
 	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget, byDiscard},
+	{ActionIntakeHandOver, RoleOperator, "Hand a source over", "hand a source over to this journal", "/intake/{source}/hand-over", ChangesTarget, byHandOver},
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 

@@ -22,6 +22,7 @@ type Reach struct {
 	Pair     SubscriptionName  // the publisher that skips an event
 	Blames   DeliveryErrorKind // the kind of its last error
 	Discards string            // the rejected row of a source that is deleted there: "shop 12"
+	Takes    IntakeHandOver    // the source that is taken from another journal
 }
 
 // NeedsReason reports whether an action that releases so many rows requires a reason. Reasons are
@@ -185,5 +186,13 @@ var byDiscard = &confirmation{
 	phrase: func(r Reach) string { return "discard " + r.Discards },
 	does: func(Reach) string {
 		return "a discarded row is deleted from its source, and its event never enters the journal"
+	},
+}
+
+// byHandOver always requires a phrase for taking a source from another journal.
+var byHandOver = &confirmation{
+	phrase: func(r Reach) string { return "hand over " + r.Takes.Source },
+	does: func(r Reach) string {
+		return "the rows of source " + r.Takes.Source + " then go to this journal, and journal " + r.Takes.From + ", which has moved them, is refused"
 	},
 }

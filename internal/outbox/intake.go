@@ -24,6 +24,18 @@ type IntakeSource struct {
 	Error        string     `json:"error"`       // why its table cannot be read now; empty if it can
 	ErrorAt      *time.Time `json:"error_at"`
 	Lease        *Lease     `json:"lease"` // of the process that moves its rows; nil without one
+	// the id of another journal, to which the source belongs; empty if it belongs to this one, and while
+	// that is not known. Its rows are not moved to this one unless an operator hands it over
+	Owner      string     `json:"owner" redact:"-"`
+	OwnedSince *time.Time `json:"owned_since"` // since when it belongs to the owner; nil without one
+	HandedOver bool       `json:"handed_over"` // an operator has handed it over, which the next read carries out
+}
+
+// IntakeHandOver is a source that is taken from another journal.
+type IntakeHandOver struct {
+	Source string `json:"source" redact:"-"`
+	From   string `json:"from" redact:"-"` // the id of the journal that has it
+	To     string `json:"to" redact:"-"`   // of this one
 }
 
 // IntakeState is the state of a source in a word.
@@ -128,6 +140,14 @@ func (r IntakeRejection) Discards() string { return r.Source + " " + strconv.For
 
 // IntakeTarget is a source as the object of an action.
 func IntakeTarget(source string) Target { return Target("source " + source) }
+
+// IntakeOwners is the table, beside that of a source, that says to which journal the source belongs.
+const IntakeOwners = "outboxweb_intake_owner"
+
+// CreateIntakeOwners is the statement that makes the table of that name, on PostgreSQL and SQLite.
+func CreateIntakeOwners(name string) string {
+	return "create table if not exists " + name + " (source_table text primary key, journal text not null, since bigint not null)"
+}
 
 var intakeName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 

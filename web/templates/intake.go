@@ -76,6 +76,12 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 func sourceSentence(s outbox.IntakeSource, now time.Time) string {
 	switch s.State(now) {
 	case outbox.IntakeFailing:
+		switch {
+		case s.HandedOver:
+			return "It was handed over to this journal; the server takes it at the next read."
+		case s.Owner != "":
+			return "It belongs to another journal; none of its rows is moved to this one."
+		}
 		return "The database cannot be read; the server keeps trying."
 	case outbox.IntakeStopped:
 		return "No server reads this source."
@@ -103,7 +109,7 @@ func discardFormID(r outbox.IntakeRejection) string { return "discard-" + itoa(r
 
 // rejectionForms are the ids of the page's forms.
 func rejectionForms(v SourceView) []string {
-	var forms []string
+	forms := []string{handOverForm}
 	for _, r := range v.Rejections.Items {
 		if r.Status == outbox.IntakeOpen {
 			forms = append(forms, retryFormID(r), discardFormID(r))
@@ -123,6 +129,20 @@ func retryRejectionTwins(p Page, r outbox.IntakeRejection) Twins {
 	}
 }
 
+const handOverForm = "hand-over-form"
+
+func handOverPhrase(s outbox.IntakeSource) string {
+	return outbox.ActionIntakeHandOver.Phrase(outbox.Reach{Takes: outbox.IntakeHandOver{Source: s.Name}})
+}
+
+func handOverTwins(p Page, s outbox.IntakeSource) Twins {
+	phrase := handOverPhrase(s)
+	return Twins{
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeHandOver, s.Name), actionBody{Reason: "why", Confirm: phrase}),
+		CLI:  p.program() + "intake hand-over --reason 'why' --confirm " + shellQuote(phrase) + " " + s.Name,
+	}
+}
+
 func discardTwins(p Page, r outbox.IntakeRejection) Twins {
 	phrase := discardPhrase(r)
 	return Twins{
@@ -131,13 +151,17 @@ func discardTwins(p Page, r outbox.IntakeRejection) Twins {
 	}
 }
 
-// intakeActionSentence describes an action on a rejected row.
+// intakeActionSentence describes an action on a source or a rejected row.
 func intakeActionSentence(a outbox.AuditEntry) string {
 	var d struct {
 		Source string `json:"source"`
 		ID     int64  `json:"rejection"`
+		From   string `json:"from"`
 	}
 	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
+	if a.Action == outbox.ActionIntakeHandOver {
+		return "Source " + d.Source + " is taken from journal " + d.From + " at the next read."
+	}
 	if a.Action == outbox.ActionIntakeRetry {
 		return "Rejected row " + itoa(d.ID) + " of source " + d.Source + " is retried at the next read."
 	}

@@ -214,7 +214,7 @@ func actionSentence(a outbox.AuditEntry) string {
 		return repairSentence(a)
 	case outbox.ActionAlertTest, outbox.ActionAlertMute, outbox.ActionAlertUnmute:
 		return alertActionSentence(a)
-	case outbox.ActionIntakeRetry, outbox.ActionIntakeDiscard:
+	case outbox.ActionIntakeRetry, outbox.ActionIntakeDiscard, outbox.ActionIntakeHandOver:
 		return intakeActionSentence(a)
 	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)

@@ -1,0 +1,265 @@
+package intake_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// journal is another set-up with the source of a shop.
+type journal struct {
+	*storetest.Fixture
+	intake *intake.Intake
+	worker *intake.Worker
+}
+
+// beside is another journal, whose server has the shop in its configuration.
+func (s *shop) beside(id string) *journal {
+	s.tb.Helper()
+	j := &journal{Fixture: storetest.Open(s.tb)}
+	j.Exec(`update journal_identity set id = $1`, id) // the fixtures' journals are copies of one
+	j.intake, j.worker = s.process(j.Fixture, "server-of-"+id, intake.Definition{})
+	return j
+}
+
+func (j *journal) events(tb testing.TB) string {
+	tb.Helper()
+	return strings.Join(storetest.Texts(tb, j.JournalDB, `select event_id from events order by position`), " ")
+}
+
+func (j *journal) refused(tb testing.TB, by string) {
+	tb.Helper()
+	err := j.worker.Step(j.Ctx)
+	if err == nil || !strings.Contains(err.Error(), "source shop belongs to journal "+by+", since ") {
+		tb.Errorf("another journal's step: %v", err)
+	}
+}
+
+func handOver() outbox.Command {
+	o := operator("moved to a new cluster")
+	o.Confirm = "hand over shop"
+	return o
+}
+
+// Two journals with one source had some of its events each, without a word.
+func TestIntake_refusesAnotherJournal(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Exec(`update journal_identity set id = 'production'`)
+	laptop := s.beside("laptop")
+	for n := range 6 {
+		s.put(event("c-1", fmt.Sprint("e-", n)))
+		if n%2 == 0 {
+			s.drain()
+		} else {
+			laptop.refused(t, "production")
+		}
+	}
+	s.drain()
+	equal(t, "events of the owner", s.journal("c-1"), "e-0 e-1 e-2 e-3 e-4 e-5")
+	equal(t, "events of the other journal", laptop.events(t), "")
+	states, err := laptop.intake.States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := states[0]
+	if st.State(laptop.Clock.Now()) != outbox.IntakeFailing || st.Owner != "production" || st.OwnedSince == nil || st.HandedOver || !strings.Contains(st.Error, "this server moves rows to journal laptop. Take") {
+		t.Errorf("state: %+v", st)
+	}
+	equal(t, "owner, as its own journal has it", s.state().Owner, "")
+}
+
+// A second process of the same journal, or a backup that was restored, is no other journal.
+func TestIntake_belongsToAJournalNotToAProcess(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.put(event("c-1", "e-1"))
+	s.drain()
+	s.worker.Close()
+	copied := s.beside("copied")
+	copied.Exec(`update journal_identity set id = $1`, s.id())
+	s.put(event("c-1", "e-2"))
+	if err := copied.worker.Step(s.Ctx); err != nil {
+		t.Error(err)
+	}
+	equal(t, "events of the restored journal", copied.events(t), "e-2")
+}
+
+// id is the id of the shop's journal.
+func (s *shop) id() string {
+	s.tb.Helper()
+	id, err := s.JournalID(s.Ctx)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return id
+}
+
+func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Exec(`update journal_identity set id = 'old'`)
+	next := s.beside("new")
+	s.put(event("c-1", "e-1"))
+	s.drain()
+	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("handed over before it was read: %v", err)
+	}
+	next.refused(t, "old")
+	unconfirmed := handOver()
+	unconfirmed.Confirm = ""
+	if _, err := next.intake.HandOver(t.Context(), unconfirmed, "shop"); !errors.Is(err, outbox.ErrInvalid) {
+		t.Errorf("handed over without its phrase: %v", err)
+	}
+	h, err := next.intake.HandOver(t.Context(), handOver(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "handed over", h, outbox.IntakeHandOver{Source: "shop", From: "old", To: "new"})
+	s.put(event("c-1", "e-2"))
+	if err := next.worker.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "events of the new owner", next.events(t), "e-2")
+	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); !errors.Is(err, outbox.ErrConflict) {
+		t.Errorf("handed over to the owner: %v", err)
+	}
+	s.put(event("c-1", "e-3"))
+	if err := s.worker.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "belongs to journal new, since ") {
+		t.Errorf("the former owner's step: %v", err)
+	}
+	equal(t, "events of the former owner", s.journal("c-1"), "e-1")
+
+	// The way back. What was asked for long ago is no longer asked for.
+	if _, err := s.intake.HandOver(t.Context(), handOver(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	s.drain()
+	equal(t, "events after the way back", s.journal("c-1"), "e-1 e-3")
+	next.refused(t, "old")
+	equal(t, "asked", next.Number(`select count(*) from intake_sources where handed_over = owned_since`), 0)
+}
+
+// Rows that the former owner has read may be in its journal. On PostgreSQL the hand-over waits for
+// it; on SQLite, which has no such lock, the new owner has them too: it lacks none.
+func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Exec(`update journal_identity set id = 'old'`)
+	next := s.beside("new")
+	s.drain()
+	next.refused(t, "old")
+	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	taken := make(chan error, 1)
+	once := false
+	s.worker.OnRead(func() {
+		if once {
+			return
+		}
+		once = true
+		go func() { taken <- next.worker.Step(s.Ctx) }()
+		if dialect() == "sqlite" {
+			taken <- <-taken // it does not wait
+			return
+		}
+		storetest.Eventually(t, "the hand-over waits", func() bool {
+			var n int
+			err := s.db.QueryRow(`select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`).Scan(&n)
+			return err == nil && n == 1
+		})
+	})
+	err := s.worker.Step(s.Ctx) // all of it, or until it is refused
+	if err != nil && !strings.Contains(err.Error(), "belongs to journal new") {
+		t.Fatal(err)
+	}
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"sqlite": "e-1 e-2", "postgres": ""}[dialect()]
+	equal(t, "events of the former owner", s.journal("c-1"), "e-1 e-2")
+	equal(t, "events of the new owner", next.events(t), want)
+	equal(t, "rows", s.rows(), "")
+}
+
+// The former owner read before the hand-over and deletes after it: what it deletes then would be lost
+// to the new owner, which may have read nothing yet.
+func TestSQLiteIntake_deletesNothingOnceHandedOver(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.drain()
+	s.put(event("c-1", "e-1"))
+	once := false
+	s.worker.OnRead(func() {
+		if !once {
+			once = true
+			mustExec(t, s.db, `update outboxweb_intake_owner set journal = 'new', since = since + 1`)
+		}
+	})
+	s.drain()
+	equal(t, "campaign", s.journal("c-1"), "e-1")
+	equal(t, "rows", s.rows(), "e-1")
+	if err := s.worker.Step(s.Ctx); err == nil || !strings.Contains(err.Error(), "belongs to journal new") {
+		t.Errorf("the former owner's next step: %v", err)
+	}
+}
+
+// Two tables of one database are two sources, and may belong to two journals.
+func TestIntake_ownsATableNotADatabase(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Exec(`update journal_identity set id = 'old'`)
+	s.drain()
+	mustExec(t, s.db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
+	d := intake.Definition{Table: "plain", Columns: map[string][]string{"order": {"n"}, "campaign_id": {"who"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}}
+	next := s.beside("new")
+	_, worker := s.process(next.Fixture, "server-2", d)
+	mustExec(t, s.db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
+	if err := worker.Step(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "events", next.events(t), "e-1")
+	equal(t, "owners", strings.Join(storetest.Texts(t, s.db, `select source_table || ' ' || journal from outboxweb_intake_owner order by source_table`), ", "), "outboxweb_intake old, plain new")
+}
+
+// A user that may read and delete rows, and no more, is told which statements are missing.
+func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	guest := storetest.Role(t, "intake_guest")
+	t.Cleanup(func() { mustExec(t, s.db, `drop owned by `+guest) })
+	mustExec(t, s.db, `drop table outboxweb_intake_owner`)
+	mustExec(t, s.db, `grant usage on schema journal to `+guest)
+	mustExec(t, s.db, `grant select, delete on outboxweb_intake to `+guest)
+	as, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.User = url.UserPassword(guest, "")
+	s.url = as.String()
+	_, worker := s.process(s.Fixture, "server-2", intake.Definition{})
+	s.put(event("c-1", "e-1"))
+	if err = worker.Step(s.Ctx); err == nil {
+		t.Fatal("read without the right to say to whom the source belongs")
+	}
+	_, statements, ok := strings.Cut(err.Error(), "Let the owner of the database run: ")
+	if !ok {
+		t.Fatalf("the error names no statement: %v", err)
+	}
+	mustExec(t, s.db, statements)
+	if err := worker.Step(s.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "campaign", s.journal("c-1"), "e-1")
+	schema, _ := writers.Schema("postgres")
+	mustExec(t, s.db, schema) // may be run again
+}
