@@ -24,6 +24,10 @@ type Source struct {
 	BatchSize int
 	// PollInterval is how often the table is read while it is empty. 0 means 1 s.
 	PollInterval time.Duration
+	// KeepMoved is how long events of moved rows are kept in the service's database, in a table of
+	// their own. A journal that fails over to a standby without its last commits gets them back from
+	// there. 0 means that they are not kept.
+	KeepMoved time.Duration
 }
 
 // sources checks the sources of the configuration, in the order of their names.
@@ -31,7 +35,7 @@ func (c *Config) sources() (intake.Settings, error) {
 	var settings intake.Settings
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
-		checked, err := intake.Definition{URL: s.URL, Table: s.Table, Layout: s.Layout, BatchSize: s.BatchSize, PollInterval: s.PollInterval}.Source(name)
+		checked, err := intake.Definition{URL: s.URL, Table: s.Table, Layout: s.Layout, BatchSize: s.BatchSize, PollInterval: s.PollInterval, KeepMoved: s.KeepMoved}.Source(name)
 		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 			return settings, outbox.Setup("Sources: source %q: %s", name, refusal.Detail)
 		}

@@ -60,14 +60,15 @@ type discardBody struct {
 }
 
 func (b rejectionBody) why() (reason, confirm string) { return b.Reason, "" }
+
 // handOverBody is the body of a hand-over of a source.
 type handOverBody struct {
 	Reason  string `json:"reason" validate:"reason" api:"required,min=1"`
 	Confirm string `json:"confirm" validate:"phrase" api:"required"` // the words "hand over SOURCE"
 }
 
-func (b handOverBody) why() (reason, confirm string)  { return b.Reason, b.Confirm }
-func (b discardBody) why() (reason, confirm string)   { return b.Reason, b.Confirm }
+func (b handOverBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
+func (b discardBody) why() (reason, confirm string)  { return b.Reason, b.Confirm }
 
 // rejectedRow is a rejected row of a source.
 type rejectedRow struct {

@@ -35,6 +35,7 @@ func (f foreign) Error() string {
 // ownerTexts are the SQL of a table's owner. The names are known once the table is open.
 type ownerTexts struct {
 	table, name string // of the owners, as written in statements, and of the source's table there
+	kept        string // the table of kept events
 	owns        string // the condition that the table belongs to this server's journal
 	lock        string // of the functions that lock the ownership on PostgreSQL: shared while rows move
 }
@@ -51,9 +52,9 @@ const (
 // ownedBy names the table of owners beside the source's table.
 func (t *table) ownedBy(schema, name string) {
 	o := &t.owners
-	o.name, o.table = name, quoted(outbox.IntakeOwners)
+	o.name, o.table, o.kept = name, quoted(outbox.IntakeOwners), quoted(keptTable)
 	if schema != "" {
-		o.table = quoted(schema) + "." + o.table
+		o.table, o.kept = quoted(schema)+"."+o.table, quoted(schema)+"."+o.kept
 	}
 	literal := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	o.owns = "exists (select 1 from " + o.table + " as o where o.source_table = " + literal(name) + " and o.journal = " + literal(t.journal) + ")"
@@ -67,21 +68,27 @@ func (t *table) own(ctx context.Context) error {
 	}
 	if !errors.Is(err, sql.ErrNoRows) { // there is no such table, or this user may not read it
 		if _, err := t.deleters.ExecContext(ctx, outbox.CreateIntakeOwners(t.owners.table)); err != nil {
-			return t.mayNot(err)
+			return t.mayNotOwn(err)
 		}
 	}
 	_, err = t.deleters.ExecContext(ctx, fmt.Sprintf(insertOwner, t.owners.table), t.owners.name, t.journal, t.now())
-	return t.mayNot(err)
+	return t.mayNotOwn(err)
 }
 
-// mayNot adds the statements that help a user of PostgreSQL without the rights.
-func (t *table) mayNot(err error) error {
+// mayNotOwn adds what helps a user of PostgreSQL without the rights on the table of owners.
+func (t *table) mayNotOwn(err error) error {
+	return t.mayNot(err, outbox.CreateIntakeOwners(t.owners.table), t.owners.table)
+}
+
+// mayNot adds the statements that help a user of PostgreSQL without the rights on a table.
+func (t *table) mayNot(err error, create, table string) error {
 	denied, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || denied.Code != "42501" {
 		return err
 	}
-	return fmt.Errorf("user %s may not make or change the table %s, which says to which journal the source belongs (%s). Let the owner of the database run: %s; grant select, insert, update on %s to %s",
-		quoted(t.postgres.User), t.owners.table, denied.Message, outbox.CreateIntakeOwners(t.owners.table), t.owners.table, quoted(t.postgres.User))
+	user := quoted(t.postgres.User)
+	return fmt.Errorf("user %s may not make or change the table %s, which intake needs (%s). Let the owner of the database run: %s; grant select, insert, update, delete on %s to %s",
+		user, table, denied.Message, create, table, user)
 }
 
 func (t *table) currentOwner(ctx context.Context) (o owner, err error) {
@@ -94,7 +101,7 @@ func (t *table) currentOwner(ctx context.Context) (o owner, err error) {
 func (t *table) begin(ctx context.Context) (o owner, err error) {
 	err = t.locking(ctx, func(ctx context.Context) (err error) {
 		o, err = t.currentOwner(ctx)
-		return t.mayNot(err)
+		return t.mayNotOwn(err)
 	})
 	return o, err
 }
@@ -146,7 +153,7 @@ func (t *table) take(ctx context.Context, from owner) error {
 			}
 		}
 		if _, err := tx.ExecContext(ctx, change, args...); err != nil {
-			return t.mayNot(err)
+			return t.mayNotOwn(err)
 		}
 		return tx.Commit()
 	})

@@ -14,11 +14,12 @@ import (
 
 // row is a row of a source's table.
 type row struct {
-	key      string // its place in the order, and its identity
-	event    outbox.Event
-	expected sql.NullString
-	bytes    [3]int64 // of payload, metadata and tags in the table; the event may have less
-	at       any      // occurred_at by the column's type
+	key        string // its place in the order, and its identity
+	event      outbox.Event
+	expected   sql.NullString
+	bytes      [3]int64 // of payload, metadata and tags in the table; the event may have less
+	at         any      // occurred_at by the column's type
+	journalled bool
 }
 
 func scanRow(rows *sql.Rows) (row, error) {

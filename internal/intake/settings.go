@@ -24,6 +24,7 @@ type Definition struct {
 	Columns      map[string][]string // by name of the event's field; several columns are joined with colons
 	BatchSize    int                 // rows read at a time; 0 means 1,000
 	PollInterval time.Duration       // 0 means a second
+	KeepMoved    time.Duration       // how long events of moved rows are kept beside the table; 0 means not at all
 }
 
 // Source is a checked Definition.
@@ -37,6 +38,7 @@ type Source struct {
 	postgres *pgx.ConnConfig // nil for SQLite
 	batch    int
 	poll     time.Duration
+	keep     time.Duration
 }
 
 // Bounds and defaults of a source.
@@ -45,6 +47,7 @@ const (
 	maxBatch     = 10_000
 	defaultPoll  = time.Second
 	longestPoll  = time.Hour
+	longestKeep  = 7 * 24 * time.Hour
 )
 
 // Source checks the definition of a source. An error is an *outbox.Refusal of kind outbox.ErrInvalid
@@ -53,7 +56,7 @@ func (d Definition) Source(name string) (Source, error) {
 	if err := outbox.CheckIntakeSource(name); err != nil {
 		return Source{}, err
 	}
-	s := Source{Name: name, Table: d.Table, batch: d.BatchSize, poll: d.PollInterval}
+	s := Source{Name: name, Table: d.Table, batch: d.BatchSize, poll: d.PollInterval, keep: max(0, d.KeepMoved)}
 	switch {
 	case s.batch <= 0:
 		s.batch = defaultBatch
@@ -132,12 +135,12 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error
 type reader struct{ outbound.Reader }
 
 func (r *reader) source(e outbound.Entry) Source {
-	fields := r.Fields(e.Value, e.Path, "url", "table", "layout", "columns", "batch_size", "poll_interval")
+	fields := r.Fields(e.Value, e.Path, "url", "table", "layout", "columns", "batch_size", "poll_interval", "keep_moved")
 	if r.Err == nil && fields["url"].Value == nil {
 		r.Fail(e.Key, e.Path, "url is missing; use %s", schemeExamples)
 	}
 	d := Definition{Table: r.Text(fields["table"]), Layout: r.Text(fields["layout"]), Columns: r.columns(fields["columns"]),
-		BatchSize: int(r.Number(fields["batch_size"], defaultBatch, 1, maxBatch)), PollInterval: r.Pause(fields["poll_interval"], defaultPoll, longestPoll)}
+		BatchSize: int(r.Number(fields["batch_size"], defaultBatch, 1, maxBatch)), PollInterval: r.Pause(fields["poll_interval"], defaultPoll, longestPoll), KeepMoved: r.Pause(fields["keep_moved"], 0, longestKeep)}
 	u := r.URL(fields["url"], func(scheme string) bool { return slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme) }, schemeExamples)
 	d.URL = u.Whole
 	if u.Scheme == "sqlite" {

@@ -2,6 +2,7 @@ package intake_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,6 +35,7 @@ billing:
   columns: {order: n, campaign_id: [kind, account], event_id: uuid, event_type: kind, payload: body}
   batch_size: 10
   poll_interval: 50ms
+  keep_moved: 10m
 orders: {url: postgres://db.example/orders, table: outbox, layout: debezium, columns: {order: seq}}
 local: {url: "sqlite:outbox.db", layout: debezium}
 `)
@@ -48,6 +50,7 @@ local: {url: "sqlite:outbox.db", layout: debezium}
 billing sqlite:data/billing.db out.going
 orders postgres://`+pgUser(t)+`@db.example/orders outbox
 local sqlite:outbox.db outboxweb_intake`)
+	equal(t, "keep_moved", fmt.Sprint(s.Sources[0].Kept(), s.Sources[1].Kept()), "0s 10m0s")
 }
 
 // pgUser is the user that pgx takes where a URL names none.
@@ -71,6 +74,7 @@ func TestParse_namesTheLineAndNoSecret(t *testing.T) {
 		"shop: {url: 'sqlite::memory:'}":                                    "the path of the SQLite file is missing",
 		"shop: {url: 'sqlite:a', polls: 3}":                                 "unknown key \"polls\"",
 		"shop: {url: 'sqlite:a', batch_size: 100000}":                       "must be from 1 to 10000",
+		"shop: {url: 'sqlite:a', keep_moved: 200h}":                         "must be from 10ms to 168h0m0s",
 		"shop: {url: 'sqlite:a', layout: kafka}":                            "there is no layout \"kafka\"; use debezium or outboxweb",
 		"shop: {url: 'sqlite:a', table: 'a\"b'}":                            "cannot be the name of a table or column",
 		"shop:\n  url: sqlite:a\n  columns: {campaign_id: c}":               "line 3: sources.shop.columns: event_id is missing",

@@ -47,10 +47,15 @@ type table struct {
 	texts      statements
 }
 
+// execer runs statements in a transaction: a *sql.Tx, or a *sql.Conn on which one was begun.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
 // runner runs statements: a *sql.DB or *sql.Conn.
 type runner interface {
+	execer
 	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
@@ -107,7 +112,10 @@ func (t *table) open(ctx context.Context) error {
 		return err
 	}
 	t.write()
-	return t.own(ctx)
+	if err := t.own(ctx); err != nil {
+		return err
+	}
+	return t.keeps(ctx)
 }
 
 func (t *table) openSQLite(ctx context.Context) error {
@@ -266,6 +274,9 @@ func (t *table) remove(ctx context.Context, rows []row) error {
 		for i := range rows {
 			keys, campaigns, events = append(keys, rows[i].key), append(campaigns, rows[i].event.CampaignID), append(events, rows[i].event.EventID)
 		}
+		if err := t.keepRows(ctx, t.deleters, rows); err != nil {
+			return err
+		}
 		_, err := t.deleters.ExecContext(ctx, t.texts.remove, keys, campaigns, events)
 		return err
 	})
@@ -308,6 +319,9 @@ func (t *table) removeSome(ctx context.Context, rows []row) (n int, err error) {
 			return 0, err
 		}
 		n++
+	}
+	if err := t.keepRows(ctx, tx, rows[:n]); err != nil {
+		return 0, err
 	}
 	return n, tx.Commit()
 }

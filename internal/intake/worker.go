@@ -242,6 +242,9 @@ func (d *drain) batch(ctx context.Context) (more bool, err error) {
 			err = ofSource(ended)
 		}
 	}()
+	if err := d.checkKept(ctx); err != nil {
+		return false, err
+	}
 	waiting, err := d.Intake.pending(ctx, d.Source.Name)
 	if err != nil {
 		return false, err
@@ -271,6 +274,9 @@ func (d *drain) batch(ctx context.Context) (more bool, err error) {
 		if err := j.run(rows); err != nil {
 			return false, err
 		}
+	}
+	if err := d.expire(ctx); err != nil {
+		return false, err
 	}
 	if err := d.table.end(ctx); err != nil {
 		return false, ofSource(err)
@@ -417,6 +423,9 @@ const appendAtOnce = 1000
 
 func (j *journalling) run(rows []row) error {
 	err := j.append(rows)
+	if err == nil {
+		err = j.checkKept(j.ctx) // the journal that has these rows may be another one by now
+	}
 	// Rows that were journalled are deleted even when a later one failed; otherwise they would be
 	// read again.
 	if removed := ofSource(j.table.remove(j.ctx, j.done)); err == nil {
@@ -501,16 +510,13 @@ func (j *journalling) appendOnce(rows []row) error {
 				return err
 			}
 		}
-		made := int64(0)
-		for _, r := range result {
-			if !r.Existed {
-				made++
-			}
-		}
-		return j.lease.held(t, made, j.Intake.core.Now())
+		return j.lease.held(t, int64(created(result)), j.Intake.core.Now())
 	}})
 	if err != nil {
 		return err
+	}
+	for i := range rows {
+		rows[i].journalled = true
 	}
 	j.done = append(j.done, rows...)
 	if j.Metrics != nil {
@@ -520,6 +526,16 @@ func (j *journalling) appendOnce(rows []row) error {
 		j.Intake.states.Forget()
 	}
 	return nil
+}
+
+// created is how many events an append made.
+func created(result []store.Appended) (n int) {
+	for _, r := range result {
+		if !r.Existed {
+			n++
+		}
+	}
+	return n
 }
 
 // applyInline applies what was appended, where that is the request path's task.
