@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/outbound"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -100,7 +100,7 @@ func probe(ctx context.Context, through http.RoundTripper, at string) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, longestReadiness)) // what arrived may name the reasons
+	body := outbound.ReadAnswer(ctx, answer, outbound.LongestAnswer, longestReadiness) // what arrived may name the reasons
 	var not struct{ Reasons []string }
 	if json.Unmarshal(body, &not) == nil && len(not.Reasons) > 0 {
 		return errors.New(strings.Join(not.Reasons, "; "))

@@ -72,6 +72,14 @@ func TestHealth_saysWhatIsWrong(t *testing.T) {
 	}
 	defer silent.Close()
 	wantHealth(t, 1, "no answer within 50ms", nil, "--timeout", "50ms", "--url", "http://"+silent.Addr().String())
+	switching := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"))
+		}
+	}))
+	t.Cleanup(switching.Close)
+	wantHealth(t, 1, "the answer is 101 Switching Protocols", nil, "--url", switching.URL)
 	for _, args := range [][]string{{"--listen", "systemd"}, {"--listen", "127.0.0.1:0"}, {"--listen", "nowhere"}, {"--url", "ops.example"}, {"--timeout", "0s"}} {
 		wantHealth(t, 2, args[0], nil, args...)
 	}

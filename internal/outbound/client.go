@@ -95,7 +95,7 @@ func NewClient(owner, url string, settings HTTPSettings, timeout time.Duration, 
 			// No proxy: it would reach the addresses that the dialer refuses.
 			Transport: &http.Transport{
 				DialContext: Dialer(timeout, settings.AllowPrivate).DialContext, TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true,
-				MaxIdleConnsPerHost: 1, IdleConnTimeout: idleConnection, MaxResponseHeaderBytes: largestHeadings,
+				TLSHandshakeTimeout: timeout, MaxIdleConnsPerHost: 1, IdleConnTimeout: idleConnection, MaxResponseHeaderBytes: largestHeadings,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -137,12 +137,26 @@ func (c *Client) Post(ctx context.Context, id, contentType string, body []byte, 
 		return DestinationError("no response: %w", c.explain(withoutURL(err)))
 	}
 	defer func() { _ = response.Body.Close() }()
-	// Reading the answer to its end allows the connection to be reused. An answer that breaks off,
-	// or never ends, still counts.
-	defer time.AfterFunc(c.Reading, cancel).Stop()
-	answer, _ := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
-	return classify(response, answer, c.Now())
+	return classify(response, ReadAnswer(ctx, response, c.Reading, largestAnswer), c.Now())
 }
+
+// ReadAnswer reads at most so many bytes of an answer, for at most so long and until ctx ends. Reading it
+// to its end allows the connection to be reused. What broke off, or never ends, is returned as far as it
+// came. After 101 there is none: what follows is another protocol, and does not end with the context of
+// its request.
+func ReadAnswer(ctx context.Context, response *http.Response, within time.Duration, most int64) []byte {
+	if !final(response.StatusCode) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })()
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, most))
+	return answer
+}
+
+// final reports whether a status ends its request.
+func final(status int) bool { return status >= 200 }
 
 func (c *Client) head(request *http.Request, id, contentType string, body []byte) error {
 	for name, value := range c.settings.Headers {
@@ -197,9 +211,11 @@ func classify(response *http.Response, answer []byte, now time.Time) error {
 		text += ": " + shown
 	}
 	switch {
-	case status >= 200 && status < 300:
+	case !final(status):
+		return DestinationError("answered %s, which is no final answer; the server, or a proxy before it, must answer 200 or another 2xx", text)
+	case status < 300:
 		return nil
-	case status >= 300 && status < 400:
+	case status < 400:
 		return DestinationError("answered %s%s; redirects are not followed: configure the final URL", text, pointsTo(response))
 	case status == http.StatusGone:
 		err := DestinationError("answered %s: it does not accept events any more", text)
@@ -220,7 +236,7 @@ func isDestinationsFault(status int) bool {
 		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	}
-	return status > 500 || status < 200
+	return status > 500
 }
 
 // pointsTo is the server that a redirect leads to; its path may be secret.
