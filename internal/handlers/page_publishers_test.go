@@ -174,7 +174,7 @@ func TestPublisherPages_sayWhenItSaidThatItIsHealthy(t *testing.T) {
 	s.get(archivePage).want(t, 200, "<dt>Healthy</dt>", "it said so", "3 min ago", "<dt>Call</dt>", "has not returned", "19 s ago")
 	s.get(archivePath).want(t, 200, `"health_at":"`, `"hanging_since":"`)
 	s.publisherFails(1, "unknown")
-	s.get(archivePage).want(t, 200, "The function does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
+	s.get(archivePage).want(t, 200, "A call does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
 }
 
 func TestPublisherPages_sayThatAFunctionDelivers(t *testing.T) {

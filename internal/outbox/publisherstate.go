@@ -101,8 +101,8 @@ func (p Publisher) Blame() string {
 	switch {
 	case p.Stopped:
 		return "The destination is gone; no event is at fault."
-	case p.ErrorKind == UnknownError && p.HangingSince != nil:
-		return "The function does not return. Any event of its batch may be at fault, or its destination."
+	case p.HangingSince != nil:
+		return "A call does not return. Any event of its batch may be at fault, or its destination."
 	case p.ErrorKind == UnknownError:
 		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
 	case p.ErrorKind == EventError && p.ByFunction():

@@ -44,7 +44,7 @@ type Prospect int
 const (
 	ProspectLeave Prospect = iota // other processes have it, or it must not be claimed
 	ProspectClaim                 // it is free to claim
-	ProspectAsk                   // another process has it, and more than its share
+	ProspectAsk                   // another process has it, and more than its share, or hangs in a call
 	ProspectHold                  // this process has it
 	ProspectYield                 // this process has it, and should release it for another one or for none
 )
@@ -194,9 +194,9 @@ func (p *publisherRow) prospect(owner string, now int64) Prospect {
 }
 
 // worthAsking reports whether the subscription's holder has at least two more than the requesting
-// process.
+// process, or has made a call that does not return.
 func (p *publisherRow) worthAsking(holdings map[string]int, owner string, now int64) bool {
-	return p.leased(now) && !p.idle() && !p.wanted(now) && holdings[p.owner] >= holdings[owner]+2
+	return p.leased(now) && !p.idle() && !p.wanted(now) && (p.hangingSince.Valid || holdings[p.owner] >= holdings[owner]+2)
 }
 
 // wanted reports whether another process has requested the subscription.

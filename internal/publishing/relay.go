@@ -219,6 +219,9 @@ func (r *Relay) settle(ctx context.Context, state State, options destination.Opt
 			return r.claim(ctx, state, options)
 		}
 	case ProspectAsk:
+		if !r.subs[state.SubscriptionName].HangingSince().IsZero() {
+			return nil // it could not deliver here
+		}
 		return r.Progress.AskFor(ctx, r.ID, state.SubscriptionName)
 	case ProspectHold, ProspectYield:
 		if d == nil { // its delivery ended without releasing it

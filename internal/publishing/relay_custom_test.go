@@ -119,6 +119,36 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 }
 
+// A process whose call does not return gives the publisher to another one, and takes it back neither by
+// asking nor while the other has it.
+func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
+	t.Parallel()
+	f := open(t, live)
+	f.appendAll(noted("c-1"))
+	hang := make(chan struct{})
+	stuck := customSubscription(t, destination.Functions{
+		Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil },
+	})
+	one := receivers{}.config(f, "one", stuck)
+	one.Open = nil
+	stop := deliver(t, f, one)
+	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(stuck.SubscriptionName).HangingSince != nil })
+	var delivered atomic.Int64
+	well := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
+		delivered.Add(int64(len(events)))
+		return len(events), nil
+	}})
+	two := receivers{}.config(f.beside(live), "two", well)
+	two.Open = nil
+	deliver(t, f, two)
+	f.mustStandAt(t, stuck.SubscriptionName, 1)
+	if p := f.publisher(stuck.SubscriptionName); p.Lease == nil || p.Lease.Owner != "two" || p.HangingSince != nil || delivered.Load() != 1 {
+		t.Errorf("%d delivered: %+v", delivered.Load(), p)
+	}
+	stop() // though its call has not returned
+	close(hang)
+}
+
 // An unhealthy publisher gets no events, and says why; what it last said ends with its lease.
 func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,8 @@ type settings struct {
 	nats       busSettings
 	kafka      busSettings
 	statistics statisticsSettings
-	functions  *guarded // of a Custom subscription; nil for others
+	functions  Functions // of a Custom subscription
+	calls      *calls
 }
 
 type fileSettings struct {
@@ -112,7 +113,7 @@ func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
 		r.Check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.Name))
 		p := r.subscription(publisher, defaults)
 		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
-		p.Match = match
+		p.Match, p.settings.calls = match, callsOf(p)
 		subs = append(subs, p)
 		r.sameFile(publisher, p)
 	}

@@ -8,7 +8,7 @@ import (
 
 // SetClock replaces a publisher's clock, if it has one.
 func SetClock(p Publisher, now func() time.Time) {
-	switch p := p.(type) {
+	switch p := p.(*bounded).to.(type) {
 	case *webhook:
 		p.client.Now = now
 	case *natsPublisher:
@@ -23,13 +23,13 @@ const LongestAnswer = outbound.LongestAnswer
 
 // ReadAnswersFor sets the time limit for reading an answer of a webhook.
 func ReadAnswersFor(p Publisher, limit time.Duration) {
-	if w, ok := p.(*webhook); ok {
+	if w, ok := p.(*bounded).to.(*webhook); ok {
 		w.client.Reading = limit
 	}
 }
 
 // Connected reports whether a publisher to NATS has a connection.
 func Connected(p Publisher) bool {
-	conn := p.(*natsPublisher).conn
+	conn := p.(*bounded).to.(*natsPublisher).conn
 	return conn != nil && conn.IsConnected()
 }

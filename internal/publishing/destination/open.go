@@ -14,14 +14,18 @@ const patience = 5 * time.Second
 // Open returns the subscription's publisher. It does not contact the destination, so an unreachable
 // one is no error here. p must come from Config.Parse or Custom.
 func (p Subscription) Open(o Options) (Publisher, error) {
-	if p.settings.functions != nil {
+	if p.settings.functions.Deliver != nil {
 		return openCustom(p, o), nil
 	}
 	is, known := p.settings.kind.info()
 	if !known {
 		return nil, outbox.Setup("publisher %s has no destination", p.SubscriptionName)
 	}
-	return is.open(p, o)
+	to, err := is.open(p, o)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{calls: p.settings.calls, to: to, log: o.Logger, using: make(chan struct{}, 1)}, nil
 }
 
 // encoded returns the events as CloudEvents. It stops at an event that cannot be encoded, and err

@@ -1,0 +1,64 @@
+package destination_test
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+)
+
+// A log whose reader has stopped reading takes a write that does not end, whatever the context says.
+func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"log:", "statistics:"} {
+		synctest.Test(t, func(t *testing.T) {
+			reader, writer := io.Pipe()
+			sub := subscriptionOf(t, "url: '"+url+"'", "timeout: 2s")
+			open := func() destination.Publisher {
+				to, err := sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return to
+			}
+			to, began := open(), time.Now()
+			_, err := to.Publish(t.Context(), eventsAt(1, 2))
+			if url == "log:" {
+				if err == nil || destination.Cause(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "with 2 events, any of which may be at fault, has not returned for 17 s, though its time limit is 16s") {
+					t.Errorf("%v", err)
+				}
+				if since := sub.HangingSince(); !since.Equal(began) {
+					t.Errorf("it hangs since %s, want %s", since, began)
+				}
+				if _, err := open().Publish(t.Context(), eventsAt(1)); err == nil || !strings.Contains(err.Error(), "no other call starts") {
+					t.Errorf("beside it: %v", err)
+				}
+			}
+			if err := to.Close(); err == nil || !strings.Contains(err.Error(), "has not closed within 5s") {
+				t.Errorf("%s closed: %v", url, err)
+			}
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("%s took %s", url, took)
+			}
+			go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(reader)) }()
+			synctest.Wait()
+			if since := sub.HangingSince(); !since.IsZero() {
+				t.Errorf("%s hangs since %s", url, since)
+			}
+			to = open()
+			if n, err := to.Publish(t.Context(), eventsAt(1, 2)); n != 2 || err != nil {
+				t.Errorf("%s delivered %d, %v", url, n, err)
+			}
+			if err := to.Close(); err != nil {
+				t.Error(err)
+			}
+			writer.Close()
+		})
+	}
+}
