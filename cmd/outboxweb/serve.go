@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ import (
 // shutdownLimit bounds how long requests in progress may take to finish after the process was asked
 // to stop.
 const shutdownLimit = 15 * time.Second
+
+// stopLimit bounds the whole end of the process, and is less than what service managers are told to wait
+// for it. What it cuts off is as after a kill.
+const stopLimit = 40 * time.Second
 
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
@@ -277,6 +282,8 @@ type server struct {
 	process *engine.Process
 	http    *http.Server
 	log     *slog.Logger
+	limit   time.Duration  // stopLimit
+	exit    func(code int) // os.Exit
 }
 
 func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, subs []destination.Subscription, told *alerts.Alerts, addr net.Addr) (*server, error) {
@@ -303,7 +310,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 	stopping := make(chan struct{})
 	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, Stopping: stopping})
-	s := &server{process: p, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log}
+	s := &server{process: p, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log, limit: stopLimit, exit: os.Exit}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
 }
@@ -325,6 +332,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		}
 	})
 	<-ctx.Done()
+	defer time.AfterFunc(s.limit, s.giveUp).Stop()
 	asked := time.Now()
 	s.log.Info("stopping", "why", whyStopped(ctx))
 	grace, cut := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
@@ -335,11 +343,26 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	}
 	running.Wait()
 	s.process.Close()
+	closeErr := s.process.Engine.Close()
 	s.log.Info("stopped", "draining_seconds", time.Since(asked).Seconds())
 	if errors.Is(serveErr, http.ErrServerClosed) {
 		serveErr = nil
 	}
-	return errors.Join(serveErr, workErr)
+	return errors.Join(serveErr, workErr, closeErr)
+}
+
+// giveUp ends the process though something in it does not end. The log may be what holds it up.
+func (s *server) giveUp() {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		s.log.Error("the process ends though not all of it has", "limit", s.limit, "running", cmp.Or(strings.Join(s.process.Running(), ", "), "requests, or the databases' closing"))
+	}()
+	select {
+	case <-told:
+	case <-time.After(time.Second):
+	}
+	s.exit(exitFailed)
 }
 
 // whyStopped returns the signal or other cause that ended ctx.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +66,9 @@ type Process struct {
 	watch  *alerts.Worker
 	intake *intake.Worker // nil with NoIntake
 	travel *timetravel.Travel
+
+	mu      sync.Mutex
+	running map[string]bool // the parts of Run, by name
 }
 
 // NewMetrics makes the collectors of a process. It must come before New.
@@ -104,7 +109,7 @@ func New(c Config) *Process {
 		drain.Wake()
 	})
 	facts := func(ctx context.Context) (outbox.AlertFacts, error) { return e.alertFacts(ctx, c.Set.Infos()) }
-	return &Process{Config: c, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
+	return &Process{Config: c, running: map[string]bool{}, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
 		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: facts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
 }
 
@@ -124,14 +129,21 @@ func (p *Process) Run(ctx context.Context) error {
 	defer cancel()
 	var running sync.WaitGroup
 	var workErr, publishErr error
-	running.Go(func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
-	running.Go(func() { p.watch.Run(ctx) })
-	running.Go(func() { publishErr = p.relay.Run(ctx) })
+	part := func(name string, run func()) {
+		running.Go(func() {
+			p.note(name, true)
+			defer p.note(name, false)
+			run()
+		})
+	}
+	part("keeping of history", func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
+	part("alerts", func() { p.watch.Run(ctx) })
+	part("publishers", func() { publishErr = p.relay.Run(ctx) })
 	if p.intake != nil {
-		running.Go(func() { p.intake.Run(ctx) })
+		part("intake", func() { p.intake.Run(ctx) })
 	}
 	if !p.NoWorker {
-		running.Go(func() {
+		part("worker", func() {
 			if workErr = p.worker.Run(ctx); workErr != nil {
 				cancel()
 			}
@@ -143,6 +155,21 @@ func (p *Process) Run(ctx context.Context) error {
 		workErr = nil
 	}
 	return errors.Join(workErr, publishErr)
+}
+
+func (p *Process) note(part string, runs bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[part] = runs; !runs {
+		delete(p.running, part)
+	}
+}
+
+// Running names the parts of Run that have not ended.
+func (p *Process) Running() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.running))
 }
 
 // Close frees what pages keep. No request may be in progress.
