@@ -98,7 +98,7 @@ func Install(ctx context.Context, st *store.Store, set *projection.Set) error {
 		}
 	}
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it", refusal.Detail)
+		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it, or changed since: drop them, and the next start makes them again and fills them", refusal.Detail)
 	}
 	return err
 }

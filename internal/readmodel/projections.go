@@ -24,17 +24,27 @@ type Projection struct {
 }
 
 // Install creates the missing tables of projections and records the versions. An existing table
-// is left unchanged. A wrong schema statement is a *SchemaError.
+// is left unchanged, unless another one of its projection is gone: then all of that projection are made
+// again, and it is behind from the first event on in every campaign. A wrong schema statement is a
+// *SchemaError.
 func (d *Database) Install(ctx context.Context, all []Projection) error {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range all {
-		if installed[p.Name].Version == p.Version {
+		known, recorded := installed[p.Name]
+		begin := sqldb.BeginWrite
+		missing, err := d.Missing(ctx, p.Tables)
+		switch {
+		case err != nil:
+			return err
+		case known.Version == p.Version && missing == "":
 			continue
+		case recorded && missing != "":
+			begin = sqldb.BeginPause // cursors of all campaigns are to be set
 		}
-		if err := d.installProjection(ctx, p, installed[p.Name].Version == ""); err != nil {
+		if err := d.installProjection(ctx, begin, p, known.Version); err != nil {
 			return err
 		}
 	}
@@ -56,15 +66,22 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 
 // installProjection records the projection's version as the one that applies events from now on. One
 // that has applied events before is recorded as having built rows: going back to the version that built
-// most of them does not make the others right.
-func (d *Database) installProjection(ctx context.Context, p Projection, first bool) error {
-	return d.write(ctx, func(t *tx) error {
+// most of them does not make the others right. before is the version that is recorded already.
+func (d *Database) installProjection(ctx context.Context, begin sqldb.Begin, p Projection, before string) error {
+	first, lost := before == "", begin == sqldb.BeginPause
+	return d.writeFrom(ctx, begin, func(t *tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process at a time
 			return err
 		}
-		exist, err := t.tablesExist(p.Tables)
+		missing, err := t.missing(p.Tables)
 		if err != nil {
 			return err
+		}
+		exist := missing == "" && len(p.Tables) > 0
+		if lost = lost && !exist; lost && before == p.Version { // of another version there may be tables that its file made
+			if err := t.dropTables(p.Tables); err != nil {
+				return err
+			}
 		}
 		if !exist {
 			for i, statement := range p.Schema {
@@ -72,6 +89,9 @@ func (d *Database) installProjection(ctx context.Context, p Projection, first bo
 					return &SchemaError{Projection: p.Name, Statement: i, Err: err}
 				}
 			}
+		}
+		if lost {
+			return t.oweEverything(p, d.options.Now())
 		}
 		built := p.Version
 		if first && !exist {
@@ -94,14 +114,75 @@ on conflict (projection) do update set
 	})
 }
 
-func (t *tx) tablesExist(tables []string) (bool, error) {
+// dropTables drops those of the tables that exist.
+func (t *tx) dropTables(tables []string) error {
+	for _, name := range slices.Backward(tables) {
+		if err := t.Define("drop table if exists " + qualified(t.Schema(), name)); err != nil {
+			return fmt.Errorf("drop table %s, to make all tables of its projection again: %w", name, err)
+		}
+	}
+	return nil
+}
+
+const (
+	asideEverywhere = `
+update projection_watermarks
+set set_aside = set_aside + 1
+where applied_seq > 0
+  and not exists (
+    select 1
+    from projection_cursors c
+    where c.campaign_id = projection_watermarks.campaign_id
+      and c.projection = $1
+      and c.state || '' <> 'live')`
+
+	behindEverywhere = `
+insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
+select campaign_id, cast($1 as text), 0, 'behind', cast($2 as bigint), null
+from projection_watermarks
+where applied_seq > 0
+on conflict (campaign_id, projection) do update
+set applied_seq = 0, updated_at = excluded.updated_at, applied_at = null,
+  state = case when projection_cursors.state = 'paused' then 'paused' else 'behind' end`
+
+	reinstall = `
+update projection_versions
+set version = $2, built_version = $2, installed_at = $3
+where projection = $1`
+)
+
+// oweEverything records that a projection has applied no event, anywhere. Nothing may be applied meanwhile.
+func (t *tx) oweEverything(p Projection, now int64) error {
+	_, err := t.Exec(asideEverywhere, p.Name)
+	if err == nil {
+		_, err = t.Exec(behindEverywhere, p.Name, now)
+	}
+	if err == nil {
+		_, err = t.Exec(reinstall, p.Name, p.Version, now)
+	}
+	if err != nil {
+		return fmt.Errorf("record that projection %q lacks its rows: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Missing returns the first of some tables that does not exist; nothing if all do.
+func (d *Database) Missing(ctx context.Context, tables []string) (missing string, err error) {
+	err = d.read(ctx, func(t *tx) error {
+		missing, err = t.missing(tables)
+		return err
+	})
+	return missing, err
+}
+
+func (t *tx) missing(tables []string) (string, error) {
 	for _, name := range tables {
 		var found int
 		if _, err := t.One([]any{&found}, t.Dialect().CountTables, name); err != nil || found == 0 {
-			return false, err
+			return name, err
 		}
 	}
-	return len(tables) > 0, nil
+	return "", nil
 }
 
 // CheckStatement checks one statement of a projection against the database without running it.

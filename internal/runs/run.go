@@ -191,8 +191,14 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 				return err
 			}
 			f.pace = r.throttle
+			if err := r.makeMissing(ctx, f); err != nil {
+				return err
+			}
 		}
 		if err := r.group(ctx, f, group); err != nil {
+			if unlike := f.unlike(ctx, r.lease.Run.Projections, err); unlike != "" {
+				err = outbox.Setup("%s", unlike)
+			}
 			return err
 		}
 		if err := f.scratch.Clear(ctx, ""); err != nil {
@@ -200,6 +206,17 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 		}
 	}
 	return nil
+}
+
+// makeMissing makes missing tables of projections whose rows the run is to make.
+func (r *runner) makeMissing(ctx context.Context, f *Replayer) error {
+	if r.lease.Run.Kind == outbox.RunVerify {
+		return nil
+	}
+	if table, _ := f.missing(ctx, r.lease.Run.Projections); table == "" {
+		return nil
+	}
+	return Install(ctx, r.worker.Runs.core, r.worker.Set)
 }
 
 // group executes the run's kind on some campaigns.

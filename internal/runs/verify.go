@@ -35,6 +35,8 @@ func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, pro
 		result, err := f.verifyOnce(ctx, campaign, until, names)
 		result.CampaignID = campaign
 		switch unsound := asInconsistent(err); {
+		case err == nil:
+			return result, nil
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
@@ -43,8 +45,41 @@ func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, pro
 		case unsound != nil:
 			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Unsound: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
 		}
+		if unlike := f.unlike(ctx, names, err); unlike != "" {
+			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Projections: []outbox.ProjectionResult{}, Error: unlike}, nil
+		}
 		return result, err
 	}
+}
+
+// unlike says which table of some projections, or of those whose tables they read, is missing or not as
+// the loaded file makes it, and what helps, if that may be the cause of err; nothing otherwise.
+func (f *Replayer) unlike(ctx context.Context, names []string, err error) string {
+	if _, refused := errors.AsType[*outbox.Refusal](err); refused || f.store.ReadModel().Away(err) || ctx.Err() != nil {
+		return ""
+	}
+	if table, of := f.missing(ctx, names); table != "" {
+		return fmt.Sprintf("table %s of projection %s is missing; start a rebuild of the projection, or restart a server: its tables are made again and filled", table, of)
+	}
+	needs, _ := f.set.Needs(names...)
+	for _, name := range needs {
+		if others, err := f.scratch.MadeOtherwise(ctx, f.set.Named(name).Tables); err == nil && len(others) > 0 {
+			return fmt.Sprintf("table %s of projection %s is not as its file makes it; drop it, and start a rebuild of the projection: its tables are made again and filled", others[0], name)
+		}
+	}
+	return ""
+}
+
+// missing returns the first missing table of the projections, or of those whose tables they read, and its
+// projection.
+func (f *Replayer) missing(ctx context.Context, names []string) (table, of string) {
+	needs, _ := f.set.Needs(names...)
+	for _, name := range needs {
+		if table, err := f.store.ReadModel().Missing(ctx, f.set.Named(name).Tables); err == nil && table != "" {
+			return table, name
+		}
+	}
+	return "", ""
 }
 
 func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64, names []string) (outbox.RunResult, error) {
