@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -17,10 +16,6 @@ import (
 type missingError struct{ what string }
 
 func (m *missingError) Error() string { return m.what + " does not exist" }
-
-// creationPause is how long a database that another process is creating may stay at one
-// version.
-const creationPause = 2 * time.Second
 
 // peek opens the database only to read its version; it creates and changes nothing. It returns
 // a *missingError when the database does not exist.
@@ -46,9 +41,6 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	}
 	defer d.pool.Close()
 	have, want, err := d.standing(ctx)
-	if err == nil && have > 0 && have < want && l.config.NoMigrate && !l.config.NoCreate {
-		have, err = d.created(ctx, have, want)
-	}
 	switch {
 	case err != nil:
 		return err
@@ -83,24 +75,6 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 		err = outbox.Setup("the %s database %s has version %d and this program supports %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
 	}
 	return have, want, err
-}
-
-// created waits while another process creates the database, until it has version want, and
-// returns the version reached.
-func (d *DB) created(ctx context.Context, have, want int64) (int64, error) {
-	for grew := time.Now(); have < want && time.Since(grew) < creationPause; {
-		if !pause(ctx, 50*time.Millisecond) {
-			return have, ctx.Err()
-		}
-		now, _, err := d.standing(ctx)
-		if err != nil {
-			return have, err
-		}
-		if now > have {
-			have, grew = now, time.Now()
-		}
-	}
-	return have, nil
 }
 
 // Plan lists the migrations that the database lacks.

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -23,16 +25,63 @@ type Migration struct {
 
 // newProvider reads the migrations of the database's schema.
 func (d *DB) newProvider() (*goose.Provider, error) {
-	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
+	files, err := d.migrationFiles()
 	if err != nil {
 		return nil, err
 	}
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
-	if d.Schema != "" {
+	return goose.NewProvider(d.Dialect.goose, d.pool, files, goose.WithDisableGlobalRegistry(true), goose.WithTableName(d.versionTable()))
+}
+
+// migrationFiles are the texts of the migrations.
+func (d *DB) migrationFiles() (fs.FS, error) {
+	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
+	if err == nil && d.Schema != "" {
 		files = prefixed{files, d.settings + ";\nset local timezone to 'UTC';\n"}
-		options = append(options, goose.WithTableName(d.Schema+".goose_db_version"))
 	}
-	return goose.NewProvider(d.Dialect.goose, d.pool, files, options...)
+	return files, err
+}
+
+// versionTable is goose's table of applied migrations.
+func (d *DB) versionTable() string {
+	if d.Schema != "" {
+		return d.Schema + "." + goose.DefaultTablename
+	}
+	return goose.DefaultTablename
+}
+
+// create applies all migrations to an empty database in one transaction: a process that is killed
+// meanwhile leaves it empty.
+func (d *DB) create(ctx context.Context, provider *goose.Provider) error {
+	files, err := d.migrationFiles()
+	if err != nil {
+		return err
+	}
+	versions, err := database.NewStore(d.Dialect.goose, d.versionTable())
+	if err != nil {
+		return err
+	}
+	t, err := d.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback()
+	err = errors.Join(versions.CreateVersionTable(ctx, t), versions.Insert(ctx, t, database.InsertRequest{}))
+	for _, source := range provider.ListSources() {
+		var text []byte
+		if err == nil {
+			text, err = fs.ReadFile(files, source.Path)
+		}
+		if err == nil {
+			_, err = t.ExecContext(ctx, string(text)) // without arguments the text may be several statements
+		}
+		if err == nil {
+			err = versions.Insert(ctx, t, database.InsertRequest{Version: source.Version})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", source.Path, err)
+		}
+	}
+	return t.Commit()
 }
 
 // prefixed is a directory of migrations whose transactions begin with settings, since a
@@ -107,6 +156,9 @@ func (d *DB) migrate(ctx context.Context) error {
 			return nil
 		}
 		err = d.patiently(ctx, func() error {
+			if have == 0 {
+				return d.create(ctx, provider)
+			}
 			_, err := provider.Up(ctx)
 			return err
 		})
