@@ -171,6 +171,7 @@ var scenarios = map[string]func(*onCall){
 	"Dead heads grow":                        (*onCall).dead,
 	"A worker hangs or none is seen":         (*onCall).hang,
 	"Disk full":                              (*onCall).full,
+	"The file of a database was replaced":    (*onCall).deleted,
 	"A database is damaged":                  (*onCall).damaged,
 	"Databases restored from different days": (*onCall).restored,
 	"A projection is wrong":                  (*onCall).wrong,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -88,6 +89,21 @@ func (o *onCall) full() {
 			o.t.Fatal(err)
 		}
 	}
+}
+
+// deleted has a server whose journal was deleted.
+func (o *onCall) deleted() {
+	o.start()
+	if o.d.url != "" {
+		return // a server's files are its own; nothing is to be done there
+	}
+	o.env["DATA"], o.env["PID"] = o.d.dir, strconv.Itoa(o.s.cmd.Process.Pid)
+	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
+	o.s.awaitSettled(o.t)
+	if err := os.Remove(filepath.Join(o.d.dir, "journal.db")); err != nil {
+		o.t.Fatal(err)
+	}
+	o.s.awaitReady(o.t, http.StatusServiceUnavailable, "was deleted or moved away")
 }
 
 // damaged has a backup, and since then an unreadable page in the journal.

@@ -79,6 +79,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 	m.WatchPublishers(e.Publishing.Publishers)
 	m.WatchIntake(e.Intake.States)
 	m.WatchConnections(e.Connections)
+	m.WatchWALs(e.LogBytes)
 	m.AddBuild(version, revision)
 	e.OnAppend(m.Append)
 	return m

@@ -43,5 +43,5 @@ func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 	}
 	s.get("/api/v1/campaigns").want(t, 500, says)
 	s.get("/docs/operating").want(t, 200, `id="a-database-is-damaged"`, "A database is damaged")
-	s.get("/readyz").want(t, 200)
+	s.get("/readyz").want(t, 503, "the file of the journal database is malformed")
 }

@@ -19,9 +19,20 @@ func (m *Metrics) WatchConnections(list func() []outbox.Connections) {
 	}, connectionsDesc, mostConnectionsDesc, waitingConnectionsDesc)
 }
 
+// WatchWALs adds the gauge of the sizes of the databases' logs, by database.
+func (m *Metrics) WatchWALs(sizes func() map[string]int64) {
+	m.watch("look at the logs", func(_ context.Context, gauge gauge) error {
+		for database, size := range sizes() {
+			gauge(walDesc, float64(size), database)
+		}
+		return nil
+	}, walDesc)
+}
+
 var (
 	connectionsDesc = desc("connections", "Connections of this process to a database for write and read transactions, by whether they are in use. Digests, migrations and notifications use a few more.",
 		"database", "use", "state")
 	mostConnectionsDesc    = desc("connections_limit", "Maximum number of those connections.", "database", "use")
+	walDesc                = desc("wal_bytes", "Size of the log (-wal) beside the file of a SQLite database; absent on PostgreSQL.", "database")
 	waitingConnectionsDesc = desc("connections_waiting", "Transactions of this process waiting for a connection.", "database", "use")
 )

@@ -35,6 +35,7 @@ func everything() *Metrics {
 	m.WatchConnections(func() []outbox.Connections {
 		return []outbox.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
 	})
+	m.WatchWALs(func() map[string]int64 { return map[string]int64{"journal": 4096} })
 	m.AddBuild("v1.2.3", "abc")
 	m.Request("/rows", "GET", 200, time.Millisecond)
 	m.PublisherDelivered.WithLabelValues("scenes", "archive")

@@ -20,11 +20,15 @@ type DatabaseFault struct {
 // FaultKind is what is wrong with a database.
 type FaultKind string
 
-// FaultFull is a database whose disk is full.
-const FaultFull FaultKind = "full"
+const (
+	FaultReplaced FaultKind = "replaced" // the path of a SQLite database names another file than the open one, or none
+	FaultDamaged  FaultKind = "damaged"  // a SQLite file is malformed as a whole
+	FaultFull     FaultKind = "full"     // the disk is full
+	FaultWALHeld  FaultKind = "wal_held" // a reader keeps the log of a SQLite file from being reused
+)
 
 // FaultKinds are all kinds of faults, the gravest first.
-var FaultKinds = []FaultKind{FaultFull}
+var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultFull, FaultWALHeld}
 
 // faultKinds describes each kind. title is for the title of pages, after a number; guide is an anchor
 // of the runbook.
@@ -33,7 +37,10 @@ var faultKinds = map[FaultKind]struct {
 	stops        bool
 	title, guide string
 }{
-	FaultFull: {LevelBad, true, "disk full", "disk-full"},
+	FaultReplaced: {LevelBad, true, "file replaced", "the-file-of-a-database-was-replaced"},
+	FaultDamaged:  {LevelBad, true, "file damaged", "a-database-is-damaged"},
+	FaultFull:     {LevelBad, true, "disk full", "disk-full"},
+	FaultWALHeld:  {LevelWarn, false, "log held", "a-reader-holds-the-log"},
 }
 
 // Guide is the anchor of the runbook's section about the fault.

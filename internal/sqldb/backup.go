@@ -70,6 +70,9 @@ func makePrivate(path string) error {
 // vacuumInto needs a reading connection without query_only, which refuses "vacuum into"
 // although that changes nothing here.
 func (d *DB) vacuumInto(ctx context.Context, path string) error {
+	if err := d.InPlace(); err != nil {
+		return err
+	}
 	conn, err := d.readerPool.Conn(ctx)
 	if err != nil {
 		return err

@@ -23,9 +23,10 @@ import (
 // DB is one of the two databases: connections that write and connections that only read. Each
 // serves one transaction at a time.
 type DB struct {
-	Name    string // journal or projections
-	place   string // for display: the path of a file, or a URL without secrets
-	path    string // of a SQLite file
+	Name    string    // journal or projections
+	place   string    // for display: the path of a file, or a URL without secrets
+	path    string    // of a SQLite file
+	file    *openFile // likewise, once connected
 	Dialect *Dialect
 	config  Config
 
@@ -45,6 +46,7 @@ type DB struct {
 
 	fullness fullness
 	faults   faults
+	watching sync.WaitGroup
 
 	closed  chan struct{}
 	writers *sessions
@@ -141,12 +143,25 @@ func (d *DB) connect(ctx context.Context) error {
 	d.closed = make(chan struct{})
 	d.writers = newSessions(d.Dialect.writers, d.dialWriter)
 	d.readers = newSessions(d.Dialect.readers, d.dialReader)
-	return d.Read(ctx, func(*Tx) error { return nil })
+	err := d.Read(ctx, func(*Tx) error { return nil })
+	if err == nil && d.path != "" {
+		err = d.keepFile()
+	}
+	if err == nil && d.path != "" {
+		d.watching.Go(d.watch)
+	}
+	return err
 }
 
-// Close waits for running transactions, refuses new ones, and closes the connections.
+// Close waits for running transactions, refuses new ones, and closes the connections. Those of a file
+// that is not in place are left to the end of the process: SQLite would touch what is in its place.
 func (d *DB) Close() error {
+	astray := d.InPlace() != nil
 	close(d.closed)
+	d.watching.Wait()
+	if astray {
+		return nil
+	}
 	d.writers.close()
 	d.readers.close()
 	return d.ClosePools()
@@ -186,6 +201,9 @@ func (d *DB) Connections() []outbox.Connections {
 // Snapshot begins a read-only database/sql transaction with one snapshot. The caller rolls it
 // back.
 func (d *DB) Snapshot(ctx context.Context) (*sql.Tx, error) {
+	if err := d.InPlace(); err != nil {
+		return nil, err
+	}
 	t, err := d.readerPool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: d.Dialect.snapshot})
 	if err == nil && d.settings != "" {
 		if _, err = t.ExecContext(ctx, d.settings); err != nil {
@@ -218,16 +236,20 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 
 // WriteFrom is Write for a transaction with another Begin.
 func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) error {
+	if err := d.InPlace(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
 	err := d.within(ctx, d.writers, begin, func(t *Tx) error {
 		t.ForUpdate, t.SkipLocked = d.Dialect.ForUpdate, d.Dialect.skipLocked
 		return fn(t)
 	})
-	if err == nil {
-		d.wrote()
+	if err != nil {
+		return err
 	}
-	return err
+	d.wrote()
+	return d.InPlace()
 }
 
 // Read runs fn on one consistent snapshot. It waits for it no longer than Write does.
@@ -248,6 +270,11 @@ func (d *DB) within(ctx context.Context, from *sessions, begin Begin, fn func(*T
 	}
 	defer from.release(s)
 	defer func() { d.remember(err) }()
+	if s.link == nil && from == d.readers { // a new connection opens what is in place now
+		if err := d.InPlace(); err != nil {
+			return err
+		}
+	}
 	if err := s.begin(ctx, d.begins[begin]); err != nil {
 		return d.explain("begin", err)
 	}

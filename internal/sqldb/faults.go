@@ -39,6 +39,8 @@ func (d *DB) ClearFault(kind outbox.FaultKind) {
 // Faults lists what is wrong with the database now, the gravest first.
 func (d *DB) Faults() (found []outbox.DatabaseFault) {
 	since, full := d.Full()
+	_ = d.InPlace() // it is a fault, too
+	d.examine()
 	d.faults.mu.Lock()
 	defer d.faults.mu.Unlock()
 	for _, kind := range outbox.FaultKinds {

@@ -62,8 +62,9 @@ type fullness struct {
 	wrote atomic.Int64 // first successful write since
 }
 
-// remember records a transaction that failed for lack of space.
+// remember records a transaction that failed for lack of space, or for a malformed page.
 func (d *DB) remember(err error) {
+	d.suspect(err)
 	if err == nil || !errors.Is(err, outbox.ErrFull) {
 		return
 	}

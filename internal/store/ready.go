@@ -62,6 +62,28 @@ func (s *Store) Ready(ctx context.Context) []string {
 	return reasons
 }
 
+// InPlace returns an outbox.ErrBusy when a database is not at its path any more, so that nothing can
+// be written for good.
+func (s *Store) InPlace() error {
+	for _, d := range s.both() {
+		if err := d.InPlace(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LogBytes are the sizes of the logs of SQLite databases, by database.
+func (s *Store) LogBytes() map[string]int64 {
+	sizes := map[string]int64{}
+	for _, d := range s.both() {
+		if size := d.LogBytes(); size > 0 {
+			sizes[d.Name] = size
+		}
+	}
+	return sizes
+}
+
 // SetStalled sets the reason why the worker of this process applies nothing; empty when it
 // works.
 func (s *Store) SetStalled(reason string) { s.stalled.Store(&reason) }

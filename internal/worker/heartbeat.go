@@ -81,6 +81,9 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	defer w.beat.mu.Unlock()
 	next := w.troubled()
 	w.reportStall(next)
+	if err := w.Store.InPlace(); err != nil {
+		return false, err
+	}
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
@@ -128,11 +131,12 @@ func (w *Worker) counted(now time.Time) outbox.InstanceState {
 // connection is lost.
 const stopPatience = 5 * time.Second
 
-// stop records that the worker ended by itself. A worker that never arrived records nothing.
+// stop records that the worker ended by itself. A worker that never arrived, or whose databases are not
+// in place, records nothing.
 func (w *Worker) stop(ctx context.Context) error {
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
-	if w.beat.state.StartedAt.IsZero() {
+	if w.beat.state.StartedAt.IsZero() || w.Store.InPlace() != nil {
 		return nil
 	}
 	last := w.counted(time.Now())

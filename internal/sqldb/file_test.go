@@ -1,0 +1,148 @@
+package sqldb
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// site is an open database, at a symbolic link to its file, and an older copy of it.
+type site struct{ dir, file, link, older string }
+
+// strayings are the ways in which a database comes to be at another file than the open one.
+var strayings = []struct {
+	name, says string
+	stray      func(site) error
+	undo       func(site) error // nil when there is no way back
+	left       []string         // the notes of the file that is in place afterwards, nil for none
+}{
+	{"deleted", "file of the journal database was deleted",
+		func(s site) error { return os.Remove(s.file) }, nil, nil},
+	{"replaced", "file of the journal database was replaced",
+		func(s site) error { return os.Rename(s.older, s.file) }, nil, []string{"older"}},
+	{"emptied", "file of the journal database was emptied",
+		func(s site) error { return os.Truncate(s.file, 0) }, nil, nil},
+	{"log deleted", "log of the journal database was deleted",
+		func(s site) error { return os.Remove(s.file + logSuffix) }, nil, []string{"older", "acknowledged", "meanwhile"}},
+	{"log replaced", "log of the journal database was replaced",
+		func(s site) error { return os.Rename(s.older, s.file+logSuffix) }, nil, []string{"older", "acknowledged", "meanwhile"}},
+	{"directory moved", "file of the journal database was deleted or moved away",
+		func(s site) error { return os.Rename(s.dir, s.dir+".old") },
+		func(s site) error { return os.Rename(s.dir+".old", s.dir) }, []string{"older", "acknowledged", "meanwhile", "afterwards"}},
+	{"link retargeted", "file of the journal database was replaced",
+		func(s site) error { return errors.Join(os.Remove(s.link), os.Symlink(s.older, s.link)) },
+		func(s site) error { return errors.Join(os.Remove(s.link), os.Symlink(s.file, s.link)) }, []string{"older", "acknowledged", "meanwhile", "afterwards"}},
+}
+
+func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, way := range strayings {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			d, err := openAt(t.Context(), "journal", "sqlite:"+s.link)
+			must(t, err)
+			must(t, d.note("acknowledged"))
+			verifyRefused := func(err error) {
+				t.Helper()
+				refusal, ok := errors.AsType[*outbox.Refusal](err)
+				if !ok || !errors.Is(err, outbox.ErrBusy) || !strings.Contains(refusal.Detail, way.says) {
+					t.Errorf("got error %v, want a refusal that says %q", err, way.says)
+				}
+			}
+			verifyRefused(d.Write(t.Context(), func(w *Tx) error {
+				_, err := w.Exec(`insert into notes (text) values ('meanwhile')`)
+				return errors.Join(err, way.stray(s))
+			}))
+			verifyRefused(d.note("nowhere"))
+			if all := d.Faults(); len(all) != 1 || all[0].Kind != outbox.FaultReplaced || !all[0].Stops || !strings.Contains(all[0].Headline(), way.says) {
+				t.Errorf("the faults are %+v", all)
+			}
+			if way.undo != nil {
+				must(t, way.undo(s))
+				must(t, d.note("afterwards"))
+				if all := d.Faults(); len(all) != 0 {
+					t.Errorf("the faults afterwards are %+v", all)
+				}
+			}
+			must(t, d.Close())
+			if way.left != nil {
+				verifyNotes(t, s.file, way.left)
+			}
+		})
+	}
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	top := t.TempDir()
+	s := site{dir: filepath.Join(top, "data"), link: filepath.Join(top, "link.db"), older: filepath.Join(top, "older.db")}
+	s.file = filepath.Join(s.dir, "journal.db")
+	must(t, os.Mkdir(s.dir, privateDir))
+	d, err := openAt(t.Context(), "journal", "sqlite:"+s.file)
+	must(t, err)
+	must(t, d.note("older"))
+	must(t, d.copyInto(t.Context(), s.older))
+	must(t, d.Close())
+	must(t, os.Symlink(s.file, s.link))
+	return s
+}
+
+// verifyNotes checks that a database is sound and has just these notes.
+func verifyNotes(t *testing.T, file string, want []string) {
+	t.Helper()
+	d, err := openAt(t.Context(), "journal", "sqlite:"+file)
+	must(t, err)
+	if damaged, err := d.DamagedPages(t.Context()); err != nil || len(damaged) != 1 || damaged[0] != "ok" {
+		t.Errorf("the file has %q, %v", damaged, err)
+	}
+	var notes []string
+	must(t, d.Read(t.Context(), func(r *Tx) (err error) {
+		notes, err = All(r, Column[string], `select text from notes order by rowid`)
+		return err
+	}))
+	if !slices.Equal(notes, want) {
+		t.Errorf("the notes are %q, want %q", notes, want)
+	}
+	must(t, d.Close())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSQLiteLog_heldByAReaderIsAFaultAndShrinksAfterIt(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	must(t, d.note("first"))
+	reader := dbtest.Open(t, "sqlite:"+d.path)
+	held, err := reader.Begin()
+	must(t, err)
+	var n int
+	must(t, held.QueryRow(`select count(*) from notes`).Scan(&n))
+	for range 9 {
+		must(t, d.note(strings.Repeat("x", 8<<20)))
+	}
+	d.watchLog()
+	if all := d.Faults(); len(all) != 1 || all[0].Kind != outbox.FaultWALHeld || all[0].Stops || d.LogBytes() < heldLimit {
+		t.Errorf("with a log of %d bytes the faults are %+v", d.LogBytes(), all)
+	}
+	must(t, held.Rollback())
+	d.watchLog()
+	if all := d.Faults(); len(all) != 0 {
+		t.Errorf("the faults afterwards are %+v", all)
+	}
+	must(t, d.note("into a log that is begun anew"))
+	if got := d.LogBytes(); got > heldLimit/2 {
+		t.Errorf("the log has %d bytes, want at most %d", got, heldLimit/2)
+	}
+}
