@@ -94,13 +94,13 @@ func (d *DB) InPlace() error {
 	if how == "" {
 		what, how = "file", "was away"
 	}
-	fact := fmt.Sprintf("the %s of the %s database %s while it is in use", what, d.Name, how)
+	fact := fmt.Sprintf("%s of the %s database %s while it is in use", what, d.Name, how)
 	aside := ""
 	if f.aside != "" {
-		aside = " Its log was moved to " + f.aside + ", so that it cannot spoil another file."
+		aside = " Its log was moved to " + f.aside + ", so that SQLite does not replay it into another file."
 	}
-	d.SetFault(outbox.FaultReplaced, fmt.Sprintf("T%s: %s is not what is open here. Appends and actions are refused and nothing is applied, since it would be gone with this process.%s Before you stop this process, save the open file, as the runbook explains.", fact[1:], f.path, aside))
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: fact + ", so nothing is accepted: it would be lost; the runbook explains the way out, under “The file of a database was replaced”"}
+	d.SetFault(outbox.FaultReplaced, fmt.Sprintf("The %s: %s is not what is open here. Appends and actions are refused and nothing is applied, since it would be gone with this process.%s Before you stop this process, save the open file, as the runbook explains.", fact, f.path, aside))
+	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the " + fact + ", so nothing is accepted: it would be lost; the runbook explains the way out, under “The file of a database was replaced”"}
 }
 
 // leave makes the files safe that are no longer in place: what was committed is brought from the log
@@ -166,7 +166,7 @@ func (d *DB) watchLog() {
 		d.ClearFault(outbox.FaultWALHeld)
 		return
 	}
-	d.SetFault(outbox.FaultWALHeld, fmt.Sprintf("A reader holds the log of the %s database: %d MB of %s%s cannot be reused, since a read that began before they were written goes on. The log grows until that read ends, and shrinks by itself afterwards. End it, or free up space; the runbook says how to find it.",
+	d.SetFault(outbox.FaultWALHeld, fmt.Sprintf("A reader holds the log of the %s database: %d MB of %s%s cannot be reused, since a read that began earlier has not ended. The log grows until it does, and shrinks by itself afterwards. The runbook says how to find and end it.",
 		d.Name, held>>20, d.path, logSuffix))
 }
 
