@@ -236,8 +236,10 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 
 // WriteFrom is Write for a transaction with another Begin.
 func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) error {
-	if err := d.InPlace(); err != nil {
-		return err
+	if d.file != nil && d.file.left.Load() {
+		if err := d.InPlace(); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()

@@ -29,8 +29,8 @@ type openFile struct {
 	suspect    atomic.Bool // a page was found to be malformed, see examine
 
 	mu    sync.Mutex
-	left  bool   // something is out of place, and leave has brought in the log
-	aside string // where leave moved the log to
+	left  atomic.Bool // something is out of place, and leave has brought in the log
+	aside string      // where leave moved the log to
 }
 
 // keepFile remembers the files that are open. A connection must be.
@@ -84,8 +84,7 @@ func (d *DB) InPlace() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if how == "" && f.aside == "" {
-		if f.left {
-			f.left = false
+		if f.left.Swap(false) {
 			d.ClearFault(outbox.FaultReplaced)
 		}
 		return nil
@@ -111,10 +110,9 @@ func (d *DB) leave() {
 	now, err := os.Stat(f.real)
 	ours := err == nil && os.SameFile(now, f.main)
 	whole := ours && now.Size() > 0
-	if !f.left && (whole || !ours) { // an emptied file may be about to be filled with a backup
+	if !f.left.Swap(true) && (whole || !ours) { // an emptied file may be about to be filled with a backup
 		_, _ = d.checkpoint()
 	}
-	f.left = true
 	log, err := os.Stat(f.real + logSuffix)
 	if whole || err != nil || !os.SameFile(log, f.log) {
 		return
