@@ -21,8 +21,9 @@ var (
 	ErrBusy     = errors.New("the database is busy or unavailable") // contention, or an unreachable server; the same call may succeed later
 )
 
-// ErrMissingValue is an event without a value that a projection requires.
-var ErrMissingValue = errors.New("a required value is missing")
+// ErrUnboundValue is an event whose value a projection cannot bind: it is required and missing, or a
+// number that databases do not have.
+var ErrUnboundValue = errors.New("a value cannot be bound")
 
 // ErrLeaseLost is returned to a worker whose epoch no longer owns the campaign. It must discard its
 // result: another worker owns the campaign.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +45,7 @@ func testEvent() *outbox.Event {
 		RecordedAt: time.Date(2026, 11, 21, 7, 10, 4, 0, time.UTC),
 		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
 		SessionID: "s-1", RequestID: "r-1", CorrelationID: "co-1", CausationID: "ca-1", EventHash: "beef",
-		Payload: json.RawMessage(`{"name":"Ash","n":7,"big":9223372036854775808,"small":-9223372036854775808,"float":1.50,"exp":1e3,"whole":-2.0,"far":1e300,"huge":1e999,
+		Payload: json.RawMessage(`{"name":"Ash","n":7,"big":9223372036854775808,"small":-9223372036854775808,"float":1.50,"exp":1e3,"whole":-2.0,"far":1e300,"huge":1e999,"long":12345678901234567.0,
 			"yes":true,"no":false,"nil":null,"empty":"","esc":"a\"\u00e9\n","a":{"b":{"c":"deep"}},"list":[1,{"x":"y"}],"a.b":"dotted","*":"star","@this":"at","a b":"blank"}`),
 		Metadata: json.RawMessage(`{"system":"x"}`),
 		Tags:     json.RawMessage(`{"wallet_id":"w-1"}`),
@@ -63,7 +65,7 @@ func TestApply_bindsValues(t *testing.T) {
 		":metadata.system": "x", ":tags.wallet_id": "w-1", ":tags.other": nil,
 		":payload.name": "Ash", ":payload.name!": "Ash", ":payload.empty!": "", ":payload.missing": nil, ":payload.nil": nil, ":payload.name.deeper": nil,
 		":payload.n": int64(7), ":payload.big": "9223372036854775808", ":payload.small": int64(-9223372036854775808),
-		":payload.float": 1.5, ":payload.exp": int64(1000), ":payload.whole": int64(-2), ":payload.far": 1e300, ":payload.huge": "1e999", ":payload.yes": int64(1), ":payload.no": int64(0),
+		":payload.float": 1.5, ":payload.exp": int64(1000), ":payload.whole": int64(-2), ":payload.far": 1e300, ":payload.long": int64(12345678901234567), ":payload.yes": int64(1), ":payload.no": int64(0),
 		":payload.esc": "a\"é\n", ":payload.a.b.c": "deep", ":payload.a.b": `{"c":"deep"}`, ":payload.list": `[1,{"x":"y"}]`, ":payload.list.1.x": "y",
 		`:payload."a.b"`: "dotted", `:payload."*"`: "star", `:payload."@this"`: "at", `:payload."a b"!`: "blank", `:payload."na*"`: nil, `:payload."#"`: nil,
 	} {
@@ -75,6 +77,88 @@ func TestApply_bindsValues(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, r.args[0][0]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", binding, diff)
+		}
+	}
+}
+
+func TestBoundNumber_isWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]any{
+		"0": int64(0), "-0": int64(0), "-0.0": int64(0), "0e400": int64(0), "7.000": int64(7), "-1.5e1": int64(-15), "100e-2": int64(1),
+		"9007199254740993.0": int64(9007199254740993), "922337203685477580.7e1": int64(9223372036854775807), "-9223372036854775808.0": int64(-9223372036854775808),
+		"9223372036854775808": "9223372036854775808", "100000000000000000000": "100000000000000000000",
+		"9223372036854775808.0": "9223372036854775808.0", "1e20": 1e20, "12345678901234567890e2": "1234567890123456789000",
+		"0.1": 0.1, "1.50": 1.5, "0.30000000000000004": 0.30000000000000004, "1.7976931348623157e308": 1.7976931348623157e308, "5e-324": 5e-324,
+		"1.000000000000000001": "1.000000000000000001", "-0.1000000000000000000010": "-0.1000000000000000000010",
+		"1.2345678901234567891E3": "1234.5678901234567891", "-1.2345678901234567891e-3": "-0.0012345678901234567891",
+		"1e400": nil, "-1e400": nil, "1e-400": nil, "1e99999999999999999999": nil, "1e-99999999999999999999": nil, "1" + strings.Repeat("0", 400): nil,
+	} {
+		got, known := boundNumber(written, true)
+		if diff := cmp.Diff(want, got); diff != "" || known != (want != nil) {
+			t.Errorf("%s is known: %t (-want +got):\n%s", written, known, diff)
+		}
+		if f, err := strconv.ParseFloat(written, 64); err == nil && strings.ContainsAny(written, ".e") {
+			if _, whole := want.(int64); whole {
+				continue
+			}
+			if got, known := boundNumber(written, false); known && got != f {
+				t.Errorf("%s is %v where numbers are read, want %v", written, got, f)
+			}
+		}
+	}
+}
+
+// A text is greater than every number on SQLite, and its columns of numbers do not round as Go does.
+func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
+	t.Parallel()
+	const schema = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, s varchar(40), d double precision, n numeric, u);\n-- on: a\n"
+	for statement, text := range map[string]bool{
+		"insert into t (campaign_id, s) values (:campaign_id, :payload.x)":                                                         true,
+		"insert into t (campaign_id, s) select :campaign_id, coalesce(:payload.x, '') where true":                                  true,
+		"insert into t (campaign_id, s) values (:campaign_id, 'x ' || :payload.x)":                                                 true,
+		"insert into t (campaign_id, n) values (:campaign_id, cast(:payload.x as text))":                                           true,
+		"insert into t (campaign_id, d, s) values (:campaign_id, :payload.x, :payload.x)":                                          true,
+		"update t set s = :payload.x where campaign_id = :campaign_id and s = :payload.x":                                          true,
+		"insert into t (campaign_id, d) values (:campaign_id, :payload.x)":                                                         false,
+		"insert into t (campaign_id, n) values (:campaign_id, :payload.x)":                                                         false,
+		"insert into t (campaign_id, u) values (:campaign_id, :payload.x)":                                                         false,
+		"update t set s = 'big' where campaign_id = :campaign_id and :payload.x > 0.5":                                             false,
+		"update t set s = :payload.x where campaign_id = :campaign_id and :payload.x > 0.5":                                        false,
+		"update t set s = case when coalesce(:payload.x, 0) > 0.5 then 'big' else :payload.x end where campaign_id = :campaign_id": false,
+		"update t set s = json_object('x', :payload.x) where campaign_id = :campaign_id":                                           false,
+		"update t set s = :payload.x + 1 where campaign_id = :campaign_id":                                                         false,
+	} {
+		set := loadText(t, schema+statement+";\n")
+		e := testEvent()
+		e.Payload = json.RawMessage(`{"x":0.1000000000000000000001}`)
+		var r recorder
+		if err := set.Apply(t.Context(), &r, e, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := any(0.1)
+		if text {
+			want = "0.1000000000000000000001"
+		}
+		if !slices.Contains(r.args[0], want) {
+			t.Errorf("%s binds %#v, want %#v", statement, r.args[0], want)
+		}
+	}
+}
+
+func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{`{"x":1e400}`, `{"x":-1e400}`, `{"x":1e-400}`} {
+		f := replayText(t, "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, d double precision, s text);\n"+
+			"-- on: d\ninsert into t (campaign_id, d) values (:campaign_id, :payload.x);\n-- on: s\ninsert into t (campaign_id, s) values (:campaign_id, :payload.x);\n"+
+			"-- on: whole\ninsert into t (campaign_id, s) values (:campaign_id, :payload);\n")
+		for _, eventType := range []string{"d", "s"} {
+			err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: eventType, Payload: []byte(payload)})
+			if !errors.Is(err, outbox.ErrUnboundValue) || !strings.HasSuffix(err.Error(), "payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324") {
+				t.Errorf("%s on %s: %v", payload, eventType, err)
+			}
+		}
+		if err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}); err != nil {
+			t.Error(err)
 		}
 	}
 }

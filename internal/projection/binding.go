@@ -3,7 +3,6 @@ package projection
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +54,7 @@ type value struct {
 	from     *source
 	path     string // within the JSON, in gjson's syntax; empty for the whole document
 	required bool
+	digits   bool // its place keeps the digits of a number that no float64 has
 }
 
 // parseBinding parses the text of a binding token.
@@ -94,7 +94,8 @@ func gjsonPath(written string) string {
 	return strings.Join(parts, ".")
 }
 
-// of returns the event's value as a database argument: nil, string, int64 or float64.
+// of returns the event's value as a database argument: nil, string, int64 or float64. A value that
+// cannot be one is returned as the event has it, with an error.
 func (v *value) of(e *outbox.Event) (any, error) {
 	if v.from.document != nil {
 		return v.inside(v.from.document(e))
@@ -119,7 +120,12 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 	case gjson.String:
 		return r.Str, nil
 	case gjson.Number:
-		return boundNumber(r.Raw), nil
+		n, known := boundNumber(r.Raw, v.digits)
+		if !known {
+			return r.Raw, &outbox.Refusal{Err: outbox.ErrUnboundValue, Field: v.name,
+				Detail: v.name + " is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324"}
+		}
+		return n, nil
 	case gjson.True:
 		return int64(1), nil
 	case gjson.False:
@@ -138,17 +144,7 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 
 // missing returns the refusal of an event that lacks a required value.
 func (v *value) missing(how string) error {
-	return &outbox.Refusal{Err: outbox.ErrMissingValue, Field: v.name, Detail: v.name + " is required, and " + how}
-}
-
-// boundNumber is numberArg, except that a whole number is an integer however it is written, such as
-// 1e3 or 2.0, so that it reads the same in a text column on every database.
-func boundNumber(raw string) any {
-	n := numberArg(raw)
-	if f, ok := n.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
-		return int64(f)
-	}
-	return n
+	return &outbox.Refusal{Err: outbox.ErrUnboundValue, Field: v.name, Detail: v.name + " is required, and " + how}
 }
 
 // numberArg keeps a JSON number exact where the database can: integers that fit are int64, larger

@@ -167,7 +167,7 @@ func (x *explaining) values() []outbox.BoundValue {
 	all := []outbox.BoundValue{}
 	columns, computed := x.columns()
 	for i := range x.h.args {
-		b := outbox.BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Computed: computed[i], Missing: x.failed[i] != nil}
+		b := outbox.BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Computed: computed[i], Missing: x.failed[i] != nil && x.bound[i] == nil}
 		b.Value = x.valueOf(i)
 		all = append(all, b)
 	}

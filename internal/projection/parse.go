@@ -377,6 +377,12 @@ func (r *parser) finish() error {
 		}
 	}
 	r.p.tables = r.created
+	for _, s := range r.p.sections {
+		for _, h := range s.statements {
+			name, _ := h.target()
+			h.keepDigits(r.dialect, r.p.table(name))
+		}
+	}
 	r.finishDigests()
 	return r.finishGraph()
 }

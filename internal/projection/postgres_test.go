@@ -59,6 +59,8 @@ var ofEveryKind = []string{
 	`{"t":1e3,"n":-7,"d":0.30000000000000004,"price":1234567890123}`,
 	`{"t":-2.0,"n":-1000,"d":5e-324}`,
 	`{"t":9007199254740993,"n":1000,"d":1.7976931348623157e308}`,
+	`{"t":1.000000000000000001,"n":9007199254740993.0,"d":1.000000000000000001,"price":1.00000000000000001}`,
+	`{"t":1.2345678901234567891e-3,"d":6718748338527386.5007,"price":0.12340000000000000001}`,
 	`{"t":"é","n":3,"d":1e300}`, `{"t":"b","n":3}`, `{"t":"a","n":3}`, `{"t":"C","n":3}`, `{"t":"a\"","n":3}`,
 }
 
@@ -150,7 +152,8 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 		{"b = :payload.x", `{"x":0}`, "1 false"},
 		{"b = :payload.x", `{"x":2}`, `invalid input syntax for type boolean: "2"`},
 		{"n = case when :payload.x then 5 else 6 end", `{"x":true}`, "5"},
-		{"d = :payload.x", `{"x":1e999}`, `"1e999" is out of range for type double precision`},
+		{"d = :payload.x", `{"x":1e999}`, `payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324`},
+		{"s = cast(cast(:payload.x as text) as numeric)", `{"x":1.000000000000000001}`, "1 1.000000000000000001"},
 	} {
 		f := replayText(t, "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n bigint, s text, b boolean, d double precision);\n"+
 			"-- on: begin\ninsert into t (campaign_id, n) values (:campaign_id, 1);\n-- on: a\nupdate t set "+tt.set+" where campaign_id = :campaign_id;\n")

@@ -26,6 +26,13 @@ func (t *table) isInteger(name string) bool {
 	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name && c.integer })
 }
 
+func (t *table) isText(name string) bool {
+	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name && c.text })
+}
+
+// isText reports whether a type is one of texts.
+func isText(kind token) bool { return kind.oneOf("text", "varchar", "character", "char") }
+
 func (t *table) hasAll(names []string) bool {
 	for _, name := range names {
 		if !slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name }) {
@@ -168,7 +175,7 @@ func (t *table) readItem(item []token) {
 	case first.oneOf("unique", "check", "foreign", "exclude"):
 	case first.name() != "":
 		kind := next(item, 1)
-		t.columns = append(t.columns, column{name: first.name(), text: kind.oneOf("text", "varchar", "character", "char"),
+		t.columns = append(t.columns, column{name: first.name(), text: isText(kind),
 			integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial"),
 			drawn: kind.oneOf("serial", "bigserial", "smallserial") || primary > 0 && kind.is("integer") ||
 				slices.ContainsFunc(item, func(t token) bool { return t.oneOf("identity", "autoincrement") })})

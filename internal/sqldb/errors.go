@@ -22,11 +22,11 @@ func Outage(err error) bool {
 }
 
 // Permanent reports whether an event that failed with err can never succeed with the same
-// version of its projection: the event lacks a required value, a value has the wrong type, or
-// the statement itself is invalid. A failure that depends on rows or on the state of the
+// version of its projection: a value of the event cannot be bound or has the wrong type, or the
+// statement itself is invalid. A failure that depends on rows or on the state of the
 // database is not permanent.
 func Permanent(err error) bool {
-	if errors.Is(err, outbox.ErrMissingValue) {
+	if errors.Is(err, outbox.ErrUnboundValue) {
 		return true
 	}
 	if _, ok := errors.AsType[malformedError](err); ok {
