@@ -270,7 +270,7 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	b.shows("audit", lists["/audit?limit=200"], hostile, sees)
 	b.shows("audit", lists["/audit?limit=200"], slices.Concat(hostileTurning, hostileControls), sees)
 
-	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "\u200bzero\u200b", "שלום עולם"} // each on every page about it
+	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "👩\u200d👩\u200d👧", "שלום עולם"} // each on every page about it
 	every, step := 2, 1
 	if testing.Short() {
 		every, step, nasty = 24, 21, nasty[:1]

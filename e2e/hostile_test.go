@@ -37,14 +37,14 @@ var hostile = []string{
 	// other spellings
 	`+ADw-script+AD4-hostile(63)+ADw-/script+AD4-`, `&lt;script&gt;hostile(64)&lt;/script&gt;`, `&#x3c;img src=x onerror=hostile(65)&#x3e;`, `%3Cscript%3Ehostile(66)%3C/script%3E`, `\u003cscript\u003ehostile(67)\u003c/script\u003e`, `\x3cscript\x3ehostile(68)\x3c/script\x3e`, "\uff1cscript\uff1ehostile(69)\uff1c/script\uff1e", "<scr\u0131pt>hostile(70)</scr\u0131pt>",
 	// text that changes direction, is invisible or stacks up
-	"שלום עולם", "مرحبا 123 abc", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0",
+	"שלום עולם", "مرحبا 123 abc", "\u0301lone", "z\u0327\u0334\u0315\u0338\u0301\u0310\u0346", "\ufffd\ufffe", "cafe\u0301 caf\u00e9", "ﷺ", "👩\u200d👩\u200d👧", "\u00a0",
 	// spreadsheets and databases
-	`=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example/71","x")`, `+1+1`, `-1+1`, `@SUM(1)`, " =1+1", "\u00a0=1+1", "＝1+1", "＋1", "－1", "＠x", "﹦1", "\u200b=1+1", `'=1`, `' or 1=1 --`, `"; drop table events; --`, `a;=1+1`, `null`, `undefined`, `NaN`, `__proto__`, `[object Object]`,
+	`=cmd|' /C calc'!A0`, `=HYPERLINK("//evil.example/71","x")`, `+1+1`, `-1+1`, `@SUM(1)`, " =1+1", "\u00a0=1+1", "＝1+1", "＋1", "－1", "＠x", "﹦1", `'=1`, `' or 1=1 --`, `"; drop table events; --`, `a;=1+1`, `null`, `undefined`, `NaN`, `__proto__`, `[object Object]`,
 	strings.Repeat("long", 50), strings.Repeat("é", 100), strings.Repeat("<b>", 66),
 }
 
 // hostileTurning are more texts that no id may have, for places that accept any line.
-var hostileTurning = []string{"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "a\u0085b\u009b31m"}
+var hostileTurning = []string{"\u202egnp.exe\u202c", "\u202eopen", "\u2066left\u2069", "\u2067right", "\u200f\u061cmark", "a\u0085b\u009b31m", "\u200bzero\u200b", "\ufeffbom", "two\u2028lines\u2029", "\U000e0041\U000e0042tag", "\U0010ffff\ue000", "\u200b=1+1"}
 
 // hostileControls are more, for places where line ends and the like may stand.
 var hostileControls = []string{

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -35,5 +34,5 @@ func (v visible) Write(text []byte) (int, error) {
 }
 
 func hides(r rune) bool {
-	return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	return r != '\n' && r != '\t' && outbox.Unseen(r)
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -153,7 +152,8 @@ func wrongName(name string) string {
 		return "is not valid UTF-8"
 	case strings.TrimSpace(name) != name:
 		return "begins or ends with whitespace"
-	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	}
+	if _, found := outbox.UnseenIn(name); found {
 		return "contains invisible characters"
 	}
 	return ""

@@ -22,9 +22,10 @@ const tagsPerEvent = 2
 // The bodies that appendParser reads, as described to clients.
 
 // newEventBody is an event to append. Its ids, types and other texts outside of payload, metadata
-// and tags have at most 200 bytes each, without control characters (U+0000 to U+001F, U+007F to
-// U+009F) and without characters that change the direction of text (U+061C, U+200E, U+200F, U+202A
-// to U+202E, U+2066 to U+2069).
+// and tags have at most 200 bytes each, without characters that cannot be seen: controls, formats,
+// private use, and the separators of lines and paragraphs (Unicode's Cc, Cf, Co, Zl and Zp). The
+// joiners U+200C and U+200D may stand between characters beyond ASCII. The names of fields are
+// written as here, each at most once.
 type newEventBody struct {
 	CampaignID    string          `json:"campaign_id"` // optional; must be the campaign of the address
 	EventType     string          `json:"event_type" validate:"required"`

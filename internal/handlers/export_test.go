@@ -21,7 +21,7 @@ import (
 )
 
 // spoilers are campaign ids that break careless exports.
-var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", "\u200b=1", "\u2060+1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
 func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 		}
 	}
 	slices.Sort(ids)
-	want := []string{"'" + spoilers[0], "'+1", "'-1", "'@sum(a1)", "'  =1", "'\u00a0@x", "'＝1", "'﹢1", "'\u200b=1", "'\u2060+1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
+	want := []string{"'" + spoilers[0], "'+1", "'-1", "'@sum(a1)", "'  =1", "'\u00a0@x", "'＝1", "'﹢1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 	slices.Sort(want)
 	if !slices.Equal(ids, want) {
 		t.Errorf("ids %q, want %q", ids, want)
@@ -65,7 +65,7 @@ func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "", "plain": "plain", "two\r\nlines": "\"two\r\nlines\"", "a\rb": "\"a\rb\"", `"`: `""""`, "a,b": `"a,b"`, " a": `" a"`, "a=1": "a=1",
-		"=1": "'=1", "\t1": "'\t1", "\r=1": "\"'\r=1\"", "\n+1": "\"'\n+1\"", " \t-1": "' \t-1", "\ufeff@x": "'\ufeff@x", "\u202e+1": "'\u202e+1", "−1": "−1", `=",`: `"'="","`,
+		"=1": "'=1", "\t1": "'\t1", "\r=1": "\"'\r=1\"", "\n+1": "\"'\n+1\"", " \t-1": "' \t-1", "\ufeff@x": "'\ufeff@x", "\u200b=1": "'\u200b=1", "\u2060+1": "'\u2060+1", "\u202e+1": "'\u202e+1", "−1": "−1", `=",`: `"'="","`,
 	} {
 		if got := string(csvRow(nil, text, int64(-5), -7, false, 0.25, time.Time{})); got != want+",-5,-7,false,0.25,\r\n" {
 			t.Errorf("%q became %q, want %q", text, got, want)

@@ -236,7 +236,7 @@ func strictJSON(body []byte, into any) error {
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 			return outbox.Invalid("", "there is data after the JSON object")
 		}
-		return nil
+		return outbox.CheckKeys(body, into)
 	}
 	var typed *json.UnmarshalTypeError
 	switch {

@@ -395,6 +395,8 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 		"a list":                     {func(e *writers.Event) { e.Payload = []byte(`[]`) }, 3, `[]`, "payload must be a JSON object"},
 		"no JSON":                    {func(e *writers.Event) { e.Payload = []byte(`{"a":`) }, 3, `{"a":`, "payload is not JSON"},
 		"NUL":                        {func(e *writers.Event) { e.Payload = []byte(`{"a":"\u0000"}`) }, 3, `{"a":"\u0000"}`, "payload contains a NUL character"},
+		"half a character":           {func(e *writers.Event) { e.Payload = []byte(`{"a":"\ud800"}`) }, 3, `{"a":"\ud800"}`, "payload contains half a surrogate pair"},
+		"an id that hides something": {func(e *writers.Event) { e.EventID = "e\u200b" }, 1, "e\u200b", "event_id contains the character U+200B"},
 		"invalid UTF-8 in a payload": {func(e *writers.Event) { e.Payload = []byte("{\"a\":\"\xff\"}") }, 3, "{\"a\":\"\xff\"}", "payload is not valid UTF-8"},
 		"metadata that is no JSON":   {func(e *writers.Event) { e.Metadata = []byte(`{`) }, 4, `{`, "metadata is not JSON"},
 		"NUL in a tag":               {func(e *writers.Event) { e.Tags = map[string]string{"a": "\x00"} }, 5, `{"a":"\u0000"}`, "tags contains a NUL character"},

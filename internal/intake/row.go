@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
@@ -83,8 +84,12 @@ func moment(value any) (time.Time, error) {
 	case []byte:
 		return moment(string(v))
 	case string:
-		for _, form := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
-			if t, err := time.Parse(form, v); err == nil {
+		forms := []string{v}
+		if day, clock, spaced := strings.Cut(v, " "); spaced {
+			forms = []string{day + "T" + clock, day + "T" + clock + "Z"}
+		}
+		for _, form := range forms {
+			if t, known := outbox.ParseTime(form); known {
 				return moment(t)
 			}
 		}

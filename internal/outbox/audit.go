@@ -135,11 +135,11 @@ func ParseSince(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		t, err = time.Parse(time.RFC3339Nano, text)
+	t, known := ParseTime(text)
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		t, known = day, true
 	}
-	if err != nil {
+	if !known {
 		return time.Time{}, Invalid(field, "%s cannot be %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
 	}
 	if t = t.UTC(); t.Year() < 1970 || t.Year() > 9998 {

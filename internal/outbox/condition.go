@@ -50,6 +50,9 @@ func ParseCondition(text []byte) (c AppendCondition, err error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return c, Invalid("condition", "there is data after the condition")
 	}
+	if err := CheckKeys(text, c); err != nil {
+		return c, Invalid("condition", "the condition cannot be read: %v", err)
+	}
 	if hasHalfCharacter(text) {
 		return c, Invalid("condition", "the condition contains half a surrogate pair (a \\ud800 to \\udfff without its other half), which no event can have")
 	}

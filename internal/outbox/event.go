@@ -6,15 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -96,61 +92,6 @@ const (
 
 var emptyObject = json.RawMessage("{}")
 
-// ParseEvent parses one event in append's format. Unknown fields, text that is not UTF-8 and
-// anything after the object are errors that name the fault; Normalize then validates the values.
-func ParseEvent(line []byte) (Event, error) {
-	if !utf8.Valid(line) {
-		return Event{}, Invalid("", "the text is not valid UTF-8 (byte %d)", invalidByte(line))
-	}
-	var e Event
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&e); err != nil {
-		return Event{}, explainJSON(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Event{}, Invalid("", "there is data after the JSON object; write one event per line")
-	}
-	return e, nil
-}
-
-// explainJSON turns a decoding error into a sentence for the writer of the JSON.
-func explainJSON(err error) error {
-	var typed *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &typed) && typed.Field == "":
-		return Invalid("", "an event is a JSON object, not a %s", typed.Value)
-	case errors.As(err, &typed):
-		return Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
-	case errors.As(err, &syntax):
-		return Invalid("", "not JSON at byte %d: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return Invalid("", "the JSON ends too early")
-	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	if name, found := strings.CutPrefix(text, "unknown field "); found {
-		if field, err := strconv.Unquote(name); err == nil {
-			return Invalid(field, "unknown field %s; an event has campaign_id, event_type, payload and the other envelope fields", name)
-		}
-	}
-	if strings.HasPrefix(text, "Time.UnmarshalJSON") || strings.HasPrefix(text, "parsing time") {
-		return Invalid("occurred_at", "a time must be RFC 3339, such as 2026-11-21T07:10:03.12Z")
-	}
-	return Invalid("", "not JSON: %s", text)
-}
-
-func invalidByte(b []byte) int {
-	for i := 0; i < len(b); {
-		r, size := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i + 1
-		}
-		i += size
-	}
-	return 0
-}
-
 // Normalize validates an event to append and converts it to the stored form: compact JSON,
 // microsecond UTC times, empty objects for absent ones. maxPayload is in bytes and applies to
 // payload, metadata and tags each. Errors are *Refusal with ErrInvalid or ErrTooLarge, and name the
@@ -231,44 +172,6 @@ func (e *Event) normalizeDocuments(maxPayload int) error {
 	if err := json.Unmarshal(e.Tags, &tags); err != nil {
 		return Invalid("tags", "tags must map names to strings")
 	}
-	if hasHalfCharacter(e.Tags) {
-		return Invalid("tags", "tags contain half a surrogate pair (a \\ud800 to \\udfff without its other half), which cannot be searched for")
-	}
-	return nil
-}
-
-// checkText validates a short field of an event to append.
-func checkText(name, value string) error {
-	if err := checkStored(name, value); err != nil {
-		return err
-	}
-	for _, r := range value {
-		switch {
-		case r >= 0x80 && r <= 0x9f:
-			return Invalid(name, "%s contains the control character U+%04X", name, r)
-		case unicode.Is(unicode.Bidi_Control, r):
-			return Invalid(name, "%s contains the character U+%04X, which turns the direction of the text around it", name, r)
-		}
-	}
-	return nil
-}
-
-// checkStored validates a short field of an event that may be in the journal from before checkText
-// became stricter.
-func checkStored(name, value string) error {
-	if len(value) > MaxIDLength {
-		return Invalid(name, "%s is %d bytes long; the limit is %d", name, len(value), MaxIDLength)
-	}
-	for i, r := range value {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(value[i:], "\uFFFD"):
-			return Invalid(name, "%s is not valid UTF-8", name)
-		case r == 0:
-			return Invalid(name, "%s contains a NUL character", name)
-		case r < 0x20 || r == 0x7f:
-			return Invalid(name, "%s contains the control character U+%04X", name, r)
-		}
-	}
 	return nil
 }
 
@@ -295,63 +198,13 @@ func compactObject(name string, raw json.RawMessage, limit int) (json.RawMessage
 	if err := json.Compact(&out, raw); err != nil {
 		return nil, Invalid(name, "%s is not JSON: %v", name, err)
 	}
+	if hasHalfCharacter(out.Bytes()) {
+		return nil, halfCharacter(name)
+	}
 	if out.Len() == len(raw) {
 		return raw, nil // it is already compact
 	}
 	return out.Bytes(), nil
-}
-
-// hasEscapedNUL reports whether valid JSON has an escaped NUL character; an escaped backslash
-// before u0000 does not count.
-func hasEscapedNUL(raw []byte) bool {
-	for {
-		i := bytes.Index(raw, []byte(`\u0000`))
-		if i < 0 {
-			return false
-		}
-		backslashes := 1
-		for j := i - 1; j >= 0 && raw[j] == '\\'; j-- {
-			backslashes++
-		}
-		if backslashes%2 == 1 {
-			return true
-		}
-		raw = raw[i+1:]
-	}
-}
-
-// hasHalfCharacter reports whether valid JSON has an escaped surrogate without its pair.
-func hasHalfCharacter(raw []byte) bool {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		if i++; raw[i] != 'u' {
-			continue
-		}
-		one := escapedUnit(raw[i-1:])
-		i += 4
-		if !utf16.IsSurrogate(one) {
-			continue
-		}
-		if utf16.DecodeRune(one, escapedUnit(raw[i+1:])) == utf8.RuneError {
-			return true
-		}
-		i += 6
-	}
-	return false
-}
-
-// escapedUnit returns the code of the \uXXXX at the start of raw; 0 if there is none.
-func escapedUnit(raw []byte) rune {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	if err != nil {
-		return 0
-	}
-	return rune(n)
 }
 
 // ContentHash returns the SHA-256, in hex, of the writer's content: every field but seq, position,

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -184,8 +186,10 @@ func TestNormalize_refusesCharactersThatObscureAnId(t *testing.T) {
 	for _, field := range []string{"campaign_id", "event_id", "event_type", "actor_type", "actor_id", "entity_type", "entity_id", "session_id", "request_id", "correlation_id", "causation_id"} {
 		for char, want := range map[string]string{
 			"\x1b": "the control character U+001B", "\x7f": "the control character U+007F", "\u0080": "the control character U+0080", "\u009b": "the control character U+009B", "\u009f": "the control character U+009F",
-			"\u061c": "the character U+061C, which turns", "\u200e": "U+200E", "\u200f": "U+200F", "\u202a": "U+202A", "\u202e": "U+202E", "\u2066": "U+2066", "\u2069": "U+2069",
-			"\u00a0": "", "\u200b": "", "\u200d": "", "\u2028": "", "\ufeff": "", "ש": "",
+			"\u061c": "the character U+061C, which cannot be seen", "\u200e": "U+200E", "\u200f": "U+200F", "\u202a": "U+202A", "\u202e": "U+202E", "\u2066": "U+2066", "\u2069": "U+2069",
+			"\u00ad": "U+00AD", "\u200b": "U+200B", "\u200c": "U+200C", "\u200d": "U+200D", "é\u200d": "U+200D", "\u200dé": "U+200D", "\u2028": "U+2028", "\u2060": "U+2060", "\ufeff": "U+FEFF", "\ufff9": "U+FFF9",
+			"\ue000": "U+E000", "\U000e0041": "U+E0041",
+			"\u00a0": "", "می\u200cخواهم": "", "👩\u200d🚀": "", "❤\ufe0f": "", "ש": "", "\ufffd": "",
 		} {
 			text, err := json.Marshal(map[string]any{"campaign_id": "c", "event_type": "x", "payload": map[string]string{char: char}, "tags": map[string]string{char: char}, field: "a" + char})
 			if err != nil {
@@ -223,6 +227,15 @@ func TestParseEvent_saysWhatIsWrong(t *testing.T) {
 		`{"campaign_id":"a","seq":1.5}`: "seq cannot be a number 1.5",
 		`{"campaign_id":"a","seq":99999999999999999999}`: "seq cannot be a number",
 		`{"occurred_at":"yesterday"}`:                    "RFC 3339",
+		`{"occurred_at":"2026-11-21T07:10:03+24:00"}`:    "RFC 3339",
+		`{"recorded_at":"2026-11-21T7:10:03Z"}`:          "RFC 3339",
+		`{"occurred_at":"2026-11-21 07:10:03Z"}`:         "RFC 3339",
+		`{"event_id":"a","event_id":"a"}`:                "event_id is given twice",
+		`{"payload":{"a":1},"payload":{"a":2}}`:          "payload is given twice",
+		`{"event_id":"a","event\u005fid":"b"}`:           "event_id is given twice",
+		`{"Campaign_ID":"a"}`:                            `unknown field "Campaign_ID"`,
+		`{"event_id":"\ud800"}`:                          "event_id contains half a surrogate pair",
+		`null`:                                           "an event is a JSON object, not a null",
 		`{"occurred_at":7}`:                              "RFC 3339",
 		"{\"campaign_id\":\"\xff\"}":                     "not valid UTF-8 (byte 17)",
 	} {
@@ -247,6 +260,62 @@ func TestParseEvent_readsWhatIsWritten(t *testing.T) {
 	want := whole()
 	if err != nil || got.ContentHash() != want.ContentHash() || got.Seq != 4 || got.Position != 912 || !got.RecordedAt.Equal(whole().RecordedAt) {
 		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+// Each field is read and written by its JSON name alone, and by each kind of white space.
+func TestParseEvent_readsWhatEncodingJSONReads(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		" {\"campaign_id\" : \"c\\u00e9\\\"\" ,\t\"seq\":\r 4,\n\"payload\" : { \"a\" : [ \"]}\\\\\" , {\"b\":{}} ] } , \"tags\":null,\"altered\":true } ",
+		`{"event_type":"a,b","occurred_at":"2026-11-21T07:10:03.12+14:00","recorded_at":null,"position":912,"redacted":["payload.a"],"skipped":{"id":7},"metadata":{}}`,
+		`{}`, `{"payload":7}`, `{"payload":null,"event_id":null,"actor_id":""}`,
+	} {
+		var want outbox.Event
+		if err := json.Unmarshal([]byte(line), &want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := outbox.ParseEvent([]byte(line))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-encoding/json +ours):\n%s", line, err, diff)
+		}
+	}
+}
+
+func TestParseTime_isRFC3339(t *testing.T) {
+	t.Parallel()
+	grammar := regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+	want := time.Date(2026, 11, 21, 7, 10, 3, 120e6, time.UTC)
+	for _, text := range []string{"2026-11-21T07:10:03.12Z", "2026-11-21t07:10:03.12z", "2026-11-21T08:10:03.12+01:00", "2026-11-20T07:11:03.120-23:59"} {
+		if got, known := outbox.ParseTime(text); !known || !got.Equal(want) {
+			t.Errorf("%s is %v", text, got)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`2026-11-2[0-9][Tt ]([01]?[0-9]|24|60):[0-6][0-9]:[0-6][0-9]([.,][0-9]{1,11})?([Zz]|[+-](1[0-9]|2[0-9]|[0-9]):?[0-9]{2}|)`).Draw(t, "text")
+		_, known := outbox.ParseTime(text)
+		if known && !grammar.MatchString(text) {
+			t.Errorf("%s is taken", text)
+		}
+		upper := strings.ToUpper(text)
+		if _, err := time.Parse(time.RFC3339Nano, upper); err == nil && grammar.MatchString(text) && !known {
+			t.Errorf("%s is refused", text)
+		}
+	})
+}
+
+func TestNormalize_refusesHalfACharacter(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"payload", "metadata", "tags"} {
+		for text, ok := range map[string]bool{`\ud800`: false, `\ud800A`: false, `a\udc00`: false, `\uD83D\u0041`: false, `\ud83d\ude00`: true, `\\ud800`: true, `A`: true} {
+			e := whole()
+			*map[string]*json.RawMessage{"payload": &e.Payload, "metadata": &e.Metadata, "tags": &e.Tags}[field] = json.RawMessage(`{"k": "` + text + `"}`)
+			err := e.Normalize(outbox.DefaultMaxPayload)
+			var r *outbox.Refusal
+			if ok != (err == nil) || !ok && (!errors.As(err, &r) || r.Field != field || !strings.Contains(r.Detail, "half a surrogate pair")) {
+				t.Errorf("%s of %s: %v", text, field, err)
+			}
+		}
 	}
 }
 

@@ -95,8 +95,19 @@ func parseWhen(field, text string, now time.Time) (moment, error) {
 	return m, nil
 }
 
+// ParseTime parses a time as RFC 3339 has it, where t and z may be small letters; time.Parse takes more.
+func ParseTime(text string) (time.Time, bool) {
+	text = strings.ToUpper(text)
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || text[len("2006-01-02T15")] != ':' || strings.Contains(text, ",") {
+		return time.Time{}, false
+	}
+	offset := text[len(text)-len("07:00"):]
+	return t, strings.HasSuffix(text, "Z") || offset[:2] < "24" && offset[3:] < "60"
+}
+
 func readMoment(text string, now time.Time) (moment, bool) {
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+	if t, known := ParseTime(text); known {
 		return moment{at: t.UTC()}, true
 	}
 	words := strings.Fields(strings.ToLower(text))

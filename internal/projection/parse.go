@@ -62,7 +62,9 @@ type parser struct {
 var (
 	namePattern      = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 	tablePattern     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
-	eventTypePattern = regexp.MustCompile(`^(\*|[^\s*,@:]+(\.\*)?)$`)
+	eventTypePattern = regexp.MustCompile(`^(\*|[^ *]+(\.\*)?)$`)
+	typeItem         = regexp.MustCompile(`^("(?:[^"]|"")*"|[^\s,@"][^\s,@]*)?[ \t]*`)
+	afterTypes       = regexp.MustCompile(`^(@[A-Za-z]*)?[ \t]*(--.*)?$`)
 	reservedTable    = regexp.MustCompile(`^(projection_|sqlite_|pg_|goose_)|^failures$`)
 	digestPattern    = regexp.MustCompile(`^--\s*digest(?:\s+([a-z][a-z0-9_-]*))?\s*(?:\(\s*json:\s*([^)]*)\))?\s*(?:@([A-Za-z]+))?\s*:$`)
 )
@@ -134,6 +136,7 @@ func (r *parser) directive(t token) error {
 	head, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(t.text, "--")), ":")
 	key, _, _ := strings.Cut(head, " ")
 	key = strings.TrimSpace(key)
+	list := strings.TrimSpace(rest)
 	rest, _, _ = strings.Cut(rest, "--")
 	rest = strings.TrimSpace(rest)
 	header := map[string]func(int, string) error{"projection": r.setName, "tables": r.setTables, "on-failure": r.setOnFailure, "max-attempts": r.setMaxAttempts, "graph": r.setGraph}
@@ -154,7 +157,7 @@ func (r *parser) directive(t token) error {
 		if r.code {
 			return faultf(t.line, "the handlers of a projection written in Go are Go functions; this is a section of a file")
 		}
-		return r.openHandler(t, rest)
+		return r.openHandler(t, list)
 	case "digest":
 		return r.openDigest(t)
 	}
@@ -236,26 +239,36 @@ func (r *parser) open(t token, dialect string) error {
 	return nil
 }
 
-func (r *parser) openHandler(t token, rest string) error {
-	list, dialect, found := strings.Cut(rest, "@")
-	if found {
-		dialect = "@" + strings.TrimSpace(dialect)
-	}
-	if err := r.open(t, dialect); err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
+// openHandler starts a section of event types, separated by commas. A type is quoted, as a name is in
+// SQL, if it has a comma, a colon, an @, a quote, a blank or two hyphens.
+func (r *parser) openHandler(t token, list string) error {
+	var types []string
+	for more := true; more; {
+		item := typeItem.FindStringSubmatch(list)
+		name, quoted := item[1], strings.HasPrefix(item[1], `"`)
+		if quoted {
+			name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
+		}
 		switch {
 		case name == "":
 			return faultf(t.line, "-- on: needs event types, separated by commas")
-		case !eventTypePattern.MatchString(name):
-			return faultf(t.line, "%q is not an event type; write a full type, * for all types, or prefix.* for all types with that prefix", name)
-		case slices.Contains(r.types, name):
+		case !quoted && (strings.Contains(name, ":") || strings.Contains(name, "--")), !eventTypePattern.MatchString(name):
+			return faultf(t.line, "%q is not an event type; write a full type, * for all types, or prefix.* for all types with that prefix, and in double quotes one with a comma, a colon, an @ or two hyphens", name)
+		case slices.Contains(types, name):
 			return faultf(t.line, "event type %q is listed twice in this section", name)
 		}
-		r.types = append(r.types, name)
+		types = append(types, name)
+		list, more = strings.CutPrefix(list[len(item[0]):], ",")
+		list = strings.TrimLeft(list, " \t")
 	}
+	end := afterTypes.FindStringSubmatch(list)
+	if end == nil {
+		return faultf(t.line, "event types are separated by commas, and %q follows without one; a type with a quote or a blank in it is written in double quotes, and a quote within it twice", list)
+	}
+	if err := r.open(t, end[1]); err != nil {
+		return err
+	}
+	r.types = types
 	return nil
 }
 

@@ -19,7 +19,7 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	given := outbox.Event{
-		CampaignID: "ü%'\u200b", EventID: "e-1", EventType: "character.created",
+		CampaignID: "ü%'\u00a0", EventID: "e-1", EventType: "character.created",
 		OccurredAt: time.Date(1969, 7, 20, 22, 17, 40, 123456789, time.FixedZone("", 2*3600)),
 		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
 		SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",

@@ -14,7 +14,7 @@ import (
 )
 
 // oddIDs are campaign ids that break careless queries.
-var oddIDs = []string{"%", "_", "it's", `back\slash`, "ü-é", "☃\u2028", "a b", "A", "a", `"quoted"`, "a;--", "0", "\u00ff"}
+var oddIDs = []string{"%", "_", "it's", `back\slash`, "ü-é", "☃\u00a0", "a b", "A", "a", `"quoted"`, "a;--", "0", "\u00ff"}
 
 // rowScene is a store with rows of every status in campaigns of odd names.
 func rowScene(t *testing.T) *fixture {

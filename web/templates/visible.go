@@ -104,16 +104,10 @@ func printable(eight uint64) bool {
 // scripts and emoji need them. So do the line ends and tabs between the values of a document.
 func unseen(r rune) bool {
 	switch {
-	case r < ' ':
-		return r != '\n' && r != '\t' && r != '\r'
-	case r < '\u007f':
-		return false
-	case r < '\u00a0', r == '\u2028', r == '\u2029', r == utf8.RuneError:
-		return true
-	case r == '\u200c', r == '\u200d':
+	case r == '\n', r == '\t', r == '\r', outbox.Joiner(r):
 		return false
 	}
-	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r)
+	return r == utf8.RuneError || outbox.Unseen(r)
 }
 
 // tagEnd returns the end of the tag that a text begins with.
