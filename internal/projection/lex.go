@@ -71,7 +71,7 @@ var (
 	// indented and noColon are lines that were surely meant as directives; as comments they would
 	// add statements to the preceding section.
 	indented = regexp.MustCompile(`^--[ \t]*(projection|tables|on-failure|max-attempts|on|digest[^:]*):`)
-	noColon  = regexp.MustCompile(`^--[ \t]*(on[ \t]+[\w.*]+\.[\w*]+([ \t]*,[ \t]*[\w.*]+)*[ \t]*(@\w+)?|digest[ \t]+(select|with)\b.*)$`)
+	noColon  = regexp.MustCompile(`^--[ \t]*(on[ \t]+([\w.*]+\.[\w*]+|"[^"]+")([ \t]*,[ \t]*([\w.*]+|"[^"]+"))*[ \t]*(@\w+)?|digest[ \t]+(select|with)\b.*)$`)
 )
 
 // lexer cuts a file into tokens.

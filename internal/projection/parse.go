@@ -64,7 +64,7 @@ var (
 	tablePattern     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 	eventTypePattern = regexp.MustCompile(`^(\*|[^ *]+(\.\*)?)$`)
 	typeItem         = regexp.MustCompile(`^("(?:[^"]|"")*"|[^\s,@"][^\s,@]*)?[ \t]*`)
-	afterTypes       = regexp.MustCompile(`^(@[A-Za-z]*)?[ \t]*(--.*)?$`)
+	afterTypes       = regexp.MustCompile(`^(?:(@)[ \t]*([^\s]*))?[ \t]*(--.*)?$`)
 	reservedTable    = regexp.MustCompile(`^(projection_|sqlite_|pg_|goose_)|^failures$`)
 	digestPattern    = regexp.MustCompile(`^--\s*digest(?:\s+([a-z][a-z0-9_-]*))?\s*(?:\(\s*json:\s*([^)]*)\))?\s*(?:@([A-Za-z]+))?\s*:$`)
 )
@@ -265,7 +265,7 @@ func (r *parser) openHandler(t token, list string) error {
 	if end == nil {
 		return faultf(t.line, "event types are separated by commas, and %q follows without one; a type with a quote or a blank in it is written in double quotes, and a quote within it twice", list)
 	}
-	if err := r.open(t, end[1]); err != nil {
+	if err := r.open(t, end[1]+end[2]); err != nil {
 		return err
 	}
 	r.types = types

@@ -134,6 +134,47 @@ insert into t values (:campaign_id || 'postgres');
 	}
 }
 
+// Whatever type the journal takes, a file can name.
+func TestLoad_readsQuotedEventTypes(t *testing.T) {
+	t.Parallel()
+	const insert = "\ninsert into t (campaign_id) values (:campaign_id);\n"
+	for line, want := range map[string][]string{
+		`-- on: "order:created", "a,b"`:                        {"order:created", "a,b"},
+		`-- on:"order@v2",plain , "shop:order.*" @sqlite -- x`: {"order@v2", "plain", "shop:order.*"},
+		`-- on: "say ""hi"""`:                                  nil,
+		`-- on: "say""hi""", a"b, "--", "*" @ sqlite`:          {`say"hi"`, `a"b`, "--", "*"},
+		"-- on: \"nbsp\u00a0x\"\t-- \"comment\", with @ and,":  {"nbsp\u00a0x"},
+		`-- on: a, b -- comment`:                               {"a", "b"},
+		`-- on: a:b @postgres`:                                 nil,
+	} {
+		s, err := Load("sqlite", writeFiles(t, "test.sql", head+line+insert))
+		if (err == nil) != (want != nil) {
+			t.Errorf("%s: %v", line, err)
+		}
+		if err != nil {
+			continue
+		}
+		if diff := cmp.Diff(want, s.Projections()[0].EventTypes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+		for _, eventType := range want {
+			eventType = strings.Replace(eventType, ".*", ".x", 1)
+			if e := (outbox.Event{CampaignID: "c", EventType: eventType, Payload: []byte("{}")}); eventType != "*" && e.Normalize(1<<10) != nil {
+				t.Errorf("no event can have the type %q", eventType)
+			}
+			if len(s.plan(eventType)) != 1 {
+				t.Errorf("%s does not run for %s", line, eventType)
+			}
+		}
+	}
+	s := loadText(t, head+`-- on: "a,b", "order:shop.*"`+insert)
+	for _, eventType := range []string{"a", "b", "order:shop", "order"} {
+		if len(s.plan(eventType)) != 0 {
+			t.Errorf("it runs for %s", eventType)
+		}
+	}
+}
+
 const head = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n integer);\n"
 
 func TestLoad_refuses(t *testing.T) {
@@ -170,6 +211,14 @@ func TestLoad_refuses(t *testing.T) {
 		{"raise rollback", strings.Replace(head, "-- schema\n", "-- schema\ncreate trigger r before insert on t begin select raise ( rollback , 'no'); end;\n", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "raise ( rollback" would undo the events of other campaigns too; write raise(abort, …)`},
 		{"raise rollback, as people write it", strings.Replace(head, "-- schema\n", "-- schema\ncreate trigger r before insert on t begin select RAISE(ROLLBACK, 'no'); end;\n", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "RAISE(ROLLBACK" would undo`},
 		{"conflict rollback", strings.Replace(head, "campaign_id text", "campaign_id text unique on conflict rollback", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "on conflict rollback" would undo`},
+		{"type with a colon", head + "-- on: order:created\n", `5: "order:created" is not an event type; write a full type`},
+		{"type with hyphens", head + "-- on: a--b\n", `5: "a--b" is not an event type`},
+		{"type with a blank", head + "-- on: a b\n", `5: event types are separated by commas, and "b" follows without one`},
+		{"quoted type with a blank", head + "-- on: \"a b\"\n", `5: "a b" is not an event type`},
+		{"quoted wildcard", head + "-- on: \"a:*\"\n", `5: "a:*" is not an event type`},
+		{"quoted type twice", head + "-- on: a, \"a\"\n", `5: event type "a" is listed twice`},
+		{"open quote", head + "-- on: \"a\n", "5: -- on: needs event types"},
+		{"quoted type without its colon", head + handler + "-- on \"b:c\", d\n", "7: a colon is missing"},
 		{"bad wildcard", head + "-- on: scene*\n", `5: "scene*" is not an event type`},
 		{"type twice", head + "-- on: a, a\n", `5: event type "a" is listed twice`},
 		{"table not created", "-- projection: p\n-- tables: t, u\n-- schema\ncreate table t (campaign_id text);\n" + handler, `2: table "u" is listed in -- tables but the schema does not create it on sqlite`},
