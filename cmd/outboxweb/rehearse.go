@@ -14,7 +14,7 @@ import (
 type rehearseCmd struct {
 	Changed  []string `arg:"" name:"changed" placeholder:"PATH" help:"Changed projection files, or directories of them. --projections names the loaded ones."`
 	Cause    string   `placeholder:"FINGERPRINT" help:"Only campaigns blocked by the error with this fingerprint."`
-	Campaign []string `placeholder:"C" help:"Only this campaign, if it is blocked. Repeatable."`
+	Campaign []string `sep:"none" placeholder:"C" help:"Only this campaign, if it is blocked. Repeatable."`
 	Behind   int64    `placeholder:"N" help:"How many events to try behind each blocking one: 100 by default, at most 1000."`
 	actionFlags
 }

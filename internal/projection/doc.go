@@ -40,8 +40,10 @@
 //     they run functions that the same file creates in sql or plpgsql.
 //   - on: lists event types. The statements run in order for each event of
 //     these types. A type is written in full, or is * for all, or prefix.* for
-//     types that begin with "prefix.". Several sections may name one type; each
-//     runs once, in the order of the file.
+//     types that begin with "prefix.". One with a comma, a colon, an @, a quote
+//     or two hyphens is in double quotes, and a quote within it is doubled.
+//     Several sections may name one type; each runs once, in the order of the
+//     file.
 //   - digest: is the select whose rows the projection's digest covers;
 //     :campaign_id is the only binding there. Several digests have a name each:
 //     -- digest NAME: select …. Columns that hold JSON text are named in
@@ -75,9 +77,12 @@
 //   - :payload.a.b, and likewise for the others: one value. A part that is not
 //     letters, digits and _ is quoted, as in :payload."half-life"; a number is
 //     an array index. Missing values and null are NULL; strings are text;
-//     whole numbers, also those written as 2.0 or 1e3, are integers, or exact
-//     decimal text beyond 64 bits; other numbers are floats; true and false are
-//     1 and 0; objects and arrays are their JSON text.
+//     whole numbers of 64 bits, also those written as 2.0 or 1e3, are integers;
+//     longer ones written as digits are text; other numbers are floats, or
+//     decimal text if no float has their digits, on SQLite only where they go
+//     into a column of text or a cast to text; one out of a float's range fails
+//     the event; true and false are 1 and 0; objects and arrays are their JSON
+//     text.
 //
 // With a trailing ! (:payload.name!) a value is required: an event without it
 // fails, and the error names the value.
