@@ -30,6 +30,30 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	}
 }
 
+// Event types and campaigns have commas: in the file they stay, and on the command line one is written \,.
+func TestConfig_anItemOfAListMayHaveACommaInIt(t *testing.T) {
+	t.Parallel()
+	fromFile, err := parseServe(t, "audit_only: ['a,b', 'order:created']\ncampaigns: ['eu,de-*', 'us']\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fromFlags, rehearse cli
+	if _, err := newParser(&fromFlags, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--audit-only", `a\,b,order:created`, "--campaigns", `eu\,de-*`, "--campaigns", "us"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []cli{fromFile, fromFlags} {
+		if want := []string{"a,b", "order:created"}; !slices.Equal(c.AuditOnly, want) {
+			t.Errorf("audit-only types are %q, not %q", c.AuditOnly, want)
+		}
+		if want := []string{"eu,de-*", "us"}; !slices.Equal(c.Serve.Campaigns, want) {
+			t.Errorf("campaigns are %q, not %q", c.Serve.Campaigns, want)
+		}
+	}
+	if _, err := newParser(&rehearse, streams{out: io.Discard, err: io.Discard}).Parse([]string{"rehearse", "x.sql", "--campaign", "eu,de"}); err != nil || !slices.Equal(rehearse.Rehearse.Campaign, []string{"eu,de"}) {
+		t.Errorf("campaigns to rehearse are %q, %v", rehearse.Rehearse.Campaign, err)
+	}
+}
+
 // A duration may be in days, and 0, which YAML parses as a number, needs no unit.
 func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
 	t.Parallel()

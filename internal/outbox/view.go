@@ -44,13 +44,14 @@ func CheckView(v View) (View, error) {
 		known = known || v.List == list
 	}
 	query, err := url.ParseQuery(v.Query)
+	_, unseen := UnseenIn(v.Name)
 	switch {
 	case !known:
 		return v, Invalid("list", "list cannot be %q; use %s", v.List, OrList(ViewedLists))
 	case v.Name == "":
 		return v, Invalid("name", "a view needs a name")
-	case len(v.Name) > MaxViewName || !utf8.ValidString(v.Name) || strings.ContainsFunc(v.Name, func(r rune) bool { return r < ' ' }):
-		return v, Invalid("name", "a view's name is a line of at most %d bytes", MaxViewName)
+	case len(v.Name) > MaxViewName || !utf8.ValidString(v.Name) || unseen:
+		return v, Invalid("name", "a view's name is a line of at most %d bytes without characters that cannot be seen", MaxViewName)
 	case err != nil || !utf8.ValidString(v.Query) || strings.Contains(v.Query, "\x00") || strings.Contains(v.Query, "%00"):
 		return v, Invalid("query", "the view's query is malformed")
 	}

@@ -6,10 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -76,11 +74,12 @@ func (s *Tokens) checkToken(token outbox.Token) error {
 		return err
 	}
 	ahead := token.ExpiresAt.Sub(sqldb.At(s.core.Now()))
+	_, unseen := outbox.UnseenIn(token.Note)
 	switch note := token.Note; {
 	case len(note) > maxTokenNote:
 		return outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), maxTokenNote)
-	case !utf8.ValidString(note) || strings.ContainsFunc(note, unicode.IsControl):
-		return outbox.Invalid("note", "the note must be one line of text without control characters")
+	case !utf8.ValidString(note) || unseen:
+		return outbox.Invalid("note", "the note must be one line of text without characters that cannot be seen")
 	case ahead < shortestToken:
 		return outbox.Invalid("expires", "a token must be valid for at least a minute")
 	case ahead > longestToken:
