@@ -263,7 +263,7 @@ func (r *parser) openHandler(t token, list string) error {
 	}
 	end := afterTypes.FindStringSubmatch(list)
 	if end == nil {
-		return faultf(t.line, "event types are separated by commas, and %q follows without one; a type with a quote or a blank in it is written in double quotes, and a quote within it twice", list)
+		return faultf(t.line, "event types are separated by commas, and %q follows without one; no type has a space in it", list)
 	}
 	if err := r.open(t, end[1]+end[2]); err != nil {
 		return err
