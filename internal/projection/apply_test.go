@@ -112,21 +112,22 @@ func TestBoundNumber_isWhatIsWritten(t *testing.T) {
 func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 	t.Parallel()
 	const schema = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, s varchar(40), d double precision, n numeric, u);\n-- on: a\n"
-	for statement, text := range map[string]bool{
-		"insert into t (campaign_id, s) values (:campaign_id, :payload.x)":                                                         true,
-		"insert into t (campaign_id, s) select :campaign_id, coalesce(:payload.x, '') where true":                                  true,
-		"insert into t (campaign_id, s) values (:campaign_id, 'x ' || :payload.x)":                                                 true,
-		"insert into t (campaign_id, n) values (:campaign_id, cast(:payload.x as text))":                                           true,
-		"insert into t (campaign_id, d, s) values (:campaign_id, :payload.x, :payload.x)":                                          true,
-		"update t set s = :payload.x where campaign_id = :campaign_id and s = :payload.x":                                          true,
-		"insert into t (campaign_id, d) values (:campaign_id, :payload.x)":                                                         false,
-		"insert into t (campaign_id, n) values (:campaign_id, :payload.x)":                                                         false,
-		"insert into t (campaign_id, u) values (:campaign_id, :payload.x)":                                                         false,
-		"update t set s = 'big' where campaign_id = :campaign_id and :payload.x > 0.5":                                             false,
-		"update t set s = :payload.x where campaign_id = :campaign_id and :payload.x > 0.5":                                        false,
-		"update t set s = case when coalesce(:payload.x, 0) > 0.5 then 'big' else :payload.x end where campaign_id = :campaign_id": false,
-		"update t set s = json_object('x', :payload.x) where campaign_id = :campaign_id":                                           false,
-		"update t set s = :payload.x + 1 where campaign_id = :campaign_id":                                                         false,
+	const exact, rounded = "0.1000000000000000000001", 0.1
+	for statement, want := range map[string][]any{
+		"insert into t (campaign_id, s) values (:campaign_id, :payload.x)":                                                         {exact},
+		"insert into t (campaign_id, s) select :campaign_id, coalesce(:payload.x, '') where true":                                  {exact},
+		"insert into t (campaign_id, s) values (:campaign_id, 'x ' || :payload.x)":                                                 {exact},
+		"insert into t (campaign_id, n) values (:campaign_id, cast(:payload.x as text))":                                           {exact},
+		"insert into t (campaign_id, d, s) values (:campaign_id, :payload.x, :payload.x)":                                          {rounded, exact},
+		"update t set s = :payload.x where campaign_id = :campaign_id and s = :payload.x":                                          {exact},
+		"insert into t (campaign_id, d) values (:campaign_id, :payload.x)":                                                         {rounded},
+		"insert into t (campaign_id, n) values (:campaign_id, :payload.x)":                                                         {rounded},
+		"insert into t (campaign_id, u) values (:campaign_id, :payload.x)":                                                         {rounded},
+		"update t set s = 'big' where campaign_id = :campaign_id and :payload.x > 0.5":                                             {rounded},
+		"update t set s = :payload.x where campaign_id = :campaign_id and :payload.x > 0.5":                                        {rounded, exact},
+		"update t set s = case when coalesce(:payload.x, 0) > 0.5 then 'big' else :payload.x end where campaign_id = :campaign_id": {rounded},
+		"update t set s = json_object('x', :payload.x) where campaign_id = :campaign_id":                                           {rounded},
+		"update t set s = :payload.x + 1 where campaign_id = :campaign_id":                                                         {rounded},
 	} {
 		set := loadText(t, schema+statement+";\n")
 		e := testEvent()
@@ -135,13 +136,29 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		if err := set.Apply(t.Context(), &r, e, nil); err != nil {
 			t.Fatal(err)
 		}
-		want := any(0.1)
-		if text {
-			want = "0.1000000000000000000001"
+		bound := slices.DeleteFunc(r.args[0], func(arg any) bool { return arg == e.CampaignID })
+		if diff := cmp.Diff(want, bound); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", statement, diff)
 		}
-		if !slices.Contains(r.args[0], want) {
-			t.Errorf("%s binds %#v, want %#v", statement, r.args[0], want)
+		for n := range len(bound) + 1 {
+			if !strings.Contains(r.queries[0], fmt.Sprintf("$%d", n+1)) {
+				t.Errorf("%s does not use $%d", r.queries[0], n+1)
+			}
 		}
+	}
+	s := newScratch(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
+	if err := s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := s.QueryContext(t.Context(), "select s, d from t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var text string
+	var number float64
+	if !rows.Next() || rows.Scan(&text, &number) != nil || text != "6718748338527386.5007" || number != 6718748338527386.5007 {
+		t.Errorf("it is %q and %v", text, number)
 	}
 }
 

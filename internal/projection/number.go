@@ -9,7 +9,7 @@ import (
 // keepDigits marks the arguments that keep the digits of a number. PostgreSQL reads each as the type
 // of its place. On SQLite a text is greater than every number and a column of numbers rounds it
 // otherwise than a float64 is rounded, so that there a value keeps them only where it goes into text:
-// into a column of texts, or by a cast.
+// into a column of texts, or by a cast. One that also goes elsewhere is two arguments.
 func (h *handlerStatement) keepDigits(dialect string, t *table) {
 	if dialect == "postgres" {
 		for i := range h.args {
@@ -17,25 +17,36 @@ func (h *handlerStatement) keepDigits(dialect string, t *table) {
 		}
 		return
 	}
-	writes := h.writes(t)
+	writes, places := h.writes(t), make([]int, len(h.tokens))
 	counted := make([]bool, len(h.args))
 	for i, token := range h.tokens {
-		arg := h.argument(token)
-		if arg < 0 {
-			continue
-		}
-		in := func(w write) bool { return w.from <= i && i < w.to }
-		texts := func(w write) bool { return in(w) && t.isText(w.column) && h.joins(w) }
-		switch {
-		case castToText(h.tokens, i), slices.ContainsFunc(writes, texts):
-			h.args[arg].digits = true
-		case !slices.ContainsFunc(writes, func(w write) bool { return in(w) && w.to-w.from == 1 }):
+		places[i] = h.argument(token)
+		text := castToText(h.tokens, i) || slices.ContainsFunc(writes, func(w write) bool {
+			return w.from <= i && i < w.to && t.isText(w.column) && h.joins(w)
+		})
+		switch arg := places[i]; {
+		case arg < 0 || h.args[arg].path == "":
+		case text:
+			h.args[arg].digits, places[i] = true, arg+len(h.args)
+		default:
 			counted[arg] = true
 		}
 	}
-	for arg, is := range counted {
-		h.args[arg].digits = h.args[arg].digits && !is
+	copies := map[int]int{}
+	for arg, numbers := range counted {
+		copies[arg+len(counted)] = arg
+		if numbers && h.args[arg].digits {
+			copies[arg+len(counted)] = len(h.args)
+			h.args, h.bindings = append(h.args, h.args[arg]), append(h.bindings, h.bindings[arg])
+			h.args[arg].digits = false
+		}
 	}
+	h.SQL = assemble(dialect, h.tokens, func(i int) int {
+		if copied, is := copies[places[i]]; is {
+			return copied
+		}
+		return places[i]
+	})
 }
 
 // castToText reports whether token i is all that is cast to text.

@@ -50,17 +50,14 @@ type handlerStatement struct {
 // compile writes the statement's SQL without comments and with $n for bindings, the same $n for the
 // same binding, and returns what each $n binds.
 func (r *parser) compile(tokens []token, only ...string) (Statement, []value, error) {
-	var sql strings.Builder
 	var args []value
+	bound := make([]int, len(tokens))
 	for i, t := range tokens {
-		if i > 0 && t.start > tokens[i-1].end {
-			sql.WriteByte(' ')
-		}
+		bound[i] = -1
 		if t.kind == punct && r.strayParameter(tokens, i) {
 			return Statement{}, nil, faultf(t.line, "%s starts a database-specific parameter; name the value instead, such as :campaign_id or :payload.name", t.text)
 		}
 		if t.kind != binding {
-			sql.WriteString(spell(r.dialect, tokens, i))
 			continue
 		}
 		v, err := parseBinding(t.text)
@@ -76,13 +73,30 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 			args = append(args, v)
 		}
 		args[n].required = args[n].required || v.required
-		sql.WriteString("$" + strconv.Itoa(n+1))
+		bound[i] = n
 	}
-	st := Statement{SQL: sql.String(), File: r.name, Line: tokens[0].line, tokens: tokens}
+	st := Statement{SQL: assemble(r.dialect, tokens, func(i int) int { return bound[i] }), File: r.name, Line: tokens[0].line, tokens: tokens}
 	for _, v := range args {
 		st.bindings = append(st.bindings, ":"+v.name)
 	}
 	return st, args, nil
+}
+
+// assemble writes a statement without comments, with $n+1 for each token whose argument is n, which is
+// negative for all others.
+func assemble(dialect string, tokens []token, argument func(i int) int) string {
+	var sql strings.Builder
+	for i, t := range tokens {
+		if i > 0 && t.start > tokens[i-1].end {
+			sql.WriteByte(' ')
+		}
+		if n := argument(i); n >= 0 {
+			sql.WriteString("$" + strconv.Itoa(n+1))
+		} else {
+			sql.WriteString(spell(dialect, tokens, i))
+		}
+	}
+	return sql.String()
 }
 
 // spell writes a token that is no binding in the dialect. Only the byte-order collation differs:
