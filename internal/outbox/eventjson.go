@@ -110,21 +110,17 @@ func checkKeys(value []byte, t reflect.Type) error {
 	}
 	given := map[string]bool{}
 	return members(value, func(name string, value []byte) error {
-		of := t
-		if t.Kind() == reflect.Struct {
-			field, known := fieldsOf(t)[name]
-			if !known {
-				return Invalid(name, "unknown field %q; the names of fields are written in small letters", name)
-			}
-			of = field.Type
-		} else {
-			of = t.Elem()
+		field := reflect.StructField{}
+		if t.Kind() == reflect.Map {
+			field.Type = t.Elem()
+		} else if field = fieldsOf(t)[name]; field.Type == nil {
+			return Invalid(name, "unknown field %q; the names of fields are written in small letters", name)
 		}
 		if given[name] {
 			return givenTwice(name)
 		}
 		given[name] = true
-		return checkKeys(value, of)
+		return checkKeys(value, field.Type)
 	})
 }
 
