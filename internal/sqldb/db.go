@@ -32,6 +32,7 @@ type DB struct {
 
 	begins                 [beginnings]string
 	dialWriter, dialReader func(context.Context) (link, error)
+	met                    func(Within) error // see OnConnect
 
 	pool       *sql.DB                         // for migrations
 	provider   func() (*goose.Provider, error) // of the migrations, created once
@@ -141,8 +142,8 @@ func (l Location) Open(ctx context.Context, name string) (*DB, error) {
 // prepared against the schema.
 func (d *DB) connect(ctx context.Context) error {
 	d.closed = make(chan struct{})
-	d.writers = newSessions(d.Dialect.writers, d.dialWriter)
-	d.readers = newSessions(d.Dialect.readers, d.dialReader)
+	d.writers = newSessions(d.Dialect.writers, d.connected(d.dialWriter))
+	d.readers = newSessions(d.Dialect.readers, d.connected(d.dialReader))
 	err := d.Read(ctx, func(*Tx) error { return nil })
 	if err == nil && d.path != "" {
 		err = d.keepFile()

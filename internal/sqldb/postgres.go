@@ -326,6 +326,11 @@ func (d *DB) setTransactions() (writer, reader string) {
 		BeginSwap:        swap + shared + d.pauseLock() + ")",
 		BeginPlain:       "begin",
 	}
+	if d.Proxied {
+		for i := range d.begins {
+			d.begins[i] += askServer
+		}
+	}
 	return script("set", writing), script("set", reading)
 }
 
@@ -373,6 +378,7 @@ func pgMessage(err error) error {
 type postgresLink struct {
 	conn    *pgx.Conn
 	proxied bool
+	server  string // see askServer; only behind a proxy
 }
 
 // dialPostgres opens a connection and applies settings to it.
@@ -381,7 +387,7 @@ func (d *DB) dialPostgres(ctx context.Context, settings string) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &postgresLink{conn, d.Proxied}
+	l := &postgresLink{conn: conn, proxied: d.Proxied}
 	if _, err := conn.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
 		l.close()
 		return nil, err
@@ -418,7 +424,14 @@ func (l *postgresLink) begin(ctx context.Context, text string) error {
 		}
 	}
 	l.expectAnswer()
-	return l.conn.PgConn().Exec(ctx, text).Close()
+	if !l.proxied {
+		return l.conn.PgConn().Exec(ctx, text).Close()
+	}
+	results, err := l.conn.PgConn().Exec(ctx, text).ReadAll()
+	if err != nil {
+		return err
+	}
+	return l.onServer(string(results[len(results)-1].Rows[0][0]))
 }
 
 var errRolledBack = errors.New("the server rolled the transaction back")
