@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -25,6 +26,7 @@ const (
 // Snapshot caches an expensive read for all callers for snapshotAge, or longer when reading
 // takes long. The zero value is ready for use.
 type Snapshot[T any] struct {
+	stale atomic.Bool // forgotten since the last read began
 	mu    sync.Mutex
 	value T
 	err   error
@@ -39,8 +41,9 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	began := time.Now()
-	outbox.CostOf(ctx).Snapshot(began.Before(c.until))
-	if !began.Before(c.until) {
+	kept := !c.stale.Swap(false) && began.Before(c.until)
+	outbox.CostOf(ctx).Snapshot(kept)
+	if !kept {
 		c.value, c.err = take()
 		done := time.Now()
 		rest := min(snapshotRest*done.Sub(began), snapshotOldest)
@@ -52,12 +55,8 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 	return c.value, c.err
 }
 
-// Forget invalidates the cached value.
-func (c *Snapshot[T]) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.until = time.Time{}
-}
+// Forget invalidates the cached value, and one that is being read. It never blocks.
+func (c *Snapshot[T]) Forget() { c.stale.Store(true) }
 
 // Summary is the state of the whole system, at most a second old. Callers share it and must not
 // change what it points to.
