@@ -28,6 +28,7 @@ default_pool_size = 4
 min_pool_size = 4
 server_round_robin = 1
 max_client_conn = 1000
+server_login_retry = 1
 `
 
 // Pooler starts a pgbouncer in front of the server, in transaction pooling mode, and stops it

@@ -143,6 +143,28 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.Launch(ctx)
 }
 
+// Keep restarts the server and keeps a copy of its data, as a standby has it that gets nothing more.
+func (s *Server) Keep(ctx context.Context) error {
+	return s.between(ctx, "rm -rf kept && cp -a data kept")
+}
+
+// GoBack restarts the server with the data that Keep has kept, as after the promotion of a standby:
+// what was committed since is lost.
+func (s *Server) GoBack(ctx context.Context) error {
+	return s.between(ctx, "rm -rf data && cp -a kept data")
+}
+
+// between runs a shell line while the server is down.
+func (s *Server) between(ctx context.Context, line string) error {
+	if err := s.halt(fast); err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	if err := s.janitor.run(line); err != nil {
+		return fmt.Errorf("copy the data of PostgreSQL: %w", err)
+	}
+	return s.Launch(ctx)
+}
+
 // Crash kills the server without a checkpoint: connections break, and the next Launch recovers
 // from the write-ahead log.
 func (s *Server) Crash() error {
