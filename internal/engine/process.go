@@ -109,6 +109,11 @@ func New(c Config) *Process {
 		relay.Wake()
 		drain.Wake()
 	})
+	e.OnWentBack(func(back *outbox.WentBack) func() {
+		return func() {
+			c.Logger.Error(back.Says(), "remembered", back.Remembered, "gone", back.Gone, "head", back.Head)
+		}
+	})
 	facts := func(ctx context.Context) (outbox.AlertFacts, error) { return e.alertFacts(ctx, c.Set.Infos()) }
 	return &Process{Config: c, running: map[string]bool{}, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
 		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: facts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}

@@ -59,11 +59,12 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		}
 		defer leave()
 	}
+	lineage := s.Store.Lineage()
 	done, batch, err := s.appendBody(w, r, campaign)
 	if err != nil {
 		return err
 	}
-	progress, err := s.afterAppend(r, campaign, done, wait)
+	progress, err := s.afterAppend(r, lineage, campaign, done, wait)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 }
 
 // afterAppend applies the events in inline mode, and waits for the projections on request.
-func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appended, wait waitQuery) (applied, error) {
+func (s *server) afterAppend(r *http.Request, lineage int64, campaign string, done []store.Appended, wait waitQuery) (applied, error) {
 	var result applied
 	if s.InlineApply != nil {
 		if err := s.InlineApply(context.WithoutCancel(r.Context()), campaign); err != nil {
@@ -122,7 +123,7 @@ func (s *server) afterAppend(r *http.Request, campaign string, done []store.Appe
 	}
 	ctx, cancel := s.limited(r.Context(), wait)
 	defer cancel()
-	seq, err := s.Store.WaitApplied(ctx, campaign, last)
+	seq, err := s.Store.WaitAppliedSince(ctx, lineage, campaign, last)
 	if errors.Is(err, outbox.ErrNotYet) {
 		return result, late(err, done)
 	}

@@ -69,7 +69,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.History, err = s.Publishers.History(r.Context(), name, view.Range); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher)); err != nil {
+	if view.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher), outbox.JournalTarget()); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")

@@ -49,6 +49,7 @@ const (
 	ActionIntakeRetry          Action = "intake_retry"
 	ActionIntakeDiscard        Action = "intake_discard"
 	ActionIntakeHandOver       Action = "intake_hand_over"
+	ActionJournalWentBack      Action = "journal_went_back"
 	ActionAppend               Action = "append"
 )
 
@@ -107,6 +108,7 @@ var actions = []ActionInfo{
 	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget, nil},
 	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget, byDiscard},
 	{ActionIntakeHandOver, RoleOperator, "Hand a source over", "hand a source over to this journal", "/intake/{source}/hand-over", ChangesTarget, byHandOver},
+	{ActionJournalWentBack, RoleAdmin, "Notice that the journal went back", "notice that the journal went back", "", ChangesTarget, nil}, // by outboxweb itself
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 

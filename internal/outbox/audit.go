@@ -91,10 +91,11 @@ type RefusedAction struct {
 }
 
 // Target is the object of an action other than a campaign or row: "run 7", "operation 3",
-// "projection NAME", "publisher TOPIC/NAME", "publishers NAME", "token 4", "alert RULE", "receiver NAME", "source NAME".
+// "projection NAME", "publisher TOPIC/NAME", "publishers NAME", "token 4", "alert RULE", "receiver NAME", "source NAME", "journal".
 type Target string
 
 // The targets of actions.
+func JournalTarget() Target                        { return "journal" } // as a whole
 func RunTarget(id int64) Target                    { return Target("run " + strconv.FormatInt(id, 10)) }
 func OperationTarget(id int64) Target              { return Target("operation " + strconv.FormatInt(id, 10)) }
 func ProjectionTarget(name string) Target          { return Target("projection " + name) }

@@ -20,15 +20,18 @@ type DatabaseFault struct {
 // FaultKind is what is wrong with a database.
 type FaultKind string
 
+// The kinds of faults.
 const (
-	FaultReplaced FaultKind = "replaced" // the path of a SQLite database names another file than the open one, or none
-	FaultDamaged  FaultKind = "damaged"  // a SQLite file is malformed as a whole
-	FaultFull     FaultKind = "full"     // the disk is full
-	FaultWALHeld  FaultKind = "wal_held" // a reader keeps the log of a SQLite file from being reused
+	FaultReplaced FaultKind = "replaced"  // the path of a SQLite database names another file than the open one, or none
+	FaultDamaged  FaultKind = "damaged"   // a SQLite file is malformed as a whole
+	FaultServer   FaultKind = "server"    // its server takes no writes, or not every event
+	FaultFull     FaultKind = "full"      // the disk is full
+	FaultWentBack FaultKind = "went_back" // it is an earlier one than before, and lacks commits; told for a day
+	FaultWALHeld  FaultKind = "wal_held"  // a reader keeps the log of a SQLite file from being reused
 )
 
 // FaultKinds are all kinds of faults, the gravest first.
-var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultFull, FaultWALHeld}
+var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultServer, FaultFull, FaultWentBack, FaultWALHeld}
 
 // faultKinds describes each kind. title is for the title of pages, after a number; guide is an anchor
 // of the runbook.
@@ -39,7 +42,9 @@ var faultKinds = map[FaultKind]struct {
 }{
 	FaultReplaced: {LevelBad, true, "file replaced", "the-file-of-a-database-was-replaced"},
 	FaultDamaged:  {LevelBad, true, "file damaged", "a-database-is-damaged"},
+	FaultServer:   {LevelBad, true, "wrong server", "the-server-takes-no-writes"},
 	FaultFull:     {LevelBad, true, "disk full", "disk-full"},
+	FaultWentBack: {LevelBad, false, "database went back", "a-fail-over-that-lost-commits"},
 	FaultWALHeld:  {LevelWarn, false, "log held", "a-reader-holds-the-log"},
 }
 

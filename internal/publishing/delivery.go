@@ -20,6 +20,8 @@ type delivery struct {
 	sub destination.Subscription
 	to  *lazyPublisher
 	log *slog.Logger
+	// lineage is the one that the lease was claimed under.
+	lineage int64
 
 	wake    loop.Signal   // there may be new events
 	steered loop.Signal   // an operator has performed an action
@@ -237,6 +239,9 @@ func (d *delivery) reloadIfChanged(ctx context.Context) error {
 func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error) {
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
+	if d.lineage != d.Progress.core.Lineage() { // before anything of the journal as it is now is delivered
+		err = outbox.ErrLeaseLost
+	}
 	if err == nil && len(batch) > 0 && !d.read.Before(d.looked) {
 		err = d.reloadIfChanged(ctx)
 	}
@@ -309,6 +314,7 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 	d.Metrics.PublisherSeconds.WithLabelValues(d.sub.Topic, d.sub.Publisher).Observe(time.Since(began).Seconds())
 	d.Metrics.PublisherDelivered.WithLabelValues(d.sub.Topic, d.sub.Publisher).Add(float64(n))
 	if n > 0 {
+		d.Progress.delivered(d.sub.SubscriptionName, batch[n-1].Position)
 		a := Advance{Position: batch[n-1].Position, LastDelivered: batch[n-1].Position, Delivered: int64(n)}
 		if n == len(batch) {
 			a.Position = upto

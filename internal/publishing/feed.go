@@ -15,13 +15,15 @@ import (
 // blocks of positions, so that subscriptions at about the same position share one read. It is safe
 // for concurrent use.
 type feed struct {
-	read   func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)
-	onRead func()
-	source string
+	read    func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)
+	onRead  func()
+	lineage func() int64 // of the journal; see store.Store.Lineage
+	source  string
 
 	mu     sync.Mutex
 	blocks map[int64]*block // by number
 	uses   int64
+	under  int64 // the lineage that the blocks are of
 }
 
 const (
@@ -59,7 +61,7 @@ type page struct {
 }
 
 func newFeed(read func(context.Context, int64, int) ([]outbox.Event, error), onRead func()) *feed {
-	return &feed{read: read, onRead: onRead, blocks: map[int64]*block{}}
+	return &feed{read: read, onRead: onRead, lineage: func() int64 { return 0 }, blocks: map[int64]*block{}}
 }
 
 // after returns events after a position: some of those in the journal at the time of the call, or
@@ -94,6 +96,9 @@ func (f *feed) block(number int64) *block {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.uses++
+	if under := f.lineage(); under != f.under {
+		f.under, f.blocks = under, map[int64]*block{}
+	}
 	b := f.blocks[number]
 	if b == nil {
 		start := number * blockLength

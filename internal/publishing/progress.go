@@ -5,6 +5,9 @@ package publishing
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -19,14 +22,18 @@ type Progress struct {
 	core    *store.Store
 	subs    store.Snapshot[[]outbox.Publisher]
 	sampled atomic.Int64 // the minute for which this process has sampled the subscriptions
+
+	mu   sync.Mutex
+	sent map[outbox.SubscriptionName]int64 // the highest positions that this process has delivered
 }
 
 // NewProgress must be called once per store, before the store is used.
 func NewProgress(core *store.Store) *Progress {
-	pr := &Progress{core: core}
+	pr := &Progress{core: core, sent: map[outbox.SubscriptionName]int64{}}
 	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
 	core.OnEndLeases(pr.endLeases)
+	core.OnWentBack(pr.tellLost)
 	return pr
 }
 
@@ -44,4 +51,27 @@ func (pr *Progress) write(ctx context.Context, fn func(*tx) error) error {
 // perform is store.Perform with a transaction of this package.
 func perform[R any](ctx context.Context, pr *Progress, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
 	return store.Perform(ctx, pr.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+}
+
+// delivered records that an event was delivered.
+func (pr *Progress) delivered(name outbox.SubscriptionName, position int64) {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.sent[name] = max(pr.sent[name], position)
+}
+
+// tellLost adds what this process had delivered of the events that are gone.
+func (pr *Progress) tellLost(w *outbox.WentBack) (recorded func()) {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	for _, name := range byName(slices.Collect(maps.Keys(pr.sent)), func(n outbox.SubscriptionName) outbox.SubscriptionName { return n }) {
+		if to := pr.sent[name]; to >= w.Gone {
+			w.Publishers = append(w.Publishers, outbox.LostDelivery{SubscriptionName: name, From: w.Gone, To: to})
+		}
+	}
+	return func() {
+		pr.mu.Lock()
+		defer pr.mu.Unlock()
+		clear(pr.sent)
+	}
 }

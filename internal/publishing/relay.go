@@ -83,6 +83,7 @@ func NewRelay(c RelayConfig) *Relay {
 		r.subs[sub.SubscriptionName] = sub
 	}
 	r.feed = newFeed(c.Progress.core.EventsFrom, c.Metrics.PublisherReads.Inc)
+	r.feed.lineage = c.Progress.core.Lineage
 	return r
 }
 
@@ -180,6 +181,7 @@ func (r *Relay) manageLeases(ctx context.Context, options destination.Options) e
 	if err := r.renew(ctx); err != nil {
 		return err
 	}
+	had := r.positions()
 	states, err := r.Progress.States(ctx, r.ID, r.names)
 	if err != nil {
 		return err
@@ -190,9 +192,20 @@ func (r *Relay) manageLeases(ctx context.Context, options destination.Options) e
 	}
 	var faults []error
 	for _, state := range states {
-		faults = append(faults, r.settle(ctx, state, options))
+		faults = append(faults, r.settle(ctx, state, had[state.SubscriptionName], options))
 	}
 	return errors.Join(faults...)
+}
+
+// positions are those that the held subscriptions have saved.
+func (r *Relay) positions() map[outbox.SubscriptionName]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	saved := make(map[outbox.SubscriptionName]int64, len(r.held))
+	for name, d := range r.held {
+		saved[name] = d.beat().Lease.Position
+	}
+	return saved
 }
 
 func (r *Relay) removeEnded() {
@@ -207,10 +220,11 @@ func (r *Relay) removeEnded() {
 	}
 }
 
-// settle handles one subscription.
-func (r *Relay) settle(ctx context.Context, state State, options destination.Options) error {
+// settle handles one subscription. saved is the position that its delivery here had saved before the
+// state was read.
+func (r *Relay) settle(ctx context.Context, state State, saved int64, options destination.Options) error {
 	d := r.delivery(state.SubscriptionName)
-	if d != nil && d.update(state) {
+	if d != nil && d.update(state, saved) {
 		return nil
 	}
 	switch state.Prospect {
@@ -243,7 +257,7 @@ func (r *Relay) delivery(name outbox.SubscriptionName) *delivery {
 
 // claim claims a subscription and starts delivering.
 func (r *Relay) claim(ctx context.Context, state State, options destination.Options) error {
-	began := time.Now()
+	began, lineage := time.Now(), r.Progress.core.Lineage()
 	lease, ok, err := r.Progress.Claim(ctx, r.ID, state.SubscriptionName, r.Lease)
 	if err != nil || !ok {
 		return err
@@ -252,7 +266,7 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	to := &lazyPublisher{open: func() (destination.Publisher, error) { return r.Open(sub, options) }}
 	work, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	calls, cutOff := context.WithCancel(work)
-	d := &delivery{Relay: r, sub: sub, to: to, lease: lease, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
+	d := &delivery{Relay: r, sub: sub, to: to, lease: lease, lineage: lineage, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
 		log:  r.Logger.With("topic", sub.Topic, "publisher", sub.Publisher),
 		wake: loop.NewSignal(1), steered: loop.NewSignal(1), yield: make(chan struct{}), ended: make(chan struct{})}
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
@@ -305,10 +319,11 @@ func (d *lazyPublisher) Close() error {
 }
 
 // update informs a delivery of its subscription's state, and reports whether it may continue.
-func (d *delivery) update(state State) bool {
+func (d *delivery) update(state State, saved int64) bool {
 	lease := d.beat().Lease
 	switch {
-	case lease.Epoch < state.Epoch: // it was claimed by another process, or moved
+	// It was claimed by another process, or moved, or the database has lost the lease or its progress.
+	case lease.Epoch != state.Epoch, state.Position < saved:
 		d.lost(outbox.ErrLeaseLost)
 		return false
 	case state.Prospect == ProspectYield:

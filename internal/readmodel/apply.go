@@ -55,6 +55,7 @@ func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	if err != nil {
 		return err
 	}
+	d.advanced(a)
 	d.onAdvance(a.reached)
 	return nil
 }

@@ -23,11 +23,16 @@ type Database struct {
 	*sqldb.DB
 	options   Options
 	onAdvance func(reached map[string]int64)
+	lineage   lineage
 }
 
 // New wraps an open database.
 func New(db *sqldb.DB, o Options) *Database {
-	return &Database{DB: db, options: o, onAdvance: func(map[string]int64) {}}
+	d := &Database{DB: db, options: o, onAdvance: func(map[string]int64) {}}
+	if db != nil {
+		db.OnConnect(d.compare)
+	}
+	return d
 }
 
 // OnAdvance registers a function that is called after each commit with the advanced watermarks.

@@ -36,6 +36,9 @@ func (d *DB) ClearFault(kind outbox.FaultKind) {
 	delete(d.faults.all, kind)
 }
 
+// toldFor is how long a database that went back is a fault.
+const toldFor = 24 * time.Hour
+
 // Faults lists what is wrong with the database now, the gravest first.
 func (d *DB) Faults() (found []outbox.DatabaseFault) {
 	since, full := d.Full()
@@ -44,7 +47,7 @@ func (d *DB) Faults() (found []outbox.DatabaseFault) {
 	d.faults.mu.Lock()
 	defer d.faults.mu.Unlock()
 	for _, kind := range outbox.FaultKinds {
-		if f, ok := d.faults.all[kind]; ok {
+		if f, ok := d.faults.all[kind]; ok && !(kind == outbox.FaultWentBack && time.Since(f.Since) > toldFor) {
 			found = append(found, f)
 		} else if kind == outbox.FaultFull && full {
 			found = append(found, outbox.FullDisk(d.Name, since))

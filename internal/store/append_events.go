@@ -22,6 +22,7 @@ type appending struct {
 	campaigns map[string]*appendTarget
 	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
 	added     []eventKey                 // keys that the current call added to taken
+	fresh     []outbox.Event             // the new events, with their positions once those are drawn, and hashes
 	judged    bool                       // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
 }
@@ -143,7 +144,7 @@ func (a *appending) call(call *appendCall) error {
 // callApart is call in a savepoint. It returns an error only when the whole transaction is
 // lost. A refusal is stored in the call and leaves nothing in the database.
 func (a *appending) callApart(call *appendCall) error {
-	before := make(map[string]CampaignRow)
+	before, fresh := make(map[string]CampaignRow), len(a.fresh)
 	for i := range call.events {
 		id := call.events[i].CampaignID
 		before[id] = *a.campaigns[id].row
@@ -161,7 +162,7 @@ func (a *appending) callApart(call *appendCall) error {
 		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
-		a.queue = sqldb.Batch{}
+		a.queue, a.fresh = sqldb.Batch{}, a.fresh[:fresh]
 		for _, key := range a.added {
 			delete(a.taken, key)
 		}
@@ -259,7 +260,9 @@ func (a *appending) event(call *appendCall, i int) error {
 	inserted := false
 	a.queue.Each(func(row sqldb.Row) error {
 		inserted = true
-		return row.Scan(&result.Position)
+		err := row.Scan(&result.Position)
+		a.fresh = append(a.fresh, outbox.Event{Position: result.Position, ChainHash: e.ChainHash})
+		return err
 	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,
 		e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
 		string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)

@@ -145,8 +145,10 @@ func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*
 	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
 		begin = sqldb.BeginAppendAlone
 	}
-	return s.journal.WriteFrom(ctx, begin, func(t *Tx) error {
-		a := &appending{store: s, t: t, now: s.Now()}
+	var a *appending
+	var lineage int64
+	err := s.journal.WriteFrom(ctx, begin, func(t *Tx) error {
+		a, lineage = &appending{store: s, t: t, now: s.Now()}, s.Lineage()
 		if err := a.open(calls); err != nil {
 			return err
 		}
@@ -157,4 +159,8 @@ func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*
 		}
 		return a.close()
 	})
+	if err == nil {
+		s.lineage.see(lineage, a.now, a.fresh)
+	}
+	return err
 }

@@ -46,6 +46,7 @@ order by seq`
 // stops where the documents of all events together would exceed most bytes; the very first
 // event is always read. Skipped events are marked, unless the range says that there are none.
 func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []Loaded, auditOnly map[string]bool, err error) {
+	lineage, now := s.Lineage(), s.Now()
 	loaded = make([]Loaded, len(ranges))
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		if auditOnly, err = t.auditOnly(); err != nil {
@@ -81,6 +82,9 @@ func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("load events: %w", err)
+	}
+	for _, l := range loaded {
+		s.lineage.see(lineage, now, l.Events)
 	}
 	return loaded, auditOnly, nil
 }

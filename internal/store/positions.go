@@ -27,6 +27,7 @@ const readBytes = 8 << 20
 // below a position that was returned. A running append may hold events back; a later call
 // returns them, as it does those that would exceed a few megabytes.
 func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
+	lineage, now := s.Lineage(), s.Now()
 	var events []outbox.Event
 	read := func(t *Tx, last int64) error {
 		events = []outbox.Event{}
@@ -44,6 +45,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	}
 	err := s.journal.Read(ctx, func(t *Tx) error { return read(t, lastPosition) })
 	whole := contiguous(events, after)
+	s.lineage.see(lineage, now, events)
 	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
 		return events, wrapPositions(err)
 	}
@@ -56,6 +58,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	if errors.Is(err, outbox.ErrBusy) {
 		return sound, nil
 	}
+	s.lineage.see(lineage, now, events)
 	return events, wrapPositions(err)
 }
 

@@ -73,8 +73,10 @@ type Store struct {
 	onSummary   []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
 	onCheck     []CheckStep
 	onReconcile []func(context.Context) error
+	onWentBack  []func(*outbox.WentBack) (recorded func())
 	onEndLeases []func(ctx context.Context, owner string) error
 
+	lineage   lineage
 	histories historyCache
 	pace      Snapshot[float64]
 	tally     tally
@@ -158,6 +160,7 @@ func (s *Store) locate(ctx context.Context) error {
 		return err
 	}
 	s.journal = &Database{opened}
+	s.journal.OnConnect(s.compareJournal)
 	opened, err = projections.Open(ctx, "projections")
 	s.readmodel = readmodel.New(opened, readmodel.Options{Now: s.Now, Refuse: s.Refuse})
 	s.readmodel.OnAdvance(s.applied.announce)

@@ -26,10 +26,11 @@ type appliedHub struct {
 }
 
 type waiter struct {
-	seq  int64
-	done chan struct{} // closed once mark or err is set
-	mark readmodel.Watermark
-	err  error
+	seq     int64
+	lineage int64         // see Store.Lineage
+	done    chan struct{} // closed once mark or err is set
+	mark    readmodel.Watermark
+	err     error
 }
 
 // announce tells waiters which watermarks have advanced.
@@ -54,13 +55,13 @@ func (h *appliedHub) lookAt(campaign string) {
 
 // add adds a waiter. first is true when no goroutine is watching yet: the caller must then
 // start one.
-func (h *appliedHub) add(campaign string, seq int64) (w *waiter, first bool) {
+func (h *appliedHub) add(campaign string, seq, lineage int64) (w *waiter, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kick == nil {
 		h.waiting, h.due, h.kick = make(map[string][]*waiter), make(map[string]bool), loop.NewSignal(1)
 	}
-	w = &waiter{seq: seq, done: make(chan struct{})}
+	w = &waiter{seq: seq, lineage: lineage, done: make(chan struct{})}
 	h.waiting[campaign] = append(h.waiting[campaign], w)
 	h.lookAt(campaign)
 	first, h.watching = !h.watching, true
@@ -101,18 +102,22 @@ func (h *appliedHub) toLookAt(all bool) []string {
 	return due
 }
 
-// deliver passes the watermarks read, or the error, to the waiters of campaigns.
-func (h *appliedHub) deliver(campaigns []string, marks map[string]readmodel.Watermark, err error) {
+// deliver passes the watermarks read under a lineage, or the error, to the waiters of campaigns.
+func (h *appliedHub) deliver(campaigns []string, lineage int64, marks map[string]readmodel.Watermark, err error) {
 	h.looks.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, campaign := range campaigns {
 		mark := marks[campaign]
 		h.retain(campaign, func(w *waiter) bool {
-			if err == nil && mark.AppliedSeq < w.seq {
+			switch {
+			case w.lineage != lineage:
+				w.err = errWentBack(campaign, w.seq)
+			case err == nil && mark.AppliedSeq < w.seq:
 				return true
+			default:
+				w.mark, w.err = mark, err
 			}
-			w.mark, w.err = mark, err
 			close(w.done)
 			return false
 		})
@@ -145,7 +150,7 @@ func (s *Store) watchApplied() {
 		}
 		began := time.Now()
 		marks, err := s.readmodel.Watermarks(context.Background(), campaigns)
-		h.deliver(campaigns, marks, err)
+		h.deliver(campaigns, s.Lineage(), marks, err)
 		if all {
 			poll.Reset(max(otherProcessPoll, restAfterLook*time.Since(began)))
 		}
@@ -154,14 +159,19 @@ func (s *Store) watchApplied() {
 
 // WaitApplied waits until the projections of the campaign have applied seq, and returns the
 // applied seq. When ctx ends first, or at once when the projections were built from another
-// journal, it returns an outbox.ErrNotYet refusal that says what is missing; an unknown
-// campaign is outbox.ErrNotFound.
+// journal, or when the journal went back meanwhile, it returns an outbox.ErrNotYet refusal that says
+// what is missing; an unknown campaign is outbox.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
+	return s.WaitAppliedSince(ctx, s.Lineage(), campaign, seq)
+}
+
+// WaitAppliedSince is WaitApplied for an event that was appended under a lineage.
+func (s *Store) WaitAppliedSince(ctx context.Context, lineage int64, campaign string, seq int64) (int64, error) {
 	beyond := context.WithoutCancel(ctx)
 	if err := s.mustExist(beyond, campaign); err != nil {
 		return 0, err
 	}
-	w, first := s.applied.add(campaign, seq)
+	w, first := s.applied.add(campaign, seq, lineage)
 	defer s.applied.remove(campaign, w)
 	if first {
 		go s.watchApplied()
@@ -171,22 +181,28 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 		if w.err != nil {
 			return 0, w.err
 		}
-		return w.mark.AppliedSeq, s.mustFit(beyond, campaign, w.mark, seq)
+		return w.mark.AppliedSeq, s.mustFit(beyond, lineage, campaign, w.mark, seq)
 	case <-ctx.Done():
 	}
 	mark, err := s.WatermarkOf(beyond, campaign)
+	if err == nil && lineage != s.Lineage() {
+		err = errWentBack(campaign, seq)
+	}
 	if err != nil {
 		return 0, err
 	}
 	if mark.AppliedSeq >= seq {
-		return mark.AppliedSeq, s.mustFit(beyond, campaign, mark, seq)
+		return mark.AppliedSeq, s.mustFit(beyond, lineage, campaign, mark, seq)
 	}
 	return mark.AppliedSeq, s.notYet(beyond, campaign, seq, mark.AppliedSeq)
 }
 
-// mustFit refuses when the watermark is from another journal.
-func (s *Store) mustFit(ctx context.Context, campaign string, w readmodel.Watermark, seq int64) error {
+// mustFit refuses when the watermark is from another journal, or the journal went back.
+func (s *Store) mustFit(ctx context.Context, lineage int64, campaign string, w readmodel.Watermark, seq int64) error {
 	reason, err := s.Divergence(ctx, campaign, w)
+	if err == nil && lineage != s.Lineage() {
+		return errWentBack(campaign, seq)
+	}
 	if err == nil && reason != "" {
 		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("event %d is not applied to campaign %q, which has diverged: %s; nothing is applied to it until this is resolved: %s", seq, campaign, reason, outbox.RightJournalFirst)}
 	}

@@ -16,6 +16,7 @@ import (
 type history struct {
 	travel   *Travel
 	campaign string
+	lineage  int64 // of the journal that is replayed
 
 	log        *changeLog
 	recording  *runs.Recording
@@ -122,13 +123,16 @@ func (h *history) look(seq, applied int64, again bool) (*changeLog, sight) {
 }
 
 // errStale is a history whose events are not the journal's any more.
-var errStale = errors.New("other events are skipped now than in the replay")
+var errStale = errors.New("other events are skipped now than in the replay, or the journal went back")
 
-// check returns errStale if other events are skipped now than in the replay.
+// check returns errStale if other events are skipped now than in the replay, or the journal went back.
 func (h *history) check(ctx context.Context) error {
 	h.travel.mu.Lock()
 	skipped, seq := h.skipped, h.checked
 	h.travel.mu.Unlock()
+	if h.lineage != h.travel.Store.Lineage() {
+		return errStale
+	}
 	if seq == 0 {
 		return nil
 	}

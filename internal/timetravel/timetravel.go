@@ -118,7 +118,7 @@ func (t *Travel) acquire(campaign string) (*history, error) {
 		if t.makeRoom(nil, 1); len(t.kept) >= t.Campaigns {
 			return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf("the rows of %s are being read as of earlier events, the limit of this server; try again in a moment", outbox.Count(int64(t.Campaigns), "campaign", "campaigns"))}
 		}
-		h = &history{travel: t, campaign: campaign, told: make(chan struct{})}
+		h = &history{travel: t, campaign: campaign, lineage: t.Store.Lineage(), told: make(chan struct{})}
 		t.kept[campaign] = h
 	}
 	h.users++

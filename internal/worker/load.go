@@ -30,13 +30,17 @@ func inspectLoaded(l store.Loaded) stretch {
 type ahead struct {
 	mu        sync.Mutex
 	stretches map[string]stretch
+	lineage   int64 // of the journal when they were read
 }
 
-// take returns the events first to last of a campaign if they were read ahead, or as many of
-// them as fit.
-func (a *ahead) take(c store.Claim) (stretch, bool) {
+// take returns the events first to last of a campaign if they were read ahead under the lineage, or as
+// many of them as fit.
+func (a *ahead) take(c store.Claim, lineage int64) (stretch, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.lineage != lineage {
+		return stretch{}, false
+	}
 	s, ok := a.stretches[c.CampaignID]
 	n := int(c.Last - c.First + 1)
 	if !ok || len(s.events) == 0 || s.events[0].Seq != c.First {
@@ -53,10 +57,10 @@ func (a *ahead) take(c store.Claim) (stretch, bool) {
 	return stretch{events: s.events[:n], unsound: min(s.unsound, n), reason: s.reason}, true
 }
 
-func (a *ahead) put(stretches map[string]stretch) {
+func (a *ahead) put(stretches map[string]stretch, lineage int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stretches = stretches
+	a.stretches, a.lineage = stretches, lineage
 }
 
 // load fills in the events of each part and returns the audit-only event types.
@@ -66,7 +70,7 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 	for _, p := range parts {
 		if p.claim.Unskipped {
 			var ok bool
-			if p.stretch, ok = w.ahead.take(p.claim); ok {
+			if p.stretch, ok = w.ahead.take(p.claim, w.Store.Lineage()); ok {
 				continue
 			}
 		}
@@ -93,6 +97,7 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 	for i, c := range claims {
 		next[i] = store.Range{CampaignID: c.CampaignID, First: c.Last + 1, Last: c.Last + (c.Last - c.First + 1), Unskipped: true}
 	}
+	lineage := w.Store.Lineage()
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		loaded, _, err := w.Store.Load(ctx, next, w.BatchBytes/2)
@@ -105,7 +110,7 @@ func (w *Worker) lookAhead(ctx context.Context, claims []store.Claim) (wait func
 				stretches[c.CampaignID] = inspectLoaded(loaded[i])
 			}
 		}
-		w.ahead.put(stretches)
+		w.ahead.put(stretches, lineage)
 	})
 	return reading.Wait
 }

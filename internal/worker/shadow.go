@@ -13,8 +13,9 @@ import (
 // rehearsals remembers how far each campaign was rehearsed, so that only changed ones are
 // rehearsed again.
 type rehearsals struct {
-	mu   sync.Mutex
-	done map[string]store.Outstanding
+	mu      sync.Mutex
+	done    map[string]store.Outstanding
+	lineage int64 // of the journal that they are of
 }
 
 // Rehearse goes once over every campaign with unapplied events that have not been rehearsed
@@ -23,8 +24,8 @@ type rehearsals struct {
 func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
 	w.rehearse.mu.Lock()
 	defer w.rehearse.mu.Unlock()
-	if w.rehearse.done == nil {
-		w.rehearse.done = make(map[string]store.Outstanding)
+	if now := w.Store.Lineage(); w.rehearse.done == nil || w.rehearse.lineage != now {
+		w.rehearse.done, w.rehearse.lineage = make(map[string]store.Outstanding), now
 	}
 	after := ""
 	for ctx.Err() == nil {

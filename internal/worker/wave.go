@@ -40,6 +40,9 @@ type part struct {
 // where one is due. It returns true when there was work. It is safe for concurrent use. A
 // claimed wave is finished even if ctx ends, cut short between campaigns.
 func (w *Worker) Pass(ctx context.Context) (bool, error) {
+	if err := w.wentBack(ctx); err != nil {
+		return false, err
+	}
 	worked, err := w.passWave(ctx)
 	if err == nil && (!worked || time.Now().UnixNano() >= w.nextSuspect.Load()) {
 		var tried bool
@@ -152,12 +155,38 @@ func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
 
 // Wave is applied claims that must still be settled.
 type Wave struct {
-	worker *Worker
-	parts  []*part
+	worker  *Worker
+	parts   []*part
+	lineage int64 // of both databases when it was loaded
 }
 
-// Settle ends the wave; see store.Store.Settle.
-func (v *Wave) Settle(ctx context.Context) error { return v.worker.settle(ctx, v.parts) }
+// Settle ends the wave; see store.Store.Settle. Events that were lost meanwhile may be applied: both
+// databases are reconciled once more then.
+func (v *Wave) Settle(ctx context.Context) error {
+	err := v.worker.settle(ctx, v.parts)
+	if v.worker.lineages() != v.lineage {
+		v.worker.lineage.Store(v.lineage)
+	}
+	return err
+}
+
+// lineages changes when the lineage of either database does.
+func (w *Worker) lineages() int64 { return w.Store.Lineage() + w.Store.ReadModel().Lineage() }
+
+// wentBack reconciles both databases when one went back: the other may have events that it does not
+// have any more.
+func (w *Worker) wentBack(ctx context.Context) error {
+	now := w.lineages()
+	was := w.lineage.Swap(now)
+	if was == now {
+		return nil
+	}
+	_, err := w.reconcile(ctx)
+	if err != nil {
+		w.lineage.CompareAndSwap(now, was)
+	}
+	return err
+}
 
 // Apply loads and applies the claims. Even with an error it returns a wave of all of them, so
 // that every lease is released.
@@ -166,12 +195,13 @@ func (w *Worker) Apply(ctx context.Context, claims []store.Claim) (*Wave, error)
 	for i, c := range claims {
 		parts[i] = &part{claim: c, result: store.Result{Claim: c, Applied: c.First - 1}}
 	}
+	wave := &Wave{w, parts, w.lineages()}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
 	if err != nil {
-		return &Wave{w, parts}, err
+		return wave, err
 	}
 	defer w.lookAhead(context.WithoutCancel(ctx), claims)()
-	return &Wave{w, parts}, w.apply(ctx, parts, auditOnly)
+	return wave, w.apply(ctx, parts, auditOnly)
 }
 
 // apply runs the parts in one projections transaction. Where statements can be batched, all are

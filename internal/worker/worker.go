@@ -61,6 +61,9 @@ type Worker struct {
 
 	applied, failed, fenced atomic.Int64
 
+	// lineage is that of both databases when they were last reconciled because one had gone back.
+	lineage atomic.Int64
+
 	ahead    ahead
 	inline   keyedMutex
 	beat     heartbeat

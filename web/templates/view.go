@@ -218,6 +218,11 @@ func actionSentence(a outbox.AuditEntry) string {
 		return intakeActionSentence(a)
 	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)
+	case outbox.ActionJournalWentBack:
+		var w outbox.WentBack
+		if json.Unmarshal(a.After, &w) == nil {
+			return w.Says()
+		}
 	}
 	if on, known := a.Action.OnCampaign(); known {
 		return on.Past + " campaign " + a.CampaignID + "."

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
+)
+
+// lineage is what this process remembers of the journal's end. After a fail-over the server may lack
+// commits that the process has seen; whatever it keeps by position, seq or epoch is then void.
+type lineage struct {
+	number    atomic.Int64 // see Lineage
+	comparing sync.Mutex   // held while a connection's journal is compared
+
+	mu   sync.Mutex
+	last int64                // the highest position seen; 0 when none was
+	at   int64                // when events were seen last, in microseconds
+	seen [lineageSpan]sighted // the events at the positions up to last, by position modulo lineageSpan
+}
+
+// lineageSpan is how many positions are compared. Appends that draw positions at the same time commit
+// in another order, so an event may be lost while one at a higher position is not.
+const lineageSpan = 1024
+
+type sighted struct {
+	position int64
+	hash     [64]byte // chain hash
+}
+
+// Lineage is a number that changes when the journal turns out to be an earlier one: what was read or
+// claimed under another number does not count any more. It is compared after use of the database,
+// which notices the change first.
+func (s *Store) Lineage() int64 { return s.lineage.number.Load() }
+
+// see remembers events that were read or appended, committed, under a lineage.
+func (l *lineage) see(under, now int64, events []outbox.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if under != l.number.Load() || len(events) == 0 {
+		return
+	}
+	l.at = now
+	for i := range events {
+		e := &events[i]
+		one := &l.seen[e.Position%lineageSpan]
+		if e.Position > l.last-lineageSpan && len(e.ChainHash) == len(one.hash) {
+			one.position, l.last = e.Position, max(l.last, e.Position)
+			copy(one.hash[:], e.ChainHash)
+		}
+	}
+}
+
+// remembered are the hashes by position, the last position, and when events were last seen.
+func (l *lineage) remembered() (hashes map[int64]string, last, at int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hashes = make(map[int64]string)
+	for _, one := range l.seen {
+		if one.position > max(0, l.last-lineageSpan) {
+			hashes[one.position] = string(one.hash[:])
+		}
+	}
+	return hashes, l.last, l.at
+}
+
+// turn forgets everything and changes the number.
+func (l *lineage) turn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.number.Add(1)
+	l.last, l.seen = 0, [lineageSpan]sighted{}
+}
+
+// OnWentBack registers a function that is called when the journal turned out to be an earlier one, and
+// adds what it knows. What it returns is called once that is recorded. Neither may use the store. It
+// must not be called once the store is in use.
+func (s *Store) OnWentBack(tell func(*outbox.WentBack) (recorded func())) {
+	s.onWentBack = append(s.onWentBack, tell)
+}
+
+const selectChain = `
+select position, chain_hash
+from events
+where position between $1 and $2
+order by position`
+
+// compareJournal compares what the process remembers with the journal that a new connection leads to,
+// before it is used. A journal that lacks some of it went back.
+func (s *Store) compareJournal(within sqldb.Within) error {
+	l := &s.lineage
+	l.comparing.Lock()
+	defer l.comparing.Unlock()
+	hashes, last, at := l.remembered()
+	if len(hashes) == 0 {
+		return nil
+	}
+	err := within(sqldb.BeginRead, func(t *sqldb.Tx) error {
+		return t.Each(func(row sqldb.Row) error {
+			var position int64
+			var hash string
+			err := row.Scan(&position, &hash)
+			if hashes[position] == hash {
+				delete(hashes, position)
+			}
+			return err
+		}, selectChain, max(0, last-lineageSpan), last)
+	})
+	if err != nil || len(hashes) == 0 {
+		return err
+	}
+	w := outbox.WentBack{Remembered: last, Gone: last, Publishers: []outbox.LostDelivery{}}
+	for position := range hashes {
+		w.Gone = min(w.Gone, position)
+	}
+	var recorded []func()
+	for _, tell := range s.onWentBack {
+		recorded = append(recorded, tell(&w))
+	}
+	if err := within(sqldb.BeginAppendAlone, func(t *sqldb.Tx) error { return s.recordWentBack(&Tx{t}, &w, at) }); err != nil {
+		return err
+	}
+	l.turn()
+	s.fits.Store(false)
+	s.journal.ClearFault(outbox.FaultWentBack) // an earlier time
+	s.journal.SetFault(outbox.FaultWentBack, w.Says())
+	for _, then := range recorded {
+		then()
+	}
+	s.Changed()
+	s.WakeUp()
+	return nil
+}
+
+// byItself is the actor of what a process does by itself.
+var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}}
+
+// recordWentBack makes sure that nothing of the lost time can be taken for what follows: leases are
+// void, and positions are not used again. at is when the journal was last known to be the old one.
+func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) {
+	now := s.Now()
+	if w.Head, err = t.HeadPosition(); err != nil || s.options.ReadOnly {
+		return err
+	}
+	for _, statement := range voidLeases {
+		if _, err := t.Exec(fmt.Sprintf(statement, t.ForUpdate), now, at); err != nil {
+			return fmt.Errorf("end the leases of a journal that went back: %w", err)
+		}
+	}
+	if _, err := t.Exec(passPosition, w.Remembered); err != nil {
+		return fmt.Errorf("pass the positions of a journal that went back: %w", err)
+	}
+	return t.Record(&Change{Command: byItself, Action: outbox.ActionJournalWentBack, Target: outbox.JournalTarget(), After: w}, nil, now)
+}
+
+// passPosition lets positions begin above one. Receivers tell events apart by them.
+const passPosition = `
+select setval(s.name, greatest($1, coalesce(pg_sequence_last_value(s.name), 1)))
+from (select cast(pg_get_serial_sequence('events', 'position') as regclass) as name) as s`
+
+// voidLeases end all leases and raise their epochs to $1, the time in microseconds, which no epoch
+// that was given out reaches: epochs of the lost time are given out again, to the same owners. They
+// spare those above $2, which another process has raised for the same reason.
+var voidLeases = []string{`
+update campaigns
+set lease_epoch = $1,
+  lease_expires_at = case when lease_owner = '' then lease_expires_at else least(lease_expires_at, cast($1 as bigint)) end,
+  due_at = case when lease_owner = '' or due_at is null then due_at else cast($1 as bigint) end
+where campaign_id in (
+  select campaign_id
+  from campaigns
+  where lease_epoch < $2
+  order by campaign_id%s)`, `
+update projection_apply_outbox
+set claim_epoch = $1
+where status = 'processing'
+  and claim_epoch < $2
+  and campaign_id in (
+    select campaign_id
+    from campaigns
+    where processing > 0
+      and lease_epoch = $1)%.0s`, `
+update publisher_progress
+set lease_epoch = $1, lease_owner = '', lease_expires_at = 0, next_poll_at = null, events_per_second = 0, hanging_since = null
+where (topic, publisher) in (
+  select topic, publisher
+  from publisher_progress
+  where lease_epoch < $2
+  order by topic, publisher%s)`, `
+update runs
+set lease_epoch = $1, lease_expires_at = least(lease_expires_at, cast($1 as bigint))
+where id in (
+  select id
+  from runs
+  where finished_at is null
+    and lease_epoch < $2
+  order by id%s)`, `
+update intake_sources
+set lease_epoch = $1, lease_owner = '', lease_expires_at = 0
+where source in (
+  select source
+  from intake_sources
+  where lease_epoch < $2
+  order by source%s)`, `
+update alert_evaluator
+set lease_epoch = $1, lease_owner = '', lease_expires_at = 0
+where lease_epoch < $2%.0s`}
+
+// errWentBack is the refusal of a call that waited for an event while the journal went back.
+func errWentBack(campaign string, seq int64) error {
+	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the journal went back during this call: event %d of campaign %q may be lost, or may be another one now; read it, and append it again if it is missing", seq, campaign)}
+}
