@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Limits on what is asked of a source's database, which belongs to a service with users of its own.
@@ -158,7 +160,7 @@ where a.attrelid = to_regclass($1)
   and not a.attisdropped`
 
 func (t *table) openPostgres(ctx context.Context) error {
-	db := stdlib.OpenDB(*t.postgres)
+	db := stdlib.OpenDB(*t.postgres, stdlib.OptionAfterConnect(sqldb.Pin))
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		db.Close()

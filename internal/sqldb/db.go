@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -37,7 +38,7 @@ type DB struct {
 	pool       *sql.DB                         // for migrations
 	provider   func() (*goose.Provider, error) // of the migrations, created once
 	readerPool *sql.DB                         // for digests
-	settings   string                          // first statement of a transaction on the pools; empty on SQLite
+	settings   string                          // first statements of a transaction on the pools; empty on SQLite
 
 	// On PostgreSQL only.
 	url      *postgresURL
@@ -207,7 +208,7 @@ func (d *DB) Snapshot(ctx context.Context) (*sql.Tx, error) {
 	}
 	t, err := d.readerPool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: d.Dialect.snapshot})
 	if err == nil && d.settings != "" {
-		if _, err = t.ExecContext(ctx, d.settings); err != nil {
+		if _, err = t.ExecContext(ctx, d.settings, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Rollback()
 		}
 	}

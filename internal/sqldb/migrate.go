@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
@@ -36,7 +37,7 @@ func (d *DB) newProvider() (*goose.Provider, error) {
 func (d *DB) migrationFiles() (fs.FS, error) {
 	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
 	if err == nil && d.Schema != "" {
-		files = prefixed{files, d.settings + ";\nset local timezone to 'UTC';\n"}
+		files = prefixed{files, d.settings + ";\n"}
 	}
 	return files, err
 }
@@ -124,7 +125,7 @@ func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) erro
 	}
 	defer t.Rollback()
 	if d.settings != "" {
-		if _, err := t.ExecContext(ctx, d.settings); err != nil {
+		if _, err := t.ExecContext(ctx, d.settings, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 	}

@@ -82,6 +82,7 @@ func parsePostgresURL(setting, raw string) (*postgresURL, error) {
 	if u.schema != "" && !plainName.MatchString(u.schema) {
 		return nil, outbox.Setup("%s: search_path=%s must name one schema, in small letters, digits and underscores", setting, u.schema)
 	}
+	config.RuntimeParams["client_encoding"] = "UTF8" // every pooler knows this one
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "outboxweb"
 	}
@@ -176,7 +177,7 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 func (u *postgresURL) openPool() *sql.DB {
 	config := u.config.Copy()
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return stdlib.OpenDB(*config)
+	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(Pin))
 }
 
 // unreachable is the error of the first connection, which decides whether the URL is valid. It is a
@@ -185,6 +186,8 @@ func (d *DB) unreachable(err error) error {
 	switch code := pgCode(err); {
 	case code == "3D000":
 		return &missingError{"the " + d.Name + " database " + d.place}
+	case code == forbidden:
+		return outbox.Setup("the sessions of the %s database %s begin with a parameter that outboxweb needs otherwise and that its user may not set: %v; reset it, such as with alter role %s reset session_replication_role", d.Name, d.place, pgMessage(err), d.url.config.User)
 	case strings.HasPrefix(code, "28"):
 		return outbox.Setup("the server of the %s database %s refuses the login: %v", d.Name, d.place, pgMessage(err))
 	}
@@ -231,7 +234,7 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
   exists (select 1 from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())),
   coalesce((select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())), true),
   concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
-		pgx.QueryExecModeSimpleProtocol, d.url.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
+		d.url.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
 	switch {
 	case err != nil:
 		return false, outbox.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
@@ -262,8 +265,13 @@ func (d *DB) createSchema(ctx context.Context) error {
 	return nil
 }
 
-// setSchema is the first statement of a transaction on the pools.
-func (d *DB) setSchema() string { return "set local search_path to " + d.Schema }
+// setSchema is the first statements of a transaction on the pools, each on a line.
+func (d *DB) setSchema() string {
+	if d.Proxied {
+		return pinTransaction + ";\nset local search_path to " + d.Schema
+	}
+	return "set local search_path to " + d.Schema
+}
 
 // Limits of transactions on PostgreSQL. A process that stalls in the middle of one, holding
 // locks, must have been disconnected by the time its leases end.
@@ -306,8 +314,8 @@ func (d *DB) setTransactions() (writer, reader string) {
 	write, read := "begin isolation level read committed", "begin isolation level repeatable read, read only"
 	swap := write + script("set local", []setting{{"statement_timeout", readLimit}, {"lock_timeout", LockWait}})
 	if d.Proxied {
-		write += script("set local", writing)
-		read += script("set local", reading)
+		write += "; " + pinTransaction + script("set local", writing)
+		read += "; " + pinTransaction + script("set local", reading)
 		writing, reading = nil, nil
 	}
 	shared, alone := "; select pg_advisory_xact_lock_shared(", "; select pg_advisory_xact_lock("
@@ -381,14 +389,14 @@ type postgresLink struct {
 	server  string // see askServer; only behind a proxy
 }
 
-// dialPostgres opens a connection and applies settings to it.
-func (d *DB) dialPostgres(ctx context.Context, settings string) (link, error) {
+// dialPostgres opens a connection and applies the pins and settings to it.
+func (d *DB) dialPostgres(ctx context.Context, settings string) (*postgresLink, error) {
 	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {
 		return nil, err
 	}
 	l := &postgresLink{conn: conn, proxied: d.Proxied}
-	if _, err := conn.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(ctx, pinSession(conn)+settings).ReadAll(); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -561,17 +569,14 @@ func (d *DB) Notifies() bool { return d.url != nil && !d.Proxied }
 // Listen calls listening once the subscription is active, and heed for every notification on a
 // channel, until the connection is lost or ctx ends.
 func (d *DB) Listen(ctx context.Context, channel string, listening func(), heed func(payload string)) error {
-	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
+	l, err := d.dialPostgres(ctx, "; listen "+channel)
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
-	if _, err := conn.Exec(ctx, "listen "+channel); err != nil {
-		return err
-	}
+	defer l.close()
 	listening()
 	for {
-		hint, err := conn.WaitForNotification(ctx)
+		hint, err := l.conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}

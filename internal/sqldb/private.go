@@ -68,7 +68,7 @@ func (p *Private) openPostgres(ctx context.Context) error {
 	if d.Proxied {
 		return outbox.Conflict("the %s database %s is behind a transaction-pooling proxy, and a scratch copy needs a connection of its own; give %s the address of the server", d.Name, d.place, d.config.setting(d.Name+"-db"))
 	}
-	p.pool = stdlib.OpenDB(*d.url.config.Copy())
+	p.pool = stdlib.OpenDB(*d.url.config.Copy(), stdlib.OptionAfterConnect(Pin))
 	p.pool.SetMaxOpenConns(1)
 	var err error
 	if p.conn, err = p.pool.Conn(ctx); err != nil {
