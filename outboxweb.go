@@ -130,7 +130,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	st, err := store.Open(ctx, store.Options{Journal: c.JournalDB, Projections: c.ProjectionsDB, NoCreate: c.NoMigrate, NoMigrate: c.NoMigrate, ReadOnly: c.ReadOnly,
 		Embedded: true, Mode: outbox.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
-		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}})
+		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}, Log: e.logger})
 	if err != nil {
 		return nil, err
 	}

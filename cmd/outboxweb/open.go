@@ -20,7 +20,7 @@ import (
 // databases: it neither creates nor migrates them.
 func (a *app) storeOptions() store.Options {
 	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoCreate: true, NoMigrate: true,
-		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom}
+		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom, Log: a.logger()}
 }
 
 // migratingOptions returns storeOptions for a command that migrates both databases to this

@@ -88,10 +88,13 @@ func (e *Engine) RegisterAuditOnly(ctx context.Context, types []string) error {
 // the connection because this process is slow.
 const installTries = 5
 
-// Install makes missing tables of the projections and prepares each statement against them. An error
-// names the file and line at fault.
+// Install examines the databases, makes missing tables of the projections and prepares each statement
+// against them. An error names the file and line at fault.
 func Install(ctx context.Context, st *store.Store, set *projection.Set) error {
-	var err error
+	err := st.Examine(ctx)
+	if errors.Is(err, outbox.ErrSetup) {
+		return err
+	}
 	for range installTries {
 		if err = runs.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
 			break

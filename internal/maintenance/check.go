@@ -25,8 +25,8 @@ const (
 // seqs, every event either applied or with a row, each row matching its event, an exact
 // campaign row, nothing applied behind a failed or dead head, epochs that only grow, exactly
 // the skipped events skipped over, correct counts of excluded projections and open failures, a
-// replay for every projection that is behind, the same campaigns in both databases, and the tag
-// index against the events. It only reads and may run beside a server; a campaign that keeps
+// replay for every projection that is behind, the same campaigns in both databases, the tag index
+// against the events, and the sequences of PostgreSQL against their rows. It only reads and may run beside a server; a campaign that keeps
 // moving is counted as skipped. Unreadable data is a violation, and the check continues with
 // the rest.
 //
@@ -58,6 +58,7 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 		{About: "what the projections know", Check: m.checkStrays},
 	}, m.core.Checks(), []store.CheckStep{
 		{About: "the index of tags", Check: m.checkTags},
+		{About: "the sequences", Check: m.checkSequences},
 		{About: "the pages of the journal", Check: func(ctx context.Context, r *outbox.CheckReport) error { return checkPages(ctx, m.core.Journal().DB, r) }},
 		{About: "the pages of the projections", Check: func(ctx context.Context, r *outbox.CheckReport) error {
 			return checkPages(ctx, m.core.ReadModel().DB, r)
@@ -72,6 +73,24 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 	}
 	report.OK = len(report.Violations) == 0
 	return report, nil
+}
+
+// checkSequences finds sequences below numbers of their tables' rows.
+func (m *Maintenance) checkSequences(ctx context.Context, r *outbox.CheckReport) error {
+	for _, d := range []*sqldb.DB{m.core.Journal().DB, m.core.ReadModel().DB} {
+		err := d.Read(ctx, func(t *sqldb.Tx) error {
+			behind, err := t.BehindIdentities()
+			for _, i := range behind {
+				r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantSequence, Detail: fmt.Sprintf(
+					"the sequence of %s.%s in the %s database is at %d, below %d, as after a copy of the table; restart the servers, or run: %s", i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unreadable adds a violation for each error joined in err.

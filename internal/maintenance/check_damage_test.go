@@ -220,3 +220,20 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	f.Drain()
 	f.Sound()
 }
+
+// A copy of the tables leaves sequences behind. To look at them changes nothing; a server raises them.
+func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
+	t.Parallel()
+	f := harmed(t, damage{harm: `select setval(cast(c.oid as regclass), 1) from pg_class as c where c.relname = 'events_position_seq'`})
+	var found []outbox.Violation
+	f.Unchanged(func() { found = violations(f) })
+	if len(found) != 1 || found[0].Invariant != outbox.InvariantSequence || !strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', ") {
+		t.Errorf("check found %+v, want the sequence of positions", found)
+	}
+	if err := f.Beside().Examine(f.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	if found = violations(f); len(found) != 0 {
+		t.Errorf("once a server has started check found %+v", found)
+	}
+}

@@ -17,6 +17,7 @@ type Invariant string
 // The invariants, in the order of their explanations.
 const (
 	InvariantJournalPosition   Invariant = "journal_position"
+	InvariantSequence          Invariant = "sequence"
 	InvariantJournalDense      Invariant = "journal_dense"
 	InvariantJournalHash       Invariant = "journal_hash"
 	InvariantJournalChain      Invariant = "journal_chain"
@@ -47,6 +48,7 @@ var Invariants = []struct {
 	Holds string
 }{
 	{InvariantJournalPosition, "The positions of a campaign's events rise with their seqs."},
+	{InvariantSequence, "Each sequence of PostgreSQL is at or above every number drawn from it, such as the positions of events."},
 	{InvariantJournalDense, "A campaign's events have the seqs 1, 2, 3, … without a gap."},
 	{InvariantJournalHash, "Each event has the content that its hash was computed from."},
 	{InvariantJournalChain, "Each event's chain hash continues that of the event before it."},

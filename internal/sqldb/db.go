@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,8 +45,10 @@ type DB struct {
 	// On PostgreSQL only.
 	url      *postgresURL
 	Schema   string
-	identity string // equal for two URLs of one schema
-	Proxied  bool   // a proxy is between this process and the server
+	identity string       // equal for two URLs of one schema
+	Proxied  bool         // a proxy is between this process and the server
+	server   server       // as of the first connection
+	examined atomic.Value // the time at which the server started that was examined last
 
 	fullness fullness
 	faults   faults
@@ -65,8 +69,9 @@ type Config struct {
 	// On PostgreSQL a transaction whose process stalls in the middle is aborted after half a Lease.
 	// EventTimeout bounds the statements that apply events.
 	Lease, EventTimeout time.Duration
-	Concurrency         int // concurrent waves, which need connections
-	Snapshots           int // snapshots open at a time, in addition to other reads
+	Concurrency         int          // concurrent waves, which need connections
+	Snapshots           int          // snapshots open at a time, in addition to other reads
+	Log                 *slog.Logger // nil discards
 }
 
 // setting is how the program is told the value of a flag, journal-db or projections-db.
@@ -86,6 +91,9 @@ type Location struct {
 
 // ParseURL accepts sqlite:PATH and postgres://….
 func ParseURL(flag, raw string, c Config) (Location, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	switch {
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
 		u, err := parsePostgresURL(c.setting(flag), raw)

@@ -161,8 +161,8 @@ func openPostgres(ctx context.Context, name string, u *postgresURL, c Config) (*
 		return nil, err
 	}
 	writer, reader := d.setTransactions()
-	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, writer) }
-	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader) }
+	d.dialWriter = func(ctx context.Context) (link, error) { return d.dialPostgresWriter(ctx, writer) }
+	d.dialReader = func(ctx context.Context) (link, error) { return d.dialPostgres(ctx, reader, d.mayRead) }
 	d.readerPool = u.openPool()
 	for _, p := range []*sql.DB{d.pool, d.readerPool} {
 		p.SetMaxOpenConns(2)
@@ -202,10 +202,10 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err == nil {
 		defer conn.Close(background)
-		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{u.config.Database}.Sanitize())
+		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{u.config.Database}.Sanitize()+" encoding 'UTF8'")
 	}
 	if err != nil && pgCode(err) != "42P04" && pgCode(err) != "23505" { // another process created it first
-		return outbox.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb %s", name, u.place, pgMessage(err), u.config.Database)
+		return outbox.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb --encoding=UTF8 --template=template0 %s", name, u.place, pgMessage(err), u.config.Database)
 	}
 	return nil
 }
@@ -235,11 +235,17 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
   coalesce((select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = coalesce(nullif($1, ''), current_schema())), true),
   concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()), coalesce(nullif($1, ''), current_schema()))`,
 		d.url.schema).Scan(&version, &backend, &schema, &exists, &usable, &d.identity)
+	if err == nil {
+		err = conn.QueryRowContext(ctx, selectServer).Scan(&d.server.encoding, &d.server.standby, &d.server.readOnly, &d.server.unsafe, &d.server.started)
+	}
 	switch {
 	case err != nil:
 		return false, outbox.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
 	case version < 120000:
 		return false, outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.Name, d.place, version/10000)
+	case d.server.unfit(d) != "":
+		says := d.server.unfit(d)
+		return false, outbox.Setup("%s: %s", d.place, strings.ToLower(says[:1])+strings.TrimSuffix(says[1:], "."))
 	case schema == nil:
 		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.Name, d.place)
 	case !plainName.MatchString(*schema):
@@ -389,14 +395,19 @@ type postgresLink struct {
 	server  string // see askServer; only behind a proxy
 }
 
-// dialPostgres opens a connection and applies the pins and settings to it.
-func (d *DB) dialPostgres(ctx context.Context, settings string) (*postgresLink, error) {
+// dialPostgres opens a connection and applies the pins and settings to it, unless may refuses the
+// server.
+func (d *DB) dialPostgres(ctx context.Context, settings string, may func(server) error) (*postgresLink, error) {
 	conn, err := pgx.ConnectConfig(ctx, d.url.config.Copy())
 	if err != nil {
 		return nil, err
 	}
 	l := &postgresLink{conn: conn, proxied: d.Proxied}
-	if _, err := conn.PgConn().Exec(ctx, pinSession(conn)+settings).ReadAll(); err != nil {
+	results, err := conn.PgConn().Exec(ctx, selectServer+"; "+pinSession(conn)+settings).ReadAll()
+	if err == nil {
+		err = may(readServer(results[0].Rows[0]))
+	}
+	if err != nil {
 		l.close()
 		return nil, err
 	}
@@ -569,11 +580,14 @@ func (d *DB) Notifies() bool { return d.url != nil && !d.Proxied }
 // Listen calls listening once the subscription is active, and heed for every notification on a
 // channel, until the connection is lost or ctx ends.
 func (d *DB) Listen(ctx context.Context, channel string, listening func(), heed func(payload string)) error {
-	l, err := d.dialPostgres(ctx, "; listen "+channel)
+	l, err := d.dialPostgres(ctx, "", d.mayRead)
 	if err != nil {
 		return err
 	}
 	defer l.close()
+	if _, err := l.conn.Exec(ctx, "listen "+channel); err != nil {
+		return err
+	}
 	listening()
 	for {
 		hint, err := l.conn.WaitForNotification(ctx)

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -87,7 +88,7 @@ func (s *sessions) close() {
 func (s *session) begin(ctx context.Context, text string) error {
 	for {
 		err := s.tryBegin(ctx, text)
-		if err == nil || s.link != nil {
+		if err == nil || s.link != nil || errors.Is(err, outbox.ErrSetup) {
 			return err
 		}
 		if !pause(ctx, reconnectWait) {

@@ -23,6 +23,8 @@ type appending struct {
 	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
 	added     []eventKey                 // keys that the current call added to taken
 	fresh     []outbox.Event             // the new events, with their positions once those are drawn, and hashes
+	head      int64                      // a position that is taken; positions drawn are above it. Read with the first event, where inserts are batched
+	asked     bool                       // head is queued or read
 	judged    bool                       // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
 }
@@ -162,7 +164,7 @@ func (a *appending) callApart(call *appendCall) error {
 		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
-		a.queue, a.fresh = sqldb.Batch{}, a.fresh[:fresh]
+		a.queue, a.fresh, a.asked = sqldb.Batch{}, a.fresh[:fresh], a.head > 0
 		for _, key := range a.added {
 			delete(a.taken, key)
 		}
@@ -236,6 +238,9 @@ const insertRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 values ($1, $2, $3, $4, $4, $4)`
 
+// errBelowHead is the position of an event that readers would have passed already.
+var errBelowHead = errors.New("the sequence of positions is behind the journal's last event, as after a copy of the tables")
+
 // event appends one event of a call. It does not modify its input, since the call may be run a
 // second time.
 func (a *appending) event(call *appendCall, i int) error {
@@ -257,10 +262,17 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	result := &call.result[i]
 	*result = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
+	if a.taken != nil && !a.asked {
+		a.asked = true
+		a.queue.Each(func(row sqldb.Row) error { return row.Scan(&a.head) }, selectHeadPosition)
+	}
 	inserted := false
 	a.queue.Each(func(row sqldb.Row) error {
 		inserted = true
 		err := row.Scan(&result.Position)
+		if err == nil && result.Position <= a.head {
+			err = fmt.Errorf("position %d was drawn: %w", result.Position, errBelowHead)
+		}
 		a.fresh = append(a.fresh, outbox.Event{Position: result.Position, ChainHash: e.ChainHash})
 		return err
 	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,

@@ -124,6 +124,13 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), calls[0].until)
 	defer cancel()
 	err := s.appendGroup(ctx, calls, (*appending).call)
+	if errors.Is(err, errBelowHead) || errors.Is(err, sqldb.ErrKeyTaken) {
+		if raised, failed := s.journal.RaiseIdentities(ctx); failed != nil {
+			err = failed
+		} else if raised {
+			err = s.appendGroup(ctx, calls, (*appending).call)
+		}
+	}
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, sqldb.ErrKeyTaken) {
 		err = s.appendGroup(ctx, calls, (*appending).callApart)

@@ -62,9 +62,11 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	return events, wrapPositions(err)
 }
 
+const selectHeadPosition = `select coalesce(max(position), 0) from events`
+
 // HeadPosition is the last visible position of the journal; 0 when it is empty.
 func (t *Tx) HeadPosition() (head int64, err error) {
-	if _, err = t.One([]any{&head}, `select coalesce(max(position), 0) from events`); err != nil {
+	if _, err = t.One([]any{&head}, selectHeadPosition); err != nil {
 		return 0, fmt.Errorf("read the journal's last position: %w", err)
 	}
 	return head, nil

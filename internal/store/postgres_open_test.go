@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -137,7 +140,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 		"no port":          {"postgres://ana:" + secret + "@localhost:x/x", in("p"), []string{"--journal-db", "is not a PostgreSQL URL"}},
 		"unknown option":   {in("j"), "postgres://ana@localhost/x?password=" + secret + "&sslmode=perhaps", []string{"--projections-db", "postgres://ana@localhost/x?sslmode=perhaps", "is not a PostgreSQL URL"}},
 		"unknown user":     {dbtest.InSchema(asUser(there, nobody), "journal"), in("p"), []string{"refuses the login", nobody, "does not exist"}},
-		"no right to make": {missing, in("p"), []string{"never_made_by_the_poor", "does not exist and cannot be created: permission denied", "createdb never_made_by_the_poor"}},
+		"no right to make": {missing, in("p"), []string{"never_made_by_the_poor", "does not exist and cannot be created: permission denied", "createdb --encoding=UTF8 --template=template0 never_made_by_the_poor"}},
 		"no right to add":  {dbtest.InSchema(asUser(there, poor), "new"), in("p"), []string{"the schema new of the journal database", "cannot be created", "permission denied"}},
 		"no right to use":  {dbtest.InSchema(asUser(there, poor), "journal"), in("p"), []string{"may not use the schema journal of the journal database", "connect as the user who runs outboxweb serve"}},
 		"capital letters":  {in("Journal"), in("p"), []string{"--journal-db", "search_path=Journal", "one schema"}},
@@ -314,5 +317,86 @@ func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	r := refused(t, sqldb.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
 	if strings.Contains(r.Error(), "SQLSTATE") {
 		t.Errorf("the sentence shows SQLSTATE: %s", r.Error())
+	}
+}
+
+func TestPostgresOpen_refusesAServerThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	there := dbtest.New(t).Journal
+	in := func(name, rest string, statements ...string) string {
+		u, err := url.Parse(storetest.UnusedDatabase(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		storetest.AtServer(t, append([]string{`create database ` + name + ` template template0 ` + rest}, statements...)...)
+		return asUser(u.String(), "postgres")
+	}
+	latin := in("latin", `encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'`)
+	readOnly := in("read_only", ``, `alter database read_only set default_transaction_read_only = on`)
+	role := storetest.Role(t, "without_triggers")
+	storetest.AtServer(t, `alter role `+role+` set session_replication_role = replica`)
+	for name, c := range map[string]struct {
+		journal, projections string
+		fragments            []string
+	}{
+		"another encoding":            {dbtest.InSchema(latin, "j"), dbtest.InSchema(latin, "p"), []string{"latin", "the journal database has the encoding LATIN1", "createdb --encoding=UTF8"}},
+		"another encoding, converted": {dbtest.InSchema(latin, "j") + "&client_encoding=UTF8", dbtest.InSchema(latin, "p"), []string{"encoding LATIN1"}},
+		"of the projections":          {there, dbtest.InSchema(latin, "p"), []string{"the projections database has the encoding LATIN1"}},
+		"read-only":                   {dbtest.InSchema(readOnly, "j"), dbtest.InSchema(readOnly, "p"), []string{"the journal database takes no writes", "alter role postgres reset default_transaction_read_only"}},
+		"without triggers":            {dbtest.InSchema(asUser(there, role), "journal"), dbtest.InSchema(there, "projections"), []string{"session_replication_role", "alter role without_triggers reset"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
+		})
+	}
+}
+
+// A fail-over may leave the URL at a server that is a standby: it is named while the program waits.
+func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start("wal_level=replica", "max_wal_senders=2", "hot_standby=on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	address := server.URL("life")
+	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
+	f := openPair(t, pair, storetest.NewClock())
+	f.AppendN("a", 2)
+	f.Exec(`copy (select '') to program 'cat > standby.signal'`)
+	if err := server.Restart(f.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(f.Ctx, time.Second)
+	defer cancel()
+	if _, err := f.Append(soon, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}); !errors.Is(err, outbox.ErrBusy) || !strings.Contains(err.Error(), "is a standby") {
+		t.Errorf("append: got error %v, want a busy database, named a standby", err)
+	}
+	if reasons := f.Ready(soon); !strings.Contains(fmt.Sprint(reasons), "the server of the journal database is a standby") {
+		t.Errorf("ready at a standby: %q", reasons)
+	}
+	setup(t, storetest.OptionsFor(pair), "is a standby", "target_session_attrs=read-write")
+	promoted := storetest.Connect(t, address)
+	storetest.Run(t, promoted, `select pg_promote()`)
+	f.AppendN("a", 1)
+	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
+		t.Errorf("ready once it is promoted: %q", reasons)
+	}
+}
+
+// What was acknowledged is on disk, whatever the role says about others.
+func TestPostgresCommits_areDurableWhateverTheRoleSays(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for given, want := range map[string]string{"off": "on", "local": "on", "remote_write": "remote_write", "remote_apply": "remote_apply", "on": "on"} {
+		f.EveryConnection(`set synchronous_commit = ` + given)
+		var got string
+		err := f.Journal().Write(f.Ctx, func(tx *store.Tx) error {
+			_, err := tx.One([]any{&got}, `select current_setting('synchronous_commit')`)
+			return err
+		})
+		if err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %s", given, got, err, want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type Options struct {
 	// Concurrency is how many waves this process works on at a time; 0 means
 	// outbox.DefaultConcurrency. It determines the number of connections to PostgreSQL.
 	Concurrency int
+	Log         *slog.Logger // what was found about the databases; nil discards it
 }
 
 // Store holds both databases open.
@@ -128,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Config is the configuration to open both databases with.
 func (o Options) Config() sqldb.Config {
 	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
-		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders}
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders, Log: o.Log}
 }
 
 // locations are the locations of the two databases, which must not be one file.
@@ -185,6 +187,12 @@ func (s *Store) Close() error {
 		err = errors.Join(s.journal.Close(), s.readmodel.Close())
 	})
 	return err
+}
+
+// Examine checks that both databases can be written to as they are run, before a process relies on it.
+// What an operator must do first is an outbox.ErrSetup.
+func (s *Store) Examine(ctx context.Context) error {
+	return errors.Join(s.journal.Examine(ctx), s.readmodel.Examine(ctx))
 }
 
 // Connections are the connections of this process to both databases, by purpose.
