@@ -42,6 +42,8 @@ type Scratch struct {
 	columns map[string][]string // the copied ones, by table
 	keys    map[string][]string // the copy order by table, on PostgreSQL
 	dead    int64               // events whose rows may still take up space
+	grown   int64               // events and copied rows since the tables were empty
+	known   int64               // grown when the tables were last analysed
 }
 
 // gather is statements that wait, on PostgreSQL, to be sent together.
@@ -154,7 +156,11 @@ func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (d
 		failed, err := c.replayRun(ctx, done, end, apply)
 		switch {
 		case err == nil:
+			c.grown += int64(end - done)
 			done = end
+			if err := c.analyze(); err != nil {
+				return done, err
+			}
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		case errors.Is(err, outbox.ErrBusy) || end-done == 1:
@@ -266,14 +272,32 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if err != nil {
 		return fmt.Errorf("empty the scratch database: %w", err)
 	}
+	if campaign == "" {
+		c.grown, c.known = 0, 0
+	}
 	if c.dead <= tidyAfter {
 		return nil
 	}
 	c.dead = 0
 	if c.model.Dialect.TempTables && campaign != "" {
+		c.grown, c.known = 0, 0
 		err = c.Define("vacuum " + quoteNames(c.allTables()))
 	}
 	return err
+}
+
+// analyzeAfter is how many events are replayed before the tables are first analysed.
+const analyzeAfter = 2 * replayTogether
+
+// analyze gives PostgreSQL statistics of the tables when they have doubled: autovacuum does not process
+// temporary tables, and plans made while a table was empty, which the server keeps, read a whole campaign
+// where an index finds the row.
+func (c *Scratch) analyze() error {
+	if !c.model.Dialect.TempTables || c.grown < max(analyzeAfter, 2*c.known) {
+		return nil
+	}
+	c.known = c.grown
+	return c.within(sqldb.BeginPlain, func(t *tx) error { return t.Define("analyze " + quoteNames(c.allTables())) })
 }
 
 // tidyAfter is how many events are replayed before a vacuum on PostgreSQL, where autovacuum

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -272,5 +273,55 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 	mustShow(f, "a", showing(5, "old"))
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The server keeps plans, and one made for empty tables reads a whole campaign at each event.
+func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"lines"}, Schema: []string{
+		`create table lines (campaign_id text not null, line bigint not null, part bigint not null, primary key (campaign_id, line))`,
+		`create index lines_by_part on lines (campaign_id, part)`}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	replay := func(events int) {
+		t.Helper()
+		_, err := c.Replay(f.Ctx, events, func(i int) error {
+			return c.Exec(f.Ctx, `insert into lines (campaign_id, line, part) values ('c', $1, $1)`, []any{int64(i)})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replay(2)
+	if _, err := c.Replay(f.Ctx, 20_000, func(int) error { return nil }); err != nil { // so that Clear vacuums
+		t.Fatal(err)
+	}
+	for _, campaign := range []string{"c", ""} {
+		for _, events := range []int{600, 5000} {
+			if err := c.Clear(f.Ctx, campaign); err != nil {
+				t.Fatal(err)
+			}
+			replay(events)
+			known, plan := int64(0), ""
+			err := c.Each(func(row sqldb.Row) error { return row.Scan(&known) }, `select cast(reltuples as bigint) from pg_class where oid = cast('pg_temp.lines' as regclass)`)
+			if err == nil {
+				err = c.Each(func(row sqldb.Row) error {
+					var line string
+					err := row.Scan(&line)
+					plan += line + "\n"
+					return err
+				}, `explain select l.line from lines l join lines o on o.campaign_id = l.campaign_id and o.part = l.part where l.campaign_id = 'c' and l.part = 7`)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known < int64(events)/2 || strings.Contains(plan, "lines_pkey") || strings.Contains(plan, "Seq Scan") {
+				t.Errorf("cleared of %q, after %d rows the server knows of %d, and plans\n%s", campaign, events, known, plan)
+			}
+		}
 	}
 }
