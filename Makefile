@@ -66,6 +66,10 @@ bench-latency: ## measure how long single appends take until answered and until 
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
+.PHONY: bench-verify
+bench-verify: ## measure verifications that find wrong rows beside clean ones, and fail beyond three times as long, on both databases
+	go test ./internal/runs -run '^$$' -bench Verify -benchtime 2x -timeout 30m
+
 .PHONY: bench-timetravel
 bench-timetravel: ## measure steps through a campaign of 100,000 events beside a plain replay, and fail beyond 100 ms, on both databases
 	go test ./internal/timetravel -run '^$$' -bench Step -benchtime 5x -timeout 30m

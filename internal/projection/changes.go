@@ -45,6 +45,24 @@ func (s *Set) Shapes() []Shape {
 	return all
 }
 
+// KeyOf picks the key of a row's columns.
+func (s *Shape) KeyOf(columns []json.RawMessage) []json.RawMessage {
+	key := make([]json.RawMessage, len(s.Key))
+	for i, name := range s.Key {
+		key[i] = columns[slices.Index(s.Columns, name)]
+	}
+	return key
+}
+
+// RowOf is the Row of a Difference in the row with a key.
+func (s *Shape) RowOf(key []json.RawMessage) string {
+	row := []byte(s.Table)
+	for _, value := range key {
+		row = append(append(row, 0), value...)
+	}
+	return string(row)
+}
+
 // EachRow calls visit with the cells of every row as canonical JSON, as comparisons show them. The
 // slice is reused.
 func EachRow(rows *sql.Rows, visit func(cells []json.RawMessage) error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,17 +29,19 @@ const (
 // row that "or replace" makes room with, if a projection has triggers: it fires triggers only where
 // they may fire each other, which would change what the projection's do.
 func (c *Scratch) Capture(tables []CapturedTable) error {
-	setUp := captureSQLite
-	if c.model.Dialect.TempTables {
-		setUp = capturePostgres
-	}
 	return c.within(sqldb.BeginPlain, func(t *tx) error {
+		setUp := capturePostgres(tables)
 		if !t.Dialect().TempTables {
 			if err := t.fireOnReplace(); err != nil {
 				return err
 			}
+			times, err := t.timesOf(tables)
+			if err != nil {
+				return err
+			}
+			setUp = captureSQLite(tables, times)
 		}
-		for i, statement := range setUp(tables) {
+		for i, statement := range setUp {
 			if err := t.Define(statement); err != nil {
 				return fmt.Errorf("capture changes, statement %d: %w", i+1, err)
 			}
@@ -104,13 +107,35 @@ func prefixed(row string, columns []string) []string {
 	return terms
 }
 
-// captureSQLite returns the statements that capture on SQLite. The columns have no type, so that
+// timesOf returns the types of the columns whose texts the SQLite driver reads as times, by table and
+// column: a captured text must be read in the same way.
+func (t *tx) timesOf(tables []CapturedTable) (map[[2]string]string, error) {
+	times := make(map[[2]string]string)
+	for _, table := range tables {
+		err := t.Each(func(row sqldb.Row) error {
+			var name, kind string
+			err := row.Scan(&name, &kind)
+			times[[2]string{table.Name, name}] = " " + kind
+			return err
+		}, `select name, type from pragma_table_xinfo($1) where upper(type) in ('DATE', 'DATETIME', 'TIMESTAMP')`, table.Name)
+		if err != nil {
+			return nil, fmt.Errorf("read the types of table %q: %w", table.Name, err)
+		}
+	}
+	return times, nil
+}
+
+// captureSQLite returns the statements that capture on SQLite. The other columns have no type, so that
 // values keep theirs.
-func captureSQLite(tables []CapturedTable) []string {
+func captureSQLite(tables []CapturedTable, times map[[2]string]string) []string {
 	out := []string{`create table projection_capture (mark text not null)`, `insert into projection_capture (mark) values ('')`}
 	for i, t := range tables {
 		log, keys, columns := captureTable(i), numbered("k", len(t.Key)), numbered("c", len(t.Columns))
-		out = append(out, "create table "+log+" (id integer primary key, mark, kind, "+strings.Join(append(keys, columns...), ", ")+")")
+		typed := append(slices.Clone(keys), columns...)
+		for j, name := range append(slices.Clone(t.Key), t.Columns...) {
+			typed[j] += times[[2]string{t.Name, name}]
+		}
+		out = append(out, "create table "+log+" (id integer primary key, mark, kind, "+strings.Join(typed, ", ")+")")
 		for _, on := range []struct {
 			event    string
 			kind     int

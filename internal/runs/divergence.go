@@ -2,104 +2,125 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
-// Bounds of the search for the first divergence: the number of stretches that the events are
-// divided into each time, and the number of row reads up to which stepping event by event is as
-// cheap.
-const (
-	partings   = 64
-	cheapLooks = 200_000
-)
-
 // suspect is a differing row, in the search for the event that caused the difference.
 type suspect struct {
 	*projection.Difference
-	asLive  int64 // the last seq at which the replay's row equalled the live one; −1 if none
-	unlike  int64 // the last seq at which the replay's row did not have its final state yet; −1 if none
-	parting int64 // the seq after which they diverge; −1 if no event explains the row
+	projection.RowMatch       // of the row as of event at
+	copies              int   // more than one only without a primary key
+	at                  int64 // the last event that changed the row; 0 if none has
+	asLive              int64 // the last seq at which the replay's row equalled the live one; −1 if none
+	unlike              int64 // the last seq at which the replay's row did not have its final state yet; −1 if none
 }
 
-// divergenceSearch looks for the event at which a projection's live rows of a campaign diverge from
-// its replay.
-type divergenceSearch struct {
-	replayer   *Replayer
-	campaign   string
-	projection string
-	stops      map[string]int64 // as in Replayer.Begin
+// until notes that the row is as it is until an event changes it.
+func (s *suspect) until(seq int64) {
+	if s.at == seq {
+		return
+	}
+	if s.AsLive {
+		s.asLive = seq - 1
+	}
+	if !s.AsExpected {
+		s.unlike = seq - 1
+	}
+	s.at = seq
 }
 
-// first returns the first seq at which the replay has for one of the rows what the live rows lack:
-// the event after the last one at which both were equal or, if they never were, the one that gave
+// firstDivergence returns the first seq at which the replay has for one of the rows what the live rows
+// lack: the event after the last one at which both were equal or, if they never were, the one that gave
 // the replay's row its final state. It is 0 if no event explains the row.
 //
-// It replays the events up to until again, in stretches, reads the rows at the end of each, and
-// continues within the stretch in which the first row diverges.
-func (p divergenceSearch) first(ctx context.Context, until int64, rows []projection.Difference) (int64, error) {
-	suspects := make([]*suspect, len(rows))
+// It replays the events up to until once more, and follows the changes of the rows.
+func (f *Replayer) firstDivergence(ctx context.Context, d *Expected, name string, until int64, rows []projection.Difference) (int64, error) {
+	r, err := f.recordAgain(ctx, d, name, rows)
+	if err != nil {
+		return 0, err
+	}
+	suspects := make(map[string]*suspect, len(rows))
 	for i := range rows {
-		suspects[i] = &suspect{Difference: &rows[i]}
+		suspects[rows[i].Row] = &suspect{Difference: &rows[i], RowMatch: rows[i].Match(projection.Shape{}, nil), asLive: -1, unlike: -1}
 	}
-	low, high := int64(0), until
-	for len(suspects) > 0 {
-		step := max(1, (high-low+partings-1)/partings)
-		if (high-low)*int64(len(suspects)) <= cheapLooks {
-			step = 1
+	at := int64(0)
+	err = r.record(ctx, until, func(changes []Change) error {
+		for i := range changes {
+			r.follow(suspects, &changes[i])
 		}
-		if err := p.scan(ctx, low, high, step, suspects); err != nil {
-			return 0, err
-		}
-		first := high
-		for _, s := range suspects {
-			if s.parting = s.unlike; s.asLive >= 0 {
-				s.parting = s.asLive
-			}
-			if s.parting >= low {
-				first = min(first, s.parting)
-			}
-		}
-		suspects = slices.DeleteFunc(suspects, func(s *suspect) bool { return s.parting != first })
-		if step == 1 && len(suspects) > 0 {
-			if first == until { // a replay made again may differ
-				return 0, nil
-			}
-			return first + 1, nil
-		}
-		low, high = first, min(high, first+step)
+		f.say(d.campaign, fmt.Sprintf("looking for the event from which on rows of projection %s differ: at event %d of %d", name, r.Seq(), until))
+		events := r.Seq() - at
+		at = r.Seq()
+		return f.throttle(ctx, r.expected, events)
+	})
+	if err != nil {
+		return 0, err
 	}
-	return 0, nil
+	first := until
+	for _, s := range suspects {
+		s.until(until + 1)
+		parting := s.unlike
+		if s.asLive >= 0 {
+			parting = s.asLive
+		}
+		if parting >= 0 {
+			first = min(first, parting)
+		}
+	}
+	if err := r.replayer.scratch.Clear(ctx, ""); err != nil || first == until { // a replay made again may differ
+		return 0, err
+	}
+	return first + 1, nil
 }
 
-// scan replays up to high and reads the rows at low and after each step from there on.
-func (p divergenceSearch) scan(ctx context.Context, low, high, step int64, suspects []*suspect) error {
-	expected, err := p.replayer.Begin(ctx, p.campaign, p.stops, p.projection)
-	if err != nil {
-		return err
+// recordAgain begins a Recording of the tables of some rows for the replay d of one projection, in scratch
+// tables of its own, since capturing changes slows a replay down. They are kept for the next one.
+func (f *Replayer) recordAgain(ctx context.Context, d *Expected, name string, rows []projection.Difference) (*Recording, error) {
+	tables := slices.DeleteFunc(f.set.Shapes(), func(shape projection.Shape) bool {
+		recorded := f.again != nil && slices.ContainsFunc(f.again.Tables, func(other projection.Shape) bool { return other.Table == shape.Table })
+		return !recorded && !slices.ContainsFunc(rows, func(row projection.Difference) bool { return row.Change.Table == shape.Table })
+	})
+	if f.again != nil && len(tables) > len(f.again.Tables) {
+		if err := f.again.Close(); err != nil {
+			return nil, err
+		}
+		f.again = nil
 	}
-	for _, s := range suspects {
-		s.asLive, s.unlike = -1, -1
+	if f.again == nil {
+		made, err := NewReplayer(ctx, f.store, f.set)
+		if err != nil {
+			return nil, err
+		}
+		f.again = newRecording(made, tables)
+		f.again.events = true
 	}
-	for at := low; ; at = min(high, at+step) {
-		if err := expected.To(ctx, at); err != nil {
-			return err
+	var err error
+	f.again.expected, err = f.again.replayer.Begin(ctx, d.campaign, d.began, name)
+	return f.again, err
+}
+
+// follow applies a change to the suspect whose row it is, if any.
+func (r *Recording) follow(suspects map[string]*suspect, c *Change) {
+	shape := r.Tables[c.Table]
+	change := func(key, columns []json.RawMessage, by int) {
+		s := suspects[shape.RowOf(key)]
+		if s == nil {
+			return
 		}
-		for _, s := range suspects {
-			standing, err := s.MatchAt(ctx, p.replayer.scratch)
-			if err != nil {
-				return err
-			}
-			if standing.AsLive {
-				s.asLive = at
-			}
-			if !standing.AsExpected {
-				s.unlike = at
-			}
+		s.until(c.Seq)
+		if s.copies += by; s.copies > 0 && columns == nil {
+			return
 		}
-		if at == high {
-			return nil
-		}
+		s.RowMatch = s.Match(shape, columns)
+	}
+	if c.Was != nil {
+		change(c.Was, nil, -1)
+	}
+	if c.Is != nil {
+		change(shape.KeyOf(c.Is), c.Is, 1)
 	}
 }

@@ -34,7 +34,11 @@ type Replayer struct {
 	pace  func(ctx context.Context, d *Expected, events int64, worked time.Duration) error
 	paced time.Time // when pace last returned
 
-	marks *marks // of a Recording; nil otherwise
+	// say is told what is being done with a campaign.
+	say func(campaign, doing string)
+
+	marks *marks     // of a Recording; nil otherwise
+	again *Recording // for firstDivergence; nil before the first
 }
 
 // NewReplayer creates empty scratch tables of the set's projections. The caller must Close it.
@@ -46,11 +50,16 @@ func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Rep
 		return nil, refuseSchema(set, err)
 	}
 	scratch.OneByOne = set.HasCode()
-	return &Replayer{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now()}, nil
+	return &Replayer{store: s, set: set, scratch: scratch, chunk: firstChunk, paced: time.Now(), say: func(string, string) {}}, nil
 }
 
 // Close drops the scratch tables.
-func (f *Replayer) Close() error { return f.scratch.Close() }
+func (f *Replayer) Close() error {
+	if f.again != nil {
+		return errors.Join(f.again.Close(), f.scratch.Close())
+	}
+	return f.scratch.Close()
+}
 
 // OtherVersion declares that the live tables may have been made by another version of the set, and
 // lack columns or be missing. Their digests are left out.
@@ -96,6 +105,7 @@ func (f *Replayer) Begin(ctx context.Context, campaign string, stops map[string]
 	if err != nil {
 		return nil, err
 	}
+	f.say(campaign, "replaying its events")
 	if err := f.scratch.Clear(ctx, campaign, f.tables(names)...); err != nil {
 		return nil, err
 	}

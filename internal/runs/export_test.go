@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -85,3 +86,24 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 
 // VerifyNext is the step that verifies in the background.
 func (w *Worker) VerifyNext() func(context.Context) (bool, error) { return w.verifyNext() }
+
+// CountReplayed counts the events that the replayer replays, and the stretches of them.
+func (f *Replayer) CountReplayed(events, stretches *int64) {
+	f.pace = func(_ context.Context, _ *Expected, n int64, _ time.Duration) error {
+		*events, *stretches = *events+n, *stretches+1
+		return nil
+	}
+}
+
+// SaysStill returns the log of a run whose workers say what they do, and do no events, at some times
+// after each other.
+func (w *Worker) SaysStill(doing string, gaps ...time.Duration) []outbox.RunLine {
+	r, now := w.runner(Lease{}), time.Now()
+	r.reported.moved = now
+	r.say("c", doing)
+	for _, gap := range gaps {
+		now = now.Add(gap)
+		r.sayStill(now, 0)
+	}
+	return r.lines
+}

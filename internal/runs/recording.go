@@ -33,6 +33,7 @@ type Recording struct {
 
 	replayer *Replayer
 	expected *Expected
+	events   bool // changes are told by event: Statement is 0
 	captured []readmodel.CapturedTable
 }
 
@@ -43,14 +44,19 @@ func NewRecording(ctx context.Context, s *store.Store, set *projection.Set, camp
 	if err != nil {
 		return nil, err
 	}
-	r := &Recording{replayer: f, Tables: set.Shapes(), Statements: set.Statements()}
+	r := newRecording(f, set.Shapes())
 	if r.expected, err = f.Begin(ctx, campaign, nil); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	return r, nil
+}
+
+func newRecording(f *Replayer, tables []projection.Shape) *Recording {
+	r := &Recording{replayer: f, Tables: tables, Statements: f.set.Statements()}
 	for _, t := range r.Tables {
 		r.captured = append(r.captured, readmodel.CapturedTable{Name: t.Table, Columns: t.Columns, Key: t.Key})
 	}
-	return r, nil
+	return r
 }
 
 // Close drops the scratch tables.
@@ -62,17 +68,21 @@ func (r *Recording) Seq() int64 { return r.expected.Seq }
 // Skim replays up to an event without recording, and calls step after each chunk. It must come
 // before To.
 func (r *Recording) Skim(ctx context.Context, until int64, step func(seq int64) error) error {
-	return r.run(ctx, until, func(context.Context) error { return step(r.expected.Seq) })
+	return refuseUnsound(r.run(ctx, until, func(context.Context) error { return step(r.expected.Seq) }))
 }
 
 // To replays up to an event. It calls tell with the changes of each chunk of events, and Seq is
 // then the last of them. An error of tell ends the replay, and the Recording with it.
 func (r *Recording) To(ctx context.Context, until int64, tell func([]Change) error) error {
+	return refuseUnsound(r.record(ctx, until, tell))
+}
+
+func (r *Recording) record(ctx context.Context, until int64, tell func([]Change) error) error {
 	if r.replayer.marks == nil {
 		if err := r.replayer.scratch.Capture(r.captured); err != nil {
 			return err
 		}
-		r.replayer.marks = &marks{Scratch: r.replayer.scratch}
+		r.replayer.marks = &marks{Scratch: r.replayer.scratch, events: r.events}
 	}
 	return r.run(ctx, until, func(ctx context.Context) error {
 		changes, err := r.read(ctx)
@@ -86,7 +96,10 @@ func (r *Recording) To(ctx context.Context, until int64, tell func([]Change) err
 func (r *Recording) run(ctx context.Context, until int64, step func(context.Context) error) error {
 	r.replayer.pace = func(ctx context.Context, _ *Expected, _ int64, _ time.Duration) error { return step(ctx) }
 	defer func() { r.replayer.pace = nil }()
-	err := r.expected.To(ctx, until)
+	return r.expected.To(ctx, until)
+}
+
+func refuseUnsound(err error) error {
 	if unsound := asInconsistent(err); unsound != nil {
 		return outbox.Conflict("event %d of the journal is not the one that was appended: %s", unsound.seq, unsound.reason)
 	}
@@ -166,22 +179,32 @@ func (r *Recording) Compare(ctx context.Context) ([]outbox.ProjectionResult, err
 // marks tells the scratch tables which event and statement make the changes that follow.
 type marks struct {
 	*readmodel.Scratch
+	events    bool // rather than their statements
 	seq, mark string
+	told      string // the last mark of the event
 }
 
 // begin is called before an event.
 func (m *marks) begin(e *outbox.Event) *marks {
-	m.seq = strconv.FormatInt(e.Seq, 10) + " "
+	m.seq, m.told = strconv.FormatInt(e.Seq, 10)+" ", ""
 	return m
 }
 
 // Step implements projection.Stepper.
-func (m *marks) Step(statement int) { m.mark = m.seq + strconv.Itoa(statement) }
+func (m *marks) Step(statement int) {
+	if m.events {
+		statement = 0
+	}
+	m.mark = m.seq + strconv.Itoa(statement)
+}
 
 // Exec marks and runs a statement.
 func (m *marks) Exec(ctx context.Context, query string, args []any) error {
-	if err := m.MarkAt(ctx, m.mark); err != nil {
-		return err
+	if m.told != m.mark {
+		if err := m.MarkAt(ctx, m.mark); err != nil {
+			return err
+		}
+		m.told = m.mark
 	}
 	return m.Scratch.Exec(ctx, query, args)
 }

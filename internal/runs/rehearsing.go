@@ -102,7 +102,7 @@ func (m *rehearsing) open(ctx context.Context, f **Replayer, set *projection.Set
 		return nil, err
 	}
 	made.OtherVersion()
-	made.pace = m.throttle
+	made.pace, made.say = m.throttle, m.say
 	*f = made
 	return made, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,9 @@ const (
 	// campaigns and events.
 	groupCampaigns = 32
 	groupEvents    = 4000
+
+	// runStill is for how long the progress of a run may stand still before its log says why.
+	runStill = 5 * time.Second
 
 	// catchUpInterval is how often replays are started that nothing else has started.
 	catchUpInterval = time.Hour
@@ -66,7 +71,7 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 }
 
 func (w *Worker) runner(lease Lease) *runner {
-	return &runner{worker: w, lease: lease, active: make(map[string]int64), results: make(chan outbox.RunResult, runResults),
+	return &runner{worker: w, lease: lease, active: make(map[string]int64), doing: make(map[string]string), results: make(chan outbox.RunResult, runResults),
 		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
 }
 
@@ -87,15 +92,17 @@ type runner struct {
 	results chan outbox.RunResult
 
 	mu     sync.Mutex
-	active map[string]int64 // seqs of the campaigns in progress
-	done   int64            // events of completed campaigns
-	failed int64            // failed campaigns
+	active map[string]int64  // seqs of the campaigns in progress
+	doing  map[string]string // what is being done with them
+	done   int64             // events of completed campaigns
+	failed int64             // failed campaigns
 	lines  []outbox.RunLine
 
 	reported struct { // at the last report, for the rate
 		at     time.Time
 		events int64
 		rate   float64
+		moved  time.Time // when there was progress
 	}
 }
 
@@ -104,7 +111,7 @@ func (r *runner) run(ctx context.Context) error {
 	if r.lease.Run.Rate > 0 {
 		r.rate = newAllowance(r.lease.Run.Rate)
 	}
-	r.reported.at, r.reported.events = time.Now(), r.done
+	r.reported.at, r.reported.events, r.reported.moved = time.Now(), r.done, time.Now()
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var reporting sync.WaitGroup
@@ -190,7 +197,7 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 			if f, err = NewReplayer(ctx, r.worker.Runs.core, r.worker.Set); err != nil {
 				return err
 			}
-			f.pace = r.throttle
+			f.pace, f.say = r.throttle, r.say
 			if err := r.makeMissing(ctx, f); err != nil {
 				return err
 			}
@@ -263,6 +270,27 @@ func (r *runner) log(campaign, format string, args ...any) {
 	r.lines = append(r.lines, outbox.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
 }
 
+// say notes what is being done with a campaign.
+func (r *runner) say(campaign, doing string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doing[campaign] = doing
+}
+
+// sayStill adds to the log what is being done while the number of events done does not grow.
+func (r *runner) sayStill(now time.Time, events int64) {
+	if events > r.reported.events {
+		r.reported.moved = now
+	}
+	if now.Sub(r.reported.moved) < runStill {
+		return
+	}
+	r.reported.moved = now
+	for _, campaign := range slices.Sorted(maps.Keys(r.doing)) {
+		r.lines = append(r.lines, outbox.RunLine{At: now.UTC(), CampaignID: campaign, Text: r.doing[campaign]})
+	}
+}
+
 // saveResults records results until there are no more. If the run is cancelled, or its lease is
 // lost, it stops the work. Its error is the reason why the last results are not recorded.
 func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) error {
@@ -310,6 +338,7 @@ func (r *runner) count(result outbox.RunResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.active, result.CampaignID)
+	delete(r.doing, result.CampaignID)
 	r.done += result.Events
 	if result.Outcome == outbox.OutcomeFailed {
 		r.failed++
@@ -318,11 +347,13 @@ func (r *runner) count(result outbox.RunResult) {
 
 func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.RunStatus, error) {
 	r.mu.Lock()
-	events, lines := r.done, r.lines
+	events := r.done
 	for _, seq := range r.active {
 		events += seq
 	}
 	now := time.Now()
+	r.sayStill(now, events)
+	lines := r.lines
 	if seconds := now.Sub(r.reported.at).Seconds(); seconds > 0.1 {
 		recent := float64(max(0, events-r.reported.events)) / seconds
 		if r.reported.rate > 0 { // smoothed, so that the displayed time left is steady

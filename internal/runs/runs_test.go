@@ -91,6 +91,95 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	}
 }
 
+// A search for the first divergence reads what triggers noted, and a comparison the rows themselves.
+func TestVerify_findsTheFirstDivergenceInAColumnOfAnyType(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, `-- projection: typed
+-- tables: typed, keyless
+
+-- schema
+create table typed (campaign_id text not null, id bigint not null, day date, at timestamp, yes boolean, price numeric, size real, body text, primary key (campaign_id, id));
+create table keyless (campaign_id text not null, day date);
+
+-- on: set
+insert into typed (campaign_id, id) values (:campaign_id, :seq);
+insert into keyless (campaign_id, day) values (:campaign_id, :payload.day), (:campaign_id, :payload.day);
+update typed
+set day = :payload.day, at = :payload.at, yes = :payload.yes, price = :payload.price, size = :payload.size, body = :payload.body
+where campaign_id = :campaign_id
+  and id = :seq - 1;
+`))
+	for i := 1; i < 10; i++ {
+		b.MustAppend(t, enginetest.EventOf("a", "set", fmt.Sprintf(`{"day":"2020-03-0%[1]d","at":"2020-03-05 10:00:0%[1]d","yes":true,"price":%[1]d.25,"size":%[1]d.5,"body":"text %[1]d"}`, i)))
+	}
+	b.Drain(t)
+	for _, tt := range []struct {
+		statement string
+		first     int64
+	}{
+		{"update typed set day = '2020-03-05' where id = 6", 7},
+		{"update typed set at = '2020-03-05 10:00:05' where id = 6", 7},
+		{"update typed set yes = cast('0' as boolean) where id = 6", 7},
+		{"update typed set price = 5.5 where id = 6", 7},
+		{"update typed set size = 2.5 where id = 6", 7},
+		{"update typed set body = null where id = 6", 7},
+		{"delete from keyless where day = '2020-03-06'", 6},
+	} {
+		b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		b.Meddle(t, tt.statement)
+		p := b.RunResult(t, b.MustRun(t, enginetest.Everything), "a").Projections[0]
+		if p.Comparison == nil || p.Comparison.FirstSeq != tt.first {
+			t.Errorf("%s: %+v %s, want event %d", tt.statement, p.Comparison, p.Error, tt.first)
+		}
+	}
+}
+
+// What a search costs beside the replay is counted in events and in stretches of them, not in time.
+func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
+	t.Parallel()
+	const events = 2000
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.BatchSize(events))
+	b.MustAppend(t, enginetest.Notes("a", events)...)
+	b.Drain(t)
+	f, err := runs.NewReplayer(t.Context(), b.Store, b.Set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var replayed, stretches int64
+	f.CountReplayed(&replayed, &stretches)
+	verify := func(want string) outbox.RunResult {
+		t.Helper()
+		replayed, stretches = 0, 0
+		r, err := f.Verify(t.Context(), "a", 0)
+		if err != nil || r.Outcome != want {
+			t.Fatalf("%+v (%v), want %s", r, err, want)
+		}
+		return r
+	}
+	verify(outbox.OutcomeMatch)
+	once := stretches
+	b.Meddle(t, `update trail set seq = -1 where campaign_id = 'a' and place in (1900, 1950)`)
+	r := verify(outbox.OutcomeDrift)
+	if c := r.Projections[0].Comparison; c.Changed != 2 || c.FirstSeq != 1900 {
+		t.Errorf("%+v, want two rows from event 1900 on", c)
+	}
+	if replayed > 2*events || stretches > 2*once {
+		t.Errorf("%d events were replayed in %d stretches, of a campaign of %d in %d; want at most twice as many", replayed, stretches, events, once)
+	}
+}
+
+func TestRuns_sayWhatTheyDoWhileTheirNumberOfEventsStandsStill(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	for want, gaps := range map[int][]time.Duration{0: {4 * time.Second}, 1: {4 * time.Second, 4 * time.Second}, 2: {4 * time.Second, 4 * time.Second, 6 * time.Second}} {
+		lines := runs.NewWorker(runs.WorkerConfig{Runs: b.Runs}).SaysStill("comparing the rows of projection trail", gaps...)
+		if len(lines) != want || want > 0 && (lines[0].CampaignID != "c" || lines[0].Text != "comparing the rows of projection trail") {
+			t.Errorf("after %s: %+v, want %d lines", gaps, lines, want)
+		}
+	}
+}
+
 // How many rows were replaced is known without another comparison.
 func TestRuns_sayHowManyRowsTheyReplaced(t *testing.T) {
 	t.Parallel()

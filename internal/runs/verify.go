@@ -117,14 +117,14 @@ func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, d
 }
 
 // findDivergences sets the first divergence of each projection that differs, and whether another version
-// built rows of it. It overwrites the replay's tables.
+// built rows of it.
 func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
 	if err := f.noteVersions(ctx, result, drifted); err != nil {
 		return err
 	}
 	for i, rows := range drifted {
 		p := &result.Projections[i]
-		if p.Comparison.FirstSeq, err = (divergenceSearch{f, expected.campaign, p.Projection, expected.began}).first(ctx, p.Seq, rows); err != nil {
+		if p.Comparison.FirstSeq, err = f.firstDivergence(ctx, expected, p.Projection, p.Seq, rows); err != nil {
 			return err
 		}
 	}
@@ -297,6 +297,7 @@ func (d *Expected) positionOf(name string, stands map[string]readmodel.Position)
 // returns the rows that do. If the projection's file defines a digest, rows that differ only
 // outside of it are equal.
 func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
+	f.say(campaign, "comparing the rows of projection "+p.Projection)
 	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaign, p.Projection)
 	if err != nil {
 		return nil, err

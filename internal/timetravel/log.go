@@ -230,7 +230,7 @@ func (a *appending) take(c runs.Change) error {
 	}
 	var is []json.RawMessage
 	if c.Is != nil {
-		is = keyOf(shape, c.Is)
+		is = shape.KeyOf(c.Is)
 	}
 	if c.Was != nil && (is == nil || !slices.EqualFunc(c.Was, is, func(x, y json.RawMessage) bool { return string(x) == string(y) })) {
 		if err := a.remove(c.Was, sortKey(c.Was)); err != nil {
@@ -264,15 +264,6 @@ func (a *appending) takeKeyless(c runs.Change) error {
 		return nil
 	}
 	return a.put(c, c.Is, numberedKey(c.Is, 1))
-}
-
-// keyOf picks the key of a row's columns.
-func keyOf(shape projection.Shape, columns []json.RawMessage) []json.RawMessage {
-	key := make([]json.RawMessage, len(shape.Key))
-	for i, name := range shape.Key {
-		key[i] = columns[slices.Index(shape.Columns, name)]
-	}
-	return key
 }
 
 func (a *appending) remove(key []json.RawMessage, sort []byte) error {

@@ -363,7 +363,7 @@ func liveTable(rows projection.TableRows) outbox.ModelTable {
 	t := (&reading{log: &changeLog{tables: []projection.Shape{rows.Shape}}}).empty(0)
 	t.Source, t.More = outbox.SourceLive, rows.More
 	for _, cells := range rows.Rows {
-		row := outbox.ModelRow{Key: keyFields(rows.Shape, keyOf(rows.Shape, cells)), Cells: []outbox.ModelCell{}}
+		row := outbox.ModelRow{Key: keyFields(rows.Shape, rows.KeyOf(cells)), Cells: []outbox.ModelCell{}}
 		for i, name := range rows.Columns {
 			if name == "campaign_id" || !rows.Keyless && slices.Contains(rows.Key, name) {
 				continue
