@@ -124,6 +124,8 @@ func attain(within time.Duration, done func() (bool, string)) (last string, ok b
 type databases struct {
 	dir string // where the program's processes run, and the files lie
 	url string // of the PostgreSQL database; empty on SQLite
+	// pooled is the URL of the journal's database through a pooler; empty without one.
+	pooled string
 }
 
 func newDatabases(t *testing.T) databases { return databases{dir: t.TempDir()} }
@@ -135,6 +137,9 @@ func (d databases) projections() string { return d.place("projections") }
 func (d databases) place(name string) string {
 	if d.url == "" {
 		return filepath.Join(d.dir, name+".db")
+	}
+	if name == "journal" && d.pooled != "" {
+		return d.pooled + "&search_path=" + name
 	}
 	return d.url + "&search_path=" + name
 }

@@ -145,11 +145,10 @@ func mustBeMeasured(t *testing.T, result benchResult, names []string) {
 	}
 }
 
-// Without --projections-db, both schemas are made in the journal's database. A
-// proxy that pools transactions keeps no setting and no prepared statement.
+// A proxy that pools transactions keeps no setting and no prepared statement.
 func benchBehindAProxy(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
-	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal))
+	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal), "--projections-db", projections)
 	if code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

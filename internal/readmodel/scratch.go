@@ -61,8 +61,7 @@ const (
 	gatherBytes      = 1 << 20
 )
 
-// OpenScratch opens a Scratch. A wrong schema statement is a *SchemaError. Behind a transaction
-// pooler there can be none, which is an outbox.ErrConflict.
+// OpenScratch opens a Scratch. A wrong schema statement is a *SchemaError.
 func (d *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
 	p, err := d.OpenPrivate(ctx)
 	if err != nil {

@@ -66,6 +66,7 @@ type Config struct {
 	NoCreate   bool              // refuse databases that are missing
 	NoMigrate  bool              // refuse databases of an older version
 	Embedded   bool              // errors name fields of outboxweb.Config instead of flags
+	Private    string            // NAME of the database that is refused behind a pooler, since it has Privates
 	// On PostgreSQL a transaction whose process stalls in the middle is aborted after half a Lease.
 	// EventTimeout bounds the statements that apply events.
 	Lease, EventTimeout time.Duration

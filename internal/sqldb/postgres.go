@@ -260,6 +260,9 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 	if d.Proxied = backend != connected; d.Proxied && !d.url.mode {
 		d.url.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	if d.Proxied && d.Name == d.config.Private {
+		return false, outbox.Setup("the %s database %s is behind a connection pooler, and replays need connections of their own; give %s the address of the server itself, the journal may stay behind the pooler", d.Name, d.place, d.config.setting(d.Name+"-db"))
+	}
 	return exists, nil
 }
 

@@ -34,8 +34,8 @@ const Temporary = "pg_temp"
 // becomes a file when it is not.
 const scratchURL = "file:?_pragma=cache_size(-16000)&_pragma=temp_store(file)&_pragma=synchronous(off)&_pragma=foreign_keys(1)"
 
-// OpenPrivate opens a Private. Behind a transaction pooler that is impossible and an
-// outbox.ErrConflict.
+// OpenPrivate opens a Private. Behind a transaction pooler, which Config.Private refuses, its connection
+// would not be its own.
 func (d *DB) OpenPrivate(ctx context.Context) (*Private, error) {
 	p := &Private{database: d}
 	open := p.openSQLite
@@ -65,9 +65,6 @@ func (p *Private) openSQLite(ctx context.Context) (err error) {
 // bypasses database/sql, never both at a time.
 func (p *Private) openPostgres(ctx context.Context) error {
 	d := p.database
-	if d.Proxied {
-		return outbox.Conflict("the %s database %s is behind a transaction-pooling proxy, and a scratch copy needs a connection of its own; give %s the address of the server", d.Name, d.place, d.config.setting(d.Name+"-db"))
-	}
 	p.pool = stdlib.OpenDB(*d.url.config.Copy(), stdlib.OptionAfterConnect(Pin))
 	p.pool.SetMaxOpenConns(1)
 	var err error

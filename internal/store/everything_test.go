@@ -206,9 +206,6 @@ func (f *fixture) useSwaps(must func(...error)) {
 	must(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
 	defer f.MustPause("run")
 	defer func() { f.ReleaseFromRun(claims...) }()
-	if _, proxied := f.Proxied(); proxied { // no Scratch is possible
-		return
-	}
 	c := f.OpenTally()
 	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
 	must(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
-	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -165,10 +164,10 @@ func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// through opens a store on the database of f through a proxy.
+// through opens a store on the journal of f through a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
-	o := store.Options{Journal: pooled(f.Pair.Journal), Projections: pooled(f.Pair.Projections), Now: f.Clock.Now}
+	o := store.Options{Journal: pooled(f.Pair.Journal), Projections: f.Pair.Projections, Now: f.Clock.Now}
 	for _, c := range change {
 		c(&o)
 	}
@@ -184,12 +183,32 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
-	if journal, projections := s.Proxied(); !journal || !projections {
-		t.Errorf("a proxy before the journal: %v, before the projections: %v, want both", journal, projections)
+	if journal, projections := s.Proxied(); !journal || projections {
+		t.Errorf("a proxy before the journal: %v, before the projections: %v, want the first alone", journal, projections)
 	}
-	_, err := s.OpenScratch(s.Ctx, nil)
-	refused(t, err, outbox.ErrConflict, "the projections database", "behind a transaction-pooling proxy", "--projections-db")
 	s.everything()
+}
+
+// Whatever opens the databases refuses, before anything is created.
+func TestPostgresPooler_isRefusedBeforeTheProjections(t *testing.T) {
+	t.Parallel()
+	pooled := dbtest.Server().Pooler(t)
+	there := open(t).Pair
+	for name, o := range map[string]store.Options{
+		"both":          {Journal: pooled(there.Journal), Projections: pooled(there.Projections)},
+		"projections":   {Journal: there.Journal, Projections: pooled(there.Projections)},
+		"of a command":  {Journal: there.Journal, Projections: pooled(there.Projections), NoCreate: true, NoMigrate: true},
+		"not there yet": {Journal: there.Journal, Projections: dbtest.InSchema(pooled(withoutSchema(there.Projections)), "new")},
+		"embedded":      {Journal: there.Journal, Projections: pooled(there.Projections), Embedded: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flag := "--projections-db"
+			if o.Embedded {
+				flag = "Config.ProjectionsDB"
+			}
+			setupWithoutSecret(t, o, "the projections database", "behind a connection pooler", "give "+flag+" the address of the server itself")
+		})
+	}
 }
 
 func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
@@ -259,23 +278,27 @@ func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
 	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
 	f := open(t, limits)
 	pooled := dbtest.Server().Pooler(t)
-	f.ExecProjections(`create table limits (name text, setting text)`)
+	f.Exec(`create table limits (name text, setting text)`)
 	const insert = `
 insert into limits (name, setting)
 select name, setting
 from pg_settings
 where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'enable_seqscan', 'transaction_isolation')`
-	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 2000", "statement_timeout 4000", "transaction_isolation read committed"}
+	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 10000", "statement_timeout 30000", "transaction_isolation read committed"}
 	for name, s := range map[string]*fixture{"directly": f, "through a proxy": f.through(pooled, limits)} {
-		f.ExecProjections(`delete from limits`)
-		if err := s.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Exec(f.Ctx, insert, nil) }); err != nil {
+		f.Exec(`delete from limits`)
+		err := s.Journal().Write(f.Ctx, func(tx *store.Tx) error {
+			_, err := tx.Exec(insert)
+			return err
+		})
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(want, storetest.Texts(t, f.ProjectionsDB, `select name || ' ' || setting from limits order by 1`)); diff != "" {
+		if diff := cmp.Diff(want, storetest.Texts(t, f.JournalDB, `select name || ' ' || setting from limits order by 1`)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	conn := storetest.Connect(f.TB, withoutSchema(pooled(f.Pair.Projections)))
+	conn := storetest.Connect(f.TB, withoutSchema(pooled(f.Pair.Journal)))
 	for range 8 {
 		var left int
 		err := conn.QueryRow(f.Ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)

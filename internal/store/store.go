@@ -130,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Config is the configuration to open both databases with.
 func (o Options) Config() sqldb.Config {
 	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
-		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders, Log: o.Log}
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders, Private: "projections", Log: o.Log}
 }
 
 // locations are the locations of the two databases, which must not be one file.
