@@ -43,7 +43,7 @@ func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []
 	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
 		return live.each(ctx, scan, query, args...)
 	}
-	err = c.within(sqldb.BeginPlain, func(t *tx) error {
+	err = c.within(sqldb.BeginCopy, func(t *tx) error {
 		return t.quietly(ctx, "", tables, func() error {
 			for _, table := range tables {
 				columns, err := c.columnsOf(table)
@@ -95,13 +95,18 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 				if err != nil {
 					return err
 				}
-				if _, err := c.transfer(t, t.Schema(), sqldb.Temporary, table, campaign); err != nil {
+				rows, err := c.transfer(t, t.Schema(), sqldb.Temporary, table, campaign)
+				if err != nil {
 					return err
 				}
+				c.grown += rows
 			}
 			return nil
 		})
 	})
+	if err == nil {
+		err = c.analyze()
+	}
 	return w, stands, err
 }
 

@@ -42,6 +42,7 @@ type Scratch struct {
 	columns map[string][]string // the copied ones, by table
 	keys    map[string][]string // the copy order by table, on PostgreSQL
 	dead    int64               // events whose rows may still take up space
+	written bool                // there may be rows
 	grown   int64               // events and copied rows since the tables were empty
 	known   int64               // grown when the tables were last analysed
 }
@@ -246,15 +247,20 @@ func (c *Scratch) send() (failed int, err error) {
 
 // within runs fn in one transaction of the Scratch.
 func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
+	c.written = c.written || begin != sqldb.BeginPlain
 	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
 }
 
 // Clear deletes the rows of one campaign, or of all when campaign is empty, from the named
 // tables, or from all when none is named. It fires no triggers.
 func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) error {
+	if !c.written {
+		return nil
+	}
 	if len(tables) == 0 {
 		tables = c.allTables()
 	}
+	whole := campaign == "" && len(tables) == len(c.allTables())
 	err := c.within(sqldb.BeginPlain, func(t *tx) error {
 		if campaign == "" && t.Dialect().TempTables && c.dead > tidyAfter {
 			return t.Define("truncate " + quoteNames(tables))
@@ -271,8 +277,8 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 	if err != nil {
 		return fmt.Errorf("empty the scratch database: %w", err)
 	}
-	if campaign == "" {
-		c.grown, c.known = 0, 0
+	if whole {
+		c.written, c.grown, c.known = false, 0, 0
 	}
 	if c.dead <= tidyAfter {
 		return nil
