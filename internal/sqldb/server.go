@@ -73,13 +73,13 @@ func (d *DB) dialPostgresWriter(ctx context.Context, settings string) (link, err
 		return l, err
 	}
 	behind := false
-	err = d.alone(l, BeginWrite, func(t *Tx) error {
+	err = d.on(ctx, l, BeginWrite, func(t *Tx) error {
 		found, err := t.BehindIdentities()
 		behind = len(found) > 0
 		return err
 	})
 	if behind {
-		err = d.alone(l, BeginAppendAlone, func(t *Tx) error {
+		err = d.on(ctx, l, BeginAppendAlone, func(t *Tx) error {
 			_, err := t.raiseIdentities()
 			return err
 		})
@@ -90,15 +90,6 @@ func (d *DB) dialPostgresWriter(ctx context.Context, settings string) (link, err
 	}
 	d.examined.Store(found.started)
 	return l, nil
-}
-
-// alone runs fn in a transaction on a connection that no session has yet.
-func (d *DB) alone(l *postgresLink, begin Begin, fn func(*Tx) error) error {
-	if err := l.begin(background, d.begins[begin]); err != nil {
-		return err
-	}
-	t := &Tx{database: d, link: l}
-	return t.complete(fn, func() { _ = l.rollback() }, func(err error) error { return err })
 }
 
 // Examine connects for writing, which checks the server, and logs how the server is run where an
