@@ -27,11 +27,12 @@ const (
 	FaultServer   FaultKind = "server"    // its server takes no writes, or not every event
 	FaultFull     FaultKind = "full"      // the disk is full
 	FaultWentBack FaultKind = "went_back" // it is an earlier one than before, and lacks commits; told for a day
+	FaultTable    FaultKind = "table"     // a table of a read model was dropped
 	FaultWALHeld  FaultKind = "wal_held"  // a reader keeps the log of a SQLite file from being reused
 )
 
 // FaultKinds are all kinds of faults, the gravest first.
-var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultServer, FaultFull, FaultWentBack, FaultWALHeld}
+var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultServer, FaultFull, FaultWentBack, FaultTable, FaultWALHeld}
 
 // faultKinds describes each kind. title is for the title of pages, after a number; guide is an anchor
 // of the runbook.
@@ -45,6 +46,7 @@ var faultKinds = map[FaultKind]struct {
 	FaultServer:   {LevelBad, true, "wrong server", "the-server-takes-no-writes"},
 	FaultFull:     {LevelBad, true, "disk full", "disk-full"},
 	FaultWentBack: {LevelBad, false, "database went back", "a-fail-over-that-lost-commits"},
+	FaultTable:    {LevelBad, false, "table missing", "a-table-of-a-read-model-was-dropped"},
 	FaultWALHeld:  {LevelWarn, false, "log held", "a-reader-holds-the-log"},
 }
 

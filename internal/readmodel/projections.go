@@ -51,6 +51,24 @@ func (d *Database) Install(ctx context.Context, all []Projection) error {
 	return nil
 }
 
+// Restore makes the tables of projections again of which one is gone, as Install does, where the
+// recorded version is the given one: another process may have loaded another. It returns a missing
+// table of each.
+func (d *Database) Restore(ctx context.Context, all []Projection) (restored []string, err error) {
+	installed, err := d.projectionVersions(ctx)
+	for _, p := range all {
+		if err != nil || installed[p.Name].Version != p.Version {
+			continue
+		}
+		var missing string
+		if missing, err = d.Missing(ctx, p.Tables); err == nil && missing != "" {
+			restored = append(restored, missing)
+			err = d.installProjection(ctx, sqldb.BeginPause, p, p.Version)
+		}
+	}
+	return restored, err
+}
+
 // SchemaError says which schema statement of a projection failed.
 type SchemaError struct {
 	Projection string

@@ -59,6 +59,33 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 	mustBeWhole(t, b)
 }
 
+// So does a server that runs, which says so.
+func TestWork_makesDroppedTablesAgain(t *testing.T) {
+	t.Parallel()
+	b := dropped(t)
+	b.MustResume(t, "track", "b")
+	told := func() (kinds []outbox.FaultKind) {
+		for _, f := range b.ReadModel().Faults() {
+			kinds = append(kinds, f.Kind)
+		}
+		return kinds
+	}
+	if err := b.RunWorker.RestoreTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if kinds := told(); !slices.Contains(kinds, outbox.FaultTable) {
+		t.Errorf("told %v", kinds)
+	}
+	b.StepRuns(t)
+	mustBeWhole(t, b)
+	if err := b.RunWorker.RestoreTables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if kinds := told(); len(kinds) > 0 {
+		t.Errorf("told %v though no table is missing", kinds)
+	}
+}
+
 // A running server finds a dropped table when it verifies, and says what helps: a rebuild, which makes it
 // again.
 func TestVerify_saysThatATableIsMissing(t *testing.T) {
@@ -68,7 +95,7 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	if run.Counts.Failed != 3 || strings.Contains(run.Error, "internal") {
 		t.Errorf("run %+v", run)
 	}
-	const says = "table ledger_history of projection ledger is missing; start a rebuild of the projection, or restart a server: its tables are made again and filled"
+	const says = "table ledger_history of projection ledger is missing; a running worker makes its tables again within half a minute, and a replay fills them"
 	if r := b.RunResult(t, run, "a"); r.Outcome != outbox.OutcomeFailed || r.Error != says || r.Unsound != 0 {
 		t.Errorf("result %+v, want %q", r, says)
 	}

@@ -13,6 +13,12 @@ import (
 // Versions returns the versions of the worker's projections.
 func (w *Worker) Versions() map[string]string { return w.versions() }
 
+// RestoreTables makes dropped tables again.
+func (w *Worker) RestoreTables(ctx context.Context) error {
+	_, err := w.restoreTables(ctx)
+	return err
+}
+
 // Started is signalled when a caller of this process started, resumed or cancelled a run.
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 

@@ -30,6 +30,8 @@ const (
 
 	// catchUpInterval is how often replays are started that nothing else has started.
 	catchUpInterval = time.Hour
+	// tablesInterval is how often dropped tables of read models are looked for.
+	tablesInterval = 30 * time.Second
 )
 
 // Reasons why the work on a run ended early.
@@ -51,6 +53,7 @@ func (w *Worker) Work(ctx context.Context) {
 	}
 	// What events were applied without is caught up once a process has it loaded again.
 	run("catch up", loop.Every(catchUpInterval), nil, func(ctx context.Context) (bool, error) { return false, w.Runs.startOwed(ctx) })
+	run("tables", loop.Every(tablesInterval), nil, w.restoreTables)
 	for range workerLoops {
 		run("runs", loop.Every(w.PollInterval), w.Runs.started, w.Step)
 	}

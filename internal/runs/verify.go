@@ -59,7 +59,7 @@ func (f *Replayer) unlike(ctx context.Context, names []string, err error) string
 		return ""
 	}
 	if table, of := f.missing(ctx, names); table != "" {
-		return fmt.Sprintf("table %s of projection %s is missing; start a rebuild of the projection, or restart a server: its tables are made again and filled", table, of)
+		return fmt.Sprintf("table %s of projection %s is missing; a running worker makes its tables again within half a minute, and a replay fills them", table, of)
 	}
 	needs, _ := f.set.Needs(names...)
 	for _, name := range needs {
