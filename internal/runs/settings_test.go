@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	first.MustAppend(t, enginetest.EventOf("first", "shaped", shaped))
 	first.Drain(t)
 	mustMatch(t, "before", first)
+	published := publishedFirst(t, first)
 	levels := []string{`alter role postgres in database odd`, `alter database odd`, `alter role postgres`, `alter system`}
 	rounds := (len(oddSettings) + len(levels) - 1) / len(levels)
 	for round := range rounds {
@@ -86,6 +88,9 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 		b.Drain(t)
 		what := strings.Join(set, "; ")
 		mustMatch(t, what, b)
+		if now := publishedFirst(t, b); now != published {
+			t.Errorf("%s: publishes %s, want %s", what, now, published)
+		}
 		if rebuild := b.MustRun(t, enginetest.Rebuild(campaign, campaign+"b")); rebuild.Status != outbox.RunCompleted || rebuild.Counts.Matched != 2 {
 			t.Errorf("%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
 		}
@@ -100,7 +105,7 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 		storetest.Run(t, admin, `alter role postgres set `+setting)
 	}
 	pooled := server.Pooler(t)(address)
-	behind := enginetest.OpenPair(t, dbtest.Pair{Journal: dbtest.InSchema(pooled, "journal"), Projections: dbtest.InSchema(pooled, "projections")}, first.Sources)
+	behind := enginetest.OpenPair(t, dbtest.Pair{Journal: dbtest.InSchema(pooled, "journal"), Projections: pair.Projections}, first.Sources)
 	behind.MustAppend(t, enginetest.EventOf("pooled", "shaped", shaped))
 	behind.Drain(t)
 	storetest.Run(t, admin, `alter role postgres reset all`)
@@ -110,6 +115,17 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 		t.Errorf("%d different rows of %d (%v), want equal rows of %d events", different, all, err, 2+2*rounds)
 	}
 	first.MustBeSound(t)
+}
+
+// publishedFirst is the first event as publishers read it.
+func publishedFirst(t *testing.T, b *enginetest.Engine) string {
+	t.Helper()
+	events, err := b.EventsFrom(t.Context(), 0, 1)
+	text, _ := json.Marshal(events)
+	if err != nil || len(events) != 1 {
+		t.Fatalf("read %s, %v", text, err)
+	}
+	return string(text)
 }
 
 // mustMatch verifies all campaigns.
