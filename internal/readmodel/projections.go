@@ -24,7 +24,7 @@ type Projection struct {
 }
 
 // Install creates the missing tables of projections and records the versions. An existing table
-// is left unchanged, unless another one of its projection is gone: then all of that projection are made
+// is left unchanged, unless another one of its projection is gone though it is recorded with this version: then all of that projection are made
 // again, and it is behind from the first event on in every campaign. A wrong schema statement is a
 // *SchemaError.
 func (d *Database) Install(ctx context.Context, all []Projection) error {
@@ -33,7 +33,7 @@ func (d *Database) Install(ctx context.Context, all []Projection) error {
 		return err
 	}
 	for _, p := range all {
-		known, recorded := installed[p.Name]
+		known := installed[p.Name]
 		begin := sqldb.BeginWrite
 		missing, err := d.Missing(ctx, p.Tables)
 		switch {
@@ -41,7 +41,7 @@ func (d *Database) Install(ctx context.Context, all []Projection) error {
 			return err
 		case known.Version == p.Version && missing == "":
 			continue
-		case recorded && missing != "":
+		case known.Version == p.Version:
 			begin = sqldb.BeginPause // cursors of all campaigns are to be set
 		}
 		if err := d.installProjection(ctx, begin, p, known.Version); err != nil {
@@ -96,7 +96,7 @@ func (d *Database) installProjection(ctx context.Context, begin sqldb.Begin, p P
 			return err
 		}
 		exist := missing == "" && len(p.Tables) > 0
-		if lost = lost && !exist; lost && before == p.Version { // of another version there may be tables that its file made
+		if lost = lost && !exist && before == p.Version; lost {
 			if err := t.dropTables(p.Tables); err != nil {
 				return err
 			}
