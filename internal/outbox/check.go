@@ -37,6 +37,7 @@ const (
 	InvariantOpenFailures      Invariant = "open_failures"
 	InvariantReplayOwed        Invariant = "replay_owed"
 	InvariantUnknownCampaign   Invariant = "unknown_campaign"
+	InvariantReadModelTable    Invariant = "read_model_table"
 	InvariantTagIndex          Invariant = "tag_index"
 	InvariantReadable          Invariant = "readable"
 	InvariantRebuiltEqualsLive Invariant = "rebuilt_equals_live"
@@ -68,6 +69,7 @@ var Invariants = []struct {
 	{InvariantOpenFailures, "The watermark counts exactly the open projection failures."},
 	{InvariantReplayOwed, "Each projection that is behind has a run that is catching it up."},
 	{InvariantUnknownCampaign, "No projection's table has rows of a campaign that the journal does not know, or of which nothing was applied."},
+	{InvariantReadModelTable, "Each table of a loaded projection exists."},
 	{InvariantTagIndex, "The index of tags has exactly the tags of the events."},
 	{InvariantReadable, "Each campaign, table and page of both databases can be read."},
 	{InvariantRebuiltEqualsLive, "A replay of the journal gives the live rows."},
