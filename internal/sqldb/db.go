@@ -262,7 +262,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 		return err
 	}
 	d.wrote()
-	return d.InPlace()
+	return d.keptInPlace()
 }
 
 // Read runs fn on one consistent snapshot. It waits for it no longer than Write does.

@@ -76,6 +76,15 @@ func differs(path string, open os.FileInfo) string {
 // Then nothing may be written, no connection opened, and no success reported: it would be gone with
 // this process.
 func (d *DB) InPlace() error {
+	return d.refuseAstray("so nothing is accepted: it would be lost; the runbook explains the way out, under “The file of a database was replaced”")
+}
+
+// keptInPlace is InPlace after a commit, which the open file has.
+func (d *DB) keptInPlace() error {
+	return d.refuseAstray("so that this may or may not be kept; send it again once the file is back in place, with the same event_id or Idempotency-Key: what was kept is then not done twice")
+}
+
+func (d *DB) refuseAstray(so string) error {
 	f := d.file
 	if f == nil {
 		return nil
@@ -99,7 +108,7 @@ func (d *DB) InPlace() error {
 		aside = " Its log was moved to " + f.aside + ", so that SQLite does not replay it into another file."
 	}
 	d.SetFault(outbox.FaultReplaced, fmt.Sprintf("The %s: %s is not what is open here. Appends and actions are refused and nothing is applied, since it would be gone with this process.%s Before you stop this process, save the open file, as the runbook explains.", fact, f.path, aside))
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the " + fact + ", so nothing is accepted: it would be lost; the runbook explains the way out, under “The file of a database was replaced”"}
+	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the " + fact + ", " + so}
 }
 
 // leave makes the files safe that are no longer in place: what was committed is brought from the log
