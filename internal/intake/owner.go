@@ -28,8 +28,8 @@ type foreign struct {
 }
 
 func (f foreign) Error() string {
-	return fmt.Sprintf("source %s belongs to journal %s, since %s; this server moves rows to journal %s. Take the source out of this server's configuration; or, if its rows belong here, hand it over: outboxweb intake hand-over %s",
-		f.source, f.owner.journal, sqldb.At(f.since).Format(time.DateTime+" MST"), f.journal, f.source)
+	return fmt.Sprintf("source %s belongs to journal %s, since %s; this server moves rows to journal %s. Take the source out of this server's configuration; or, if its rows belong here, hand it over: outboxweb intake hand-over %s --reason WHY --confirm 'hand over %s'",
+		f.source, f.owner.journal, sqldb.At(f.since).Format(time.DateTime+" MST"), f.journal, f.source, f.source)
 }
 
 // ownerTexts are the SQL of a table's owner. The names are known once the table is open.

@@ -36,7 +36,7 @@ func (s server) unfit(d *DB) string {
 	case s.standby:
 		return fmt.Sprintf("The server of the %s database is a standby, which takes no writes and may be behind; let the URL name the primary, or every server and target_session_attrs=read-write.", d.Name)
 	case s.readOnly:
-		return fmt.Sprintf("The server of the %s database takes no writes, since default_transaction_read_only is on; end what it is on for, or reset it for this user: alter role %s reset default_transaction_read_only, likewise alter database and alter system.", d.Name, d.url.config.User)
+		return fmt.Sprintf("The server of the %s database takes no writes, since default_transaction_read_only is on; end what it is on for, or reset it: in a session that begins with set default_transaction_read_only = off, run alter role %s reset default_transaction_read_only, likewise alter database and alter system with select pg_reload_conf().", d.Name, d.url.config.User)
 	}
 	return ""
 }
