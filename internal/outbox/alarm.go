@@ -19,8 +19,7 @@ func (s Summary) Alarm(now time.Time) Alarm {
 		return Alarm{}
 	}
 	if len(s.Faults) > 0 {
-		worst := s.Faults[0]
-		return Alarm{level, fmt.Sprintf("%d %s", countFaults(s.Faults, worst.Kind), faultKinds[worst.Kind].title)}
+		return Alarm{level, faultKinds[s.Faults[0].Kind].title}
 	}
 	c := s.Campaigns
 	for _, found := range []struct {

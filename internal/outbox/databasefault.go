@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,16 +28,18 @@ const (
 	FaultDamaged  FaultKind = "damaged"   // a SQLite file is malformed as a whole
 	FaultServer   FaultKind = "server"    // its server takes no writes, or not every event
 	FaultFull     FaultKind = "full"      // the disk is full
-	FaultWentBack FaultKind = "went_back" // it is an earlier one than before, and lacks commits; told for a day
+	FaultWentBack FaultKind = "went_back" // it is an earlier one than before, and lacks commits; told for FaultTold
 	FaultTable    FaultKind = "table"     // a table of a read model was dropped
 	FaultWALHeld  FaultKind = "wal_held"  // a reader keeps the log of a SQLite file from being reused
 )
 
+// FaultTold is how long a database that went back is a fault.
+const FaultTold = 24 * time.Hour
+
 // FaultKinds are all kinds of faults, the gravest first.
 var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultServer, FaultFull, FaultWentBack, FaultTable, FaultWALHeld}
 
-// faultKinds describes each kind. title is for the title of pages, after a number; guide is an anchor
-// of the runbook.
+// faultKinds describes each kind. title is for the title of pages; guide is an anchor of the runbook.
 var faultKinds = map[FaultKind]struct {
 	level        Level
 	stops        bool
@@ -69,14 +73,11 @@ func FullDisk(database string, since time.Time) DatabaseFault {
 		fmt.Sprintf("The disk of the %s database is full: %s. Free up space; work resumes by itself, without a restart.", database, meanwhile))
 }
 
-// countFaults counts the faults of one kind.
-func countFaults(all []DatabaseFault, kind FaultKind) (n int) {
-	for _, f := range all {
-		if f.Kind == kind {
-			n++
-		}
-	}
-	return n
+// SortFaults orders faults by gravity.
+func SortFaults(all []DatabaseFault) {
+	slices.SortStableFunc(all, func(a, b DatabaseFault) int {
+		return cmp.Compare(slices.Index(FaultKinds, a.Kind), slices.Index(FaultKinds, b.Kind))
+	})
 }
 
 // faultCauses are the faults as causes of an alert.

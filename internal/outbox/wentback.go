@@ -27,7 +27,7 @@ func (w WentBack) Says() string {
 	for _, p := range w.Publishers {
 		lost = append(lost, fmt.Sprintf("%s at positions %d to %d", p.SubscriptionName, p.From, p.To))
 	}
-	text := fmt.Sprintf("The journal went back: this process had seen events up to position %d, and those from position %d on are gone, or are others now; when that was found it ended at position %d. What was acknowledged in between is lost.", w.Remembered, w.Gone, w.Head)
+	text := fmt.Sprintf("The journal went back: an instance had seen events up to position %d, and those from position %d on are gone, or are others now; when that was found it ended at position %d. What was acknowledged in between is lost.", w.Remembered, w.Gone, w.Head)
 	if len(lost) > 0 {
 		text += " Delivered, and gone: " + strings.Join(lost, ", ") + "."
 	}

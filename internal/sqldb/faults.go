@@ -36,9 +36,6 @@ func (d *DB) ClearFault(kind outbox.FaultKind) {
 	delete(d.faults.all, kind)
 }
 
-// toldFor is how long a database that went back is a fault.
-const toldFor = 24 * time.Hour
-
 // Faults lists what is wrong with the database now, the gravest first.
 func (d *DB) Faults() (found []outbox.DatabaseFault) {
 	since, full := d.Full()
@@ -47,7 +44,7 @@ func (d *DB) Faults() (found []outbox.DatabaseFault) {
 	d.faults.mu.Lock()
 	defer d.faults.mu.Unlock()
 	for _, kind := range outbox.FaultKinds {
-		if f, ok := d.faults.all[kind]; ok && !(kind == outbox.FaultWentBack && time.Since(f.Since) > toldFor) {
+		if f, ok := d.faults.all[kind]; ok && !(kind == outbox.FaultWentBack && time.Since(f.Since) > outbox.FaultTold) {
 			found = append(found, f)
 		} else if kind == outbox.FaultFull && full {
 			found = append(found, outbox.FullDisk(d.Name, since))

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -207,6 +209,36 @@ where source in (
 update alert_evaluator
 set lease_epoch = $1, lease_owner = '', lease_expires_at = 0
 where lease_epoch < $2%.0s`}
+
+const selectWentBack = `
+select at, after
+from audit_log
+where target = $1
+  and action = $2
+  and at > $3
+order by id desc
+limit 1`
+
+// addWentBack adds the fault that another process recorded, or this one before it was started again.
+func (t *Tx) addWentBack(sum *outbox.Summary, now int64) error {
+	known := func(f outbox.DatabaseFault) bool { return f.Kind == outbox.FaultWentBack && f.Database == "journal" }
+	if t.Dialect().OneWriter || slices.ContainsFunc(sum.Faults, known) {
+		return nil
+	}
+	var at int64
+	var text string
+	found, err := t.One([]any{&at, &text}, selectWentBack, outbox.JournalTarget(), outbox.ActionJournalWentBack, now-outbox.FaultTold.Microseconds())
+	if !found || err != nil {
+		return err
+	}
+	var w outbox.WentBack
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return fmt.Errorf("read what went back: %w", err)
+	}
+	sum.Faults = append(sum.Faults, outbox.NewDatabaseFault("journal", outbox.FaultWentBack, sqldb.At(at), w.Says()))
+	outbox.SortFaults(sum.Faults)
+	return nil
+}
 
 // errWentBack is the refusal of a call that waited for an event while the journal went back.
 func errWentBack(campaign string, seq int64) error {

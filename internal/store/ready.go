@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +129,6 @@ func (s *Store) faults() []outbox.DatabaseFault {
 	for _, d := range s.both() {
 		all = append(all, d.Faults()...)
 	}
-	slices.SortStableFunc(all, func(a, b outbox.DatabaseFault) int {
-		return cmp.Compare(slices.Index(outbox.FaultKinds, a.Kind), slices.Index(outbox.FaultKinds, b.Kind))
-	})
+	outbox.SortFaults(all)
 	return all
 }

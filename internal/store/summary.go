@@ -134,6 +134,9 @@ func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
 		if sum.Instances, err = t.instances(); err != nil {
 			return err
 		}
+		if err := t.addWentBack(&sum, now); err != nil {
+			return err
+		}
 		s.clocks.correct(sum.Instances, now, s.Now())
 		describeWorkers(&sum, now)
 		sum.Worker.Starting = s.starting(sum.Instances)

@@ -22,6 +22,11 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 			t.Errorf("the runbook has no heading for #%s", g)
 		}
 	}
+	for _, kind := range outbox.FaultKinds {
+		if !headings[Guide(kind.Guide())] {
+			t.Errorf("the runbook has no heading for a fault of the kind %s", kind)
+		}
+	}
 }
 
 // For a problem the overview links to the guide for the worst one, and to none if all is well.
