@@ -94,7 +94,7 @@ var incidents = []incident{
 		begin: func(o *onCall) {
 			o.publishing(strings.Replace(quickPublisher, "max_errors: 3", "max_errors: 1000", 1))
 		}, plant: (*onCall).seated, resolve: func(o *onCall) { o.partner.becomes(always(0)) }},
-	{alert: "OutboxwebDiskFull", sign: `outboxweb_disk_full{database="journal"}`, value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
+	{alert: "OutboxwebDiskFull", sign: `outboxweb_database_fault{database="journal",kind="full"}`, value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
 		o.lift = limitFiles(o.t, o.s.pid(), 1<<20)
 		text := strings.Repeat("x", 50_000)
 		eventually(o.t, patience, "an append is refused", func() (bool, string) {
@@ -105,6 +105,7 @@ var incidents = []incident{
 		o.lift()
 		appendTo(o.t, o.s, "", "garden", seats("ana"))
 	}},
+	{alert: "OutboxwebDatabaseFault", made: map[string]string{`outboxweb_database_fault{database="journal",kind="went_back"}`: "1"}},
 	{alert: "OutboxwebAbsent", made: map[string]string{"up": "stale"}},
 	{alert: "OutboxwebDiverged", made: map[string]string{"outboxweb_diverged_campaigns": "2"}},
 	{alert: "OutboxwebWorkerStalled", made: map[string]string{"outboxweb_worker_stalled": "1"}},

@@ -151,6 +151,7 @@ func (g *guarded) fill() *guarded {
 	act := func(path, body string) { g.t.Helper(); g.wantActed(g.post(apiPrefix+path, body, asAdmin)) }
 	g.trouble()
 	g.reject()
+	g.disown("another")
 	g.seed("c-3", poison)
 	g.seed("c-6", poison)
 	g.work()

@@ -125,6 +125,15 @@ func TestSearch_findsRejectedRows(t *testing.T) {
 	s.get("/search?q=c-3").want(t, 200, `data-testid="nothing-found"`)
 }
 
+// disown makes the source belong to another journal, since another time.
+func (s *site) disown(owner string) {
+	s.t.Helper()
+	if _, err := dbtest.Open(s.t, s.sub.Journal).Exec(`update intake_sources set owner = '` + owner + `', owned_since = owned_since + 1772366400000000, error = 'source shop belongs to journal j-old', error_at = 1772366400000000`); err != nil {
+		s.t.Fatal(err)
+	}
+	s.store.Changed()
+}
+
 // A source of another journal says whose it is, and is handed over from its page and over the API.
 func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	t.Parallel()
@@ -134,14 +143,7 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s.get("/intake/shop").want(t, 200).lacks(t, form)
 	s.post(apiPrefix+"/intake/shop/hand-over", `{"reason":"r","confirm":"hand over shop"}`).want(t, 409, "does not belong to another journal")
 	s.post(apiPrefix+"/intake/none/hand-over", `{"reason":"r","confirm":"hand over none"}`).want(t, 404, `there is no source \"none\"; use shop`)
-	belongs := func() {
-		t.Helper()
-		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update intake_sources set owner = 'j-old ` + htmlScript + `', owned_since = owned_since + 1772366400000000, error = 'source shop belongs to journal j-old', error_at = 1772366400000000`); err != nil {
-			t.Fatal(err)
-		}
-		s.store.Changed()
-	}
-	belongs()
+	s.disown("j-old " + htmlScript)
 	s.get("/intake/shop").want(t, 200, form, "It belongs to another journal; none of its rows is moved to this one.", "j-old &lt;script&gt;", "Belongs to journal", "outboxweb intake hand-over --reason &#39;why&#39; --confirm &#39;hand over shop&#39; shop<").lacks(t, htmlScript)
 	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); v.Sources[0].OwnedSince == nil || v.Sources[0].HandedOver {
 		t.Errorf("sources: %+v", v)
@@ -151,7 +153,7 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s.submitted("/intake/shop/hand-over", url.Values{"reason": {"a new cluster"}, "confirm": {"hand over shop"}}).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.").lacks(t, form)
 	s.post(apiPrefix+"/intake/shop/hand-over", `{"reason":"r","confirm":"hand over shop"}`).want(t, 409, "source shop is handed over already")
 	s.get("/audit").want(t, 200, "intake_hand_over", `href="/intake/shop"`)
-	belongs() // since another time: another hand-over was faster
+	s.disown("j-old") // since another time: another hand-over was faster
 	s.post(apiPrefix+"/intake/shop/hand-over", `{"reason":"r","confirm":"hand over shop"}`).want(t, 200, `"source":"shop"`, `"from":"j-old`)
 }
 

@@ -46,7 +46,7 @@ func (w *Worker) restoreTables(ctx context.Context) (bool, error) {
 	}
 	then := "Its projection's tables are made again, and a replay fills them."
 	if err != nil {
-		then = "Making its projection's tables again failed, and is tried again; the log says why."
+		then = "Making its projection's tables again failed, and is retried; the log says why."
 	}
 	model.SetFault(outbox.FaultTable, fmt.Sprintf("A table of a read model was missing: %s. %s", strings.Join(restored, ", "), then))
 	w.Logger.Error("a table of a read model was missing", "tables", restored, "error", err)
