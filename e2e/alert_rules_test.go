@@ -95,10 +95,16 @@ var incidents = []incident{
 			o.publishing(strings.Replace(quickPublisher, "max_errors: 3", "max_errors: 1000", 1))
 		}, plant: (*onCall).seated, resolve: func(o *onCall) { o.partner.becomes(always(0)) }},
 	{alert: "OutboxwebDiskFull", sign: `outboxweb_database_fault{database="journal",kind="full"}`, value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
-		o.lift = limitFiles(o.t, o.s.pid(), 1<<20)
 		text := strings.Repeat("x", 50_000)
+		note := func() answer {
+			return do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/notes/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": text}})
+		}
+		note()
+		o.s.awaitSettled(o.t)
+		o.post("campaigns/notes/pause", map[string]any{"reason": "no row is to wait for a settlement that the full disk refuses"})
+		o.lift = limitFiles(o.t, o.s.pid(), 1<<20)
 		eventually(o.t, patience, "an append is refused", func() (bool, string) {
-			a := do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/notes/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": text}})
+			a := note()
 			return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
 		})
 	}, resolve: func(o *onCall) {
