@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -423,8 +424,10 @@ const appendAtOnce = 1000
 
 func (j *journalling) run(rows []row) error {
 	err := j.append(rows)
-	if err == nil {
-		err = j.checkKept(j.ctx) // the journal that has these rows may be another one by now
+	// The journal that has these rows may be another one by now. Unless that is known they stay: kept,
+	// they would hide that older ones are missing.
+	if unknown := j.checkKept(j.ctx); unknown != nil {
+		return cmp.Or(err, unknown)
 	}
 	// Rows that were journalled are deleted even when a later one failed; otherwise they would be
 	// read again.
