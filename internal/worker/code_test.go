@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -364,7 +365,11 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 		}
 		b.Drain(t)
 	}
-	if dead := enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0]; dead != cut {
-		t.Errorf("%d rows are left, want the %d that were cut off", dead, cut)
+	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.
+	left := enginetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox`)
+	if len(left) < cut || slices.ContainsFunc(left, func(row string) bool {
+		return !strings.HasPrefix(row, "dead: ") || !strings.Contains(row, "was cut off")
+	}) {
+		t.Errorf("left are %q, want the %d that were cut off", left, cut)
 	}
 }
