@@ -26,6 +26,11 @@ type Command struct {
 	Confirm        string    // the typed phrase, for actions that require one
 }
 
+// ByItself is the command of what a process does without an operator.
+func ByItself(reason string) Command {
+	return Command{By: Operator{Name: "outboxweb", Via: "system", Auth: AuthSystem}, Reason: reason}
+}
+
 // Expected is the state an operator saw before acting. Zero fields are not compared.
 type Expected struct {
 	Status       Status `json:"status,omitempty"`

@@ -24,9 +24,9 @@ type Projection struct {
 }
 
 // Install creates the missing tables of projections and records the versions. An existing table
-// is left unchanged, unless another one of its projection is gone though it is recorded with this version: then all of that projection are made
-// again, and it is behind from the first event on in every campaign. A wrong schema statement is a
-// *SchemaError.
+// is left unchanged, unless another one of its projection is gone though it is recorded with this
+// version: then all of that projection are made again, and it is behind from the first event on in
+// every campaign. A wrong schema statement is a *SchemaError.
 func (d *Database) Install(ctx context.Context, all []Projection) error {
 	installed, err := d.projectionVersions(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *Database) installProjection(ctx context.Context, begin sqldb.Begin, p P
 			return err
 		}
 		exist := missing == "" && len(p.Tables) > 0
-		if lost = lost && !exist && before == p.Version; lost {
+		if lost = lost && !exist; lost {
 			if err := t.dropTables(p.Tables); err != nil {
 				return err
 			}

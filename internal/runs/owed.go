@@ -218,7 +218,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 }
 
 // byItself is the actor of automatic actions.
-var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}, Reason: "catch up after a resume, after events were applied while it was not loaded, or after its tables were made again"}
+var byItself = outbox.ByItself("catch up after a resume, after events were applied while it was not loaded, or after its tables were made again")
 
 // recordReplay writes the audit record of an automatic replay. It has no key and no request: those
 // belong to the action that caused it.

@@ -136,9 +136,6 @@ func (s *Store) compareJournal(within sqldb.Within) error {
 	return nil
 }
 
-// byItself is the actor of what a process does by itself.
-var byItself = outbox.Command{By: outbox.Operator{Name: "outboxweb", Via: "system", Auth: outbox.AuthSystem}}
-
 // recordWentBack makes sure that nothing of the lost time can be taken for what follows: leases are
 // void, and positions are not used again. at is when the journal was last known to be the old one.
 func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) {
@@ -154,7 +151,7 @@ func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) 
 	if _, err := t.Exec(passPosition, w.Remembered); err != nil {
 		return fmt.Errorf("pass the positions of a journal that went back: %w", err)
 	}
-	return t.Record(&Change{Command: byItself, Action: outbox.ActionJournalWentBack, Target: outbox.JournalTarget(), After: w}, nil, now)
+	return t.Record(&Change{Command: outbox.ByItself(""), Action: outbox.ActionJournalWentBack, Target: outbox.JournalTarget(), After: w}, nil, now)
 }
 
 // passPosition lets positions begin above one. Receivers tell events apart by them.
