@@ -38,32 +38,16 @@ func Named(name string) *Document {
 
 func mustRead() []Document {
 	var all []Document
-	anchors := map[string]bool{} // of every document
 	for _, name := range order {
-		text, err := files.ReadFile(name + ".md")
+		source, err := files.ReadFile(name + ".md")
 		if err != nil {
 			panic(fmt.Sprintf("embedded document: %v", err))
 		}
-		d, err := Parse(string(text))
+		d, err := parse(name, source)
 		if err != nil {
 			panic(fmt.Sprintf("embedded document %s.md: %v", name, err))
 		}
-		d.Name = name
-		anchors[name] = true
-		for _, s := range d.Sections {
-			anchors[name+"#"+s.Anchor] = true
-			for _, step := range s.Steps {
-				anchors[name+"#"+step.Anchor] = true
-			}
-		}
 		all = append(all, d)
-	}
-	for _, d := range all {
-		for _, link := range d.links {
-			if !anchors[link] {
-				panic(fmt.Sprintf("embedded document %s.md: a link leads to %q, which is not a heading", d.Name, link))
-			}
-		}
 	}
 	return all
 }
@@ -71,7 +55,7 @@ func mustRead() []Document {
 // Hit is a section in which a search found its words.
 type Hit struct {
 	Document *Document
-	Heading  string // of the section or step; empty for what stands before the first
+	Heading  string // of the section; empty for what stands before the first
 	Anchor   string // its anchor; empty like Heading
 	Text     string // the paragraph that has the words, or the section's first one
 }
@@ -100,12 +84,9 @@ func Search(query string) []Hit {
 	all := All()
 	for i := range all {
 		d := &all[i]
-		look(d, Section{Lead: d.Lead})
+		look(d, Section{Blocks: d.Lead})
 		for _, s := range d.Sections {
 			look(d, s)
-			for _, step := range s.Steps {
-				look(d, step)
-			}
 		}
 	}
 	hits := append(inHeading, inText...)
@@ -117,17 +98,16 @@ func Search(query string) []Hit {
 func (s Section) search(words []string) (all, best string) {
 	var b strings.Builder
 	most := -1
-	for _, block := range s.Lead {
-		text := block.text()
-		b.WriteString(text + "\n")
+	for _, block := range s.Blocks {
+		b.WriteString(block.Text + "\n")
 		found := 0
 		for _, w := range words {
-			if strings.Contains(strings.ToLower(text), w) {
+			if strings.Contains(strings.ToLower(block.Text), w) {
 				found++
 			}
 		}
 		if block.Code == "" && found > most {
-			best, most = text, found
+			best, most = block.Text, found
 		}
 	}
 	return b.String(), best
@@ -140,26 +120,4 @@ func hasAll(text string, words []string) bool {
 		}
 	}
 	return true
-}
-
-// text is what a block says, without its marks.
-func (b Block) text() string {
-	var all []string
-	for _, row := range b.Table {
-		for _, cell := range row {
-			all = append(all, plain(cell))
-		}
-	}
-	for _, item := range b.List {
-		all = append(all, plain(item))
-	}
-	return strings.TrimSpace(plain(b.Paragraph) + strings.Join(all, " · ") + b.Code)
-}
-
-func plain(spans []Span) string {
-	var b strings.Builder
-	for _, s := range spans {
-		b.WriteString(s.Text)
-	}
-	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,15 +95,5 @@ func hasHeading(document, anchor string) bool {
 	if d == nil {
 		return false
 	}
-	for _, section := range d.Sections {
-		if section.Anchor == anchor {
-			return true
-		}
-		for _, step := range section.Steps {
-			if step.Anchor == anchor {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Sections, func(s docs.Section) bool { return s.Anchor == anchor })
 }

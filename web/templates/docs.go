@@ -56,17 +56,6 @@ func (l Links) Doc(name, anchor string) URL {
 // Operating is the runbook, at a guide if one is given.
 func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating, string(g)) }
 
-// Path returns the URL of a page address in the runbook, such as /rows?status=dead.
-func (l Links) Path(address string) URL {
-	path, query, _ := strings.Cut(address, "?")
-	values, _ := url.ParseQuery(query) // invalid parameters are left out
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "" {
-		parts = nil
-	}
-	return l.at(values, parts...)
-}
-
 // overviewGuide is the guide for the worst problem of a summary, in the order that its Health uses.
 func overviewGuide(s outbox.Summary, now time.Time) Guide {
 	_, unworked := s.WorkerTrouble(now)
@@ -107,15 +96,6 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 		return GuideLag
 	}
 	return ""
-}
-
-// leadsTo returns the page that a piece of code in the runbook names: an address without
-// placeholders.
-func leadsTo(p Page, doc string, s docs.Span) URL {
-	if doc != docs.Operating || !s.Code || !strings.HasPrefix(s.Text, "/") || strings.Contains(s.Text, "$") {
-		return ""
-	}
-	return p.Links.Path(s.Text)
 }
 
 // hitTitle is the title of a section found by a search.
