@@ -12,8 +12,7 @@ import (
 )
 
 // endpoint describes a route to API clients. It is declared where the route is added; openapi.json
-// is generated from it, and checkQuery refuses parameters that it does not name. Path parameters
-// come from the pattern.
+// is generated from it. Path parameters come from the pattern.
 type endpoint struct {
 	id       string // unique among endpoints; clients name their functions after it
 	tag      apiTag
@@ -81,14 +80,24 @@ func queryFields(t reflect.Type) (all queryParameters) {
 	return all
 }
 
+// named returns the parameter with a name, or nil.
+func (q queryParameters) named(name string) *queryParameter {
+	for i := range q {
+		if q[i].name() == name {
+			return &q[i]
+		}
+	}
+	return nil
+}
+
 // only returns the parameters with these names.
 func (q queryParameters) only(names ...string) queryParameters {
-	return slices.DeleteFunc(q, func(p queryParameter) bool { return !slices.Contains(names, p.name()) })
+	return slices.DeleteFunc(slices.Clone(q), func(p queryParameter) bool { return !slices.Contains(names, p.name()) })
 }
 
 // without returns the parameters except those with these names.
 func (q queryParameters) without(names ...string) queryParameters {
-	return slices.DeleteFunc(q, func(p queryParameter) bool { return slices.Contains(names, p.name()) })
+	return slices.DeleteFunc(slices.Clone(q), func(p queryParameter) bool { return slices.Contains(names, p.name()) })
 }
 
 func (q queryParameters) names() []string {
@@ -173,30 +182,45 @@ var (
 	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )
 
-// checkQuery refuses unknown parameters of API requests: a misspelt filter would select everything.
-// Pages ignore unknown parameters.
+// badQuery is the refusal of a query as a whole: nothing of its page is worth showing.
+type badQuery struct{ error }
+
+func (e badQuery) Unwrap() error { return e.error }
+
+// checkQuery refuses queries that cannot be read, and parameters that the route does not take: a
+// misspelt filter would select everything. The addresses of probes and scrapers take any.
 func (t route) checkQuery(r *http.Request) error {
-	if t.api.id == "" || r.URL.RawQuery == "" {
+	if r.URL.RawQuery == "" || t.pattern == "" || t.pattern == "/metrics" {
 		return nil
 	}
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return outbox.Invalid("", "the query string is malformed: write name=value, with & between parameters and %% escapes in values")
+		return badQuery{outbox.Invalid("", "the query string is malformed%s: write name=value, with & between parameters and escapes in values, such as %%3B for ; and %%25 for %%", unreadable(r.URL.RawQuery))}
 	}
-	known := t.api.query.names()
+	known := t.takes.without("act").names()
 	wrong := map[string]string{}
 	for name, values := range given {
-		switch {
-		case !slices.Contains(known, name) && len(known) == 0:
+		switch p := t.takes.named(name); {
+		case p == nil && len(known) == 0:
 			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL, which takes none", name)
-		case !slices.Contains(known, name):
+		case p == nil:
 			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL; it takes %s", name, outbox.OrList(known))
-		case len(values) > 1:
+		case len(values) > 1 && p.field.Type != textsType:
 			wrong[name] = name + " is given more than once"
 		}
 	}
 	if len(wrong) > 0 {
-		return &invalidFields{fields: wrong}
+		return badQuery{&invalidFields{fields: wrong}}
 	}
 	return nil
+}
+
+// unreadable quotes the first pair of a query that cannot be read.
+func unreadable(query string) string {
+	for pair := range strings.SplitSeq(query, "&") {
+		if _, err := url.ParseQuery(pair); err != nil {
+			return fmt.Sprintf(" at %.200q", pair)
+		}
+	}
+	return ""
 }

@@ -135,11 +135,9 @@ func (z *fuzzed) fuzzedQueries(routes []string, f func(route, query string)) {
 	for _, route := range routes {
 		f(route, "")
 		all := url.Values{}
-		for _, params := range append(slices.Clone(queryParams[strings.TrimPrefix(route, apiPrefix)]), queryParams[""]...) {
-			fields(params, func(name string, _ reflect.Type) {
-				all.Set(name, anyValue(name))
-				f(route, name+"="+url.QueryEscape(anyValue(name)))
-			})
+		for _, name := range z.srv.routes["GET "+route].takes.names() {
+			all.Set(name, anyValue(name))
+			f(route, name+"="+url.QueryEscape(anyValue(name)))
 		}
 		all.Del("cursor")
 		f(route, all.Encode())

@@ -86,20 +86,9 @@ func (s *site) send(r request) answer {
 	return s.do(r.method, r.target, r.body, header("Content-Type", r.kind), header("Idempotency-Key", r.key), header("Origin", "http://127.0.0.1:8080"))
 }
 
-// The structs that requests are read into, by the address below the API's prefix; a page reads the
-// same as its API address. The empty address means every page.
+// The structs that requests are read into, by the address below the API's prefix. The empty address
+// means all others.
 var (
-	queryParams = map[string][]any{
-		"": {auditEntryQuery{}}, "/rows": {rowsQuery{}}, "/campaigns": {campaignsQuery{}}, "/audit": {auditQuery{}}, "/rows/requeue": {operationForm{}},
-		"/operations": {operationsQuery{}}, "/operations/new": {operationForm{}}, "/operations/{operation}": {operationRowsQuery{}}, "/operations/{operation}/rows": {operationRowsQuery{}},
-		"/campaigns/{campaign}": {waitQuery{}, campaignPageQuery{}}, "/campaigns/{campaign}/events": {eventsQuery{}, waitQuery{}},
-		"/campaigns/{campaign}/events/{seq}/tree": {treeQuery{}}, "/campaigns/{campaign}/skips": {paging{}},
-		"/runs": {runsQuery{}}, "/runs/{run}/results": {resultsQuery{}}, "/runs/{run}/log": {paging{}},
-		"/": {rangeQuery{}}, "/charts": {chartsQuery{}}, "/history": {rangeQuery{}}, "/failures": {failuresQuery{}},
-		"/publishers/{topic}/{publisher}/history": {rangeQuery{}},
-		"/projections/{name}":                     {cursorsQuery{}}, "/projections/{name}/cursors": {cursorsQuery{}},
-		"/export/rows": {rowsQuery{}, exportQuery{}}, "/export/campaigns": {campaignsQuery{}, exportQuery{}}, "/export/audit": {auditQuery{}, exportQuery{}},
-	}
 	formParams = map[string]any{"": actionForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActionForm{}, "/operations/{operation}/acknowledge": operationActionForm{},
 		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": actionForm{},
 		"/projections/{name}/pause": pauseBody{}, "/projections/{name}/resume": pauseBody{}}
@@ -155,8 +144,7 @@ func oddRequestsOf(t *testing.T, s *site, spread *spread) []request {
 		}
 		all = append(all, oddAddresses(r, route)...)
 		r.target = plain.Replace(route)
-		all = append(all, spread.oddQueries(r, below)...)
-		all = append(all, spread.oddQueries(r, "")...)
+		all = append(all, spread.oddQueries(r, below, s.srv.routes[method+" "+route].takes)...)
 		if method == http.MethodPost && api {
 			all = append(all, spread.oddBodies(r, find(bodyParams, below))...)
 		} else if method == http.MethodPost {
@@ -198,18 +186,16 @@ func fields(params any, f func(name string, kind reflect.Type)) {
 	}
 }
 
-func (s *spread) oddQueries(r request, below string) (all []request) {
+func (s *spread) oddQueries(r request, below string, takes queryParameters) (all []request) {
 	target := r.target
-	for _, p := range queryParams[below] {
-		fields(p, func(name string, kind reflect.Type) {
-			for _, value := range s.values(r.method+" "+below+"?"+name, oddValues(name, kind)) {
-				r.target = target + "?" + name + "=" + url.QueryEscape(value)
-				if name != "timeout" {
-					r.target += "&timeout=1ms"
-				}
-				all = append(all, r)
+	for _, p := range takes {
+		for _, value := range s.values(r.method+" "+below+"?"+p.name(), oddValues(p.name(), p.field.Type)) {
+			r.target = target + "?" + p.name() + "=" + url.QueryEscape(value)
+			if p.name() != "timeout" && takes.named("timeout") != nil {
+				r.target += "&timeout=1ms"
 			}
-		})
+			all = append(all, r)
+		}
 	}
 	return all
 }

@@ -114,7 +114,7 @@ func (g *generator) operation(r route) *openapi3.Operation {
 	for _, name := range patternNames(r.pattern) {
 		o.Parameters = append(o.Parameters, g.shared(pathParameter(name)))
 	}
-	for _, q := range r.api.query {
+	for _, q := range r.takes {
 		o.Parameters = append(o.Parameters, &openapi3.ParameterRef{Value: g.queryParameter(q)})
 	}
 	if r.keyed() {

@@ -14,7 +14,6 @@ import (
 
 type eventPageQuery struct {
 	Tab string `json:"tab" validate:"omitempty,oneof=payload rows neighbours details"`
-	auditEntryQuery
 }
 
 // rowRedirect leads from the address that a row once had to its event's page.

@@ -15,9 +15,9 @@ import (
 
 func (s *server) routePublishers() {
 	const sub = "/publishers/{topic}/{publisher}"
-	s.get("/publishers", s.publishersPage)
-	s.get(sub, s.publisherPage)
-	s.get(sub+"/seek", s.seekPage)
+	s.get("/publishers", s.publishersPage, rangeQuery{})
+	s.get(sub, s.publisherPage, rangeQuery{})
+	s.get(sub+"/seek", s.seekPage, seekQuery{})
 	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 }
 

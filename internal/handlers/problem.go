@@ -73,6 +73,7 @@ type problem struct {
 	Detail    string            `json:"detail"`
 	RequestID string            `json:"request_id" redact:"-"`
 	run       int64             // the blocking run, or 0
+	badQuery  bool
 	Errors    map[string]string `json:"errors,omitempty"`
 	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
 	// Appended lists what was appended although waiting for the projections timed out.
@@ -143,7 +144,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &refusal) {
 		p.run = refusal.Run
 	}
-	p.RequestID = requestID(r)
+	p.RequestID, p.badQuery = requestID(r), errors.As(err, new(badQuery))
 	s.recordRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
@@ -176,7 +177,11 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) problemView(r *http.Request, p problem) templates.Problem {
-	return templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
+	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
+	if p.badQuery && r.Method == http.MethodGet {
+		v.Whole = templates.URL(s.outside(r))
+	}
+	return v
 }
 
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {

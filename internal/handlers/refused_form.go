@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -61,7 +62,7 @@ type formAgainKey struct{}
 // failAtForm answers a refused form with its page, read again: the error is shown at the form, and
 // its fields keep the submitted values. It reports false if there is no such page.
 func (s *server) failAtForm(w http.ResponseWriter, r *http.Request, p problem) bool {
-	if r.Context().Value(formAgainKey{}) != nil || r.Header.Get("HX-Target") == templates.LiveTarget {
+	if p.badQuery || r.Context().Value(formAgainKey{}) != nil || r.Header.Get("HX-Target") == templates.LiveTarget {
 		return false
 	}
 	form := templates.RefusedForm{Method: r.Method, Path: s.outside(r), Problem: s.problemView(r, p), Focus: "autofocus"}
@@ -132,8 +133,11 @@ func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
 	if !below || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/export/") {
 		return nil, errNoPage
 	}
-	query := u.Query()
-	query.Del("act") // an earlier action's outcome does not belong to this refusal
+	query, at := u.Query(), chi.NewRouteContext()
+	s.router.Match(at, http.MethodGet, path)
+	maps.DeleteFunc(query, func(name string, _ []string) bool { // an earlier action's outcome does not belong to this refusal
+		return name == "act" || s.routes[http.MethodGet+" "+at.RoutePattern()].takes.named(name) == nil
+	})
 	inside, err := url.Parse(s.links.Base() + path)
 	if err != nil {
 		return nil, err

@@ -12,9 +12,10 @@ import (
 // route is an address with the least role that may use it.
 type route struct {
 	method, pattern string
-	role            outbox.Role   // RoleNone: everyone
-	action          outbox.Action // what a POST does; empty when it changes nothing
-	api             endpoint      // of a route of the API
+	role            outbox.Role     // RoleNone: everyone
+	action          outbox.Action   // what a POST does; empty when it changes nothing
+	takes           queryParameters // what its query may hold
+	api             endpoint        // of a route of the API
 }
 
 func (r route) key() string { return r.method + " " + r.pattern }
@@ -31,13 +32,16 @@ func (s *server) open(pattern string, h http.Handler) {
 	s.add(route{method: http.MethodGet, pattern: pattern}, h)
 }
 
-// view adds a page or file for a role.
-func (s *server) view(role outbox.Role, pattern string, h http.Handler) {
-	s.add(route{method: http.MethodGet, pattern: pattern, role: role}, h)
+// view adds a page or file for a role. Its query fills structs of the types of query, and may name
+// the action that led to it.
+func (s *server) view(role outbox.Role, pattern string, h http.Handler, query ...any) {
+	s.add(route{method: http.MethodGet, pattern: pattern, role: role, takes: queryOf(append(query, auditEntryQuery{})...)}, h)
 }
 
 // get adds an address that every viewer may read, with a time limit.
-func (s *server) get(pattern string, h handler) { s.view(outbox.RoleViewer, pattern, s.handle(h)) }
+func (s *server) get(pattern string, h handler, query ...any) {
+	s.view(outbox.RoleViewer, pattern, s.handle(h), query...)
+}
 
 // formAction adds an action of a page's form.
 func (s *server) formAction(action outbox.Action, h handler) {
@@ -51,7 +55,7 @@ func (s *server) formActionAt(action outbox.Action, pattern string, h handler) {
 
 // apiAdd adds a route of the API; its pattern is below apiPrefix.
 func (s *server) apiAdd(t route, h http.Handler, e endpoint) {
-	t.pattern, t.api = apiPrefix+t.pattern, e
+	t.pattern, t.takes, t.api = apiPrefix+t.pattern, e.query, e
 	s.add(t, h)
 }
 

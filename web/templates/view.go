@@ -253,6 +253,7 @@ type Problem struct {
 	Fields    map[string]string // field → what is wrong with it
 	RequestID string            `redact:"-"`
 	Back      URL               // the page of the same object, or empty
+	Whole     URL               // the page without the query that was refused, or empty
 	Run       int64             // the blocking run, or 0
 	// Typed is the reader's input to a form that is not on the page.
 	Typed string `redact:"-"`
