@@ -81,7 +81,7 @@ func TestSkip_isTakenBackFromTheCommandLine(t *testing.T) {
 	appendTo(t, s, "", "poisoned", seats("ana", "ben", "ana"))
 	awaitCounts(t, s, "", 0, 0, 1)
 
-	if r := command(t, d, nil, "skip", "poisoned", "3", "--reason", "ana cannot sit twice"); r.code != 2 || !strings.Contains(r.stderr, `--confirm "skip poisoned 3"`) {
+	if r := command(t, d, nil, "skip", "poisoned", "3", "--reason", "ana cannot sit twice"); r.code != 2 || !strings.Contains(r.stderr, `--confirm 'skip poisoned 3'`) {
 		t.Fatalf("skip without its phrase: %+v", r)
 	}
 	mustCommand(t, d, nil, "skip", "poisoned", "3", "--reason", "ana cannot sit twice", "--confirm", "skip poisoned 3")

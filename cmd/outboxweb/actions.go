@@ -52,7 +52,7 @@ func (c *requeueCmd) check() error {
 		broken bool
 		says   string
 	}{
-		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign " + c.Campaign + " to stay within one campaign"},
+		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign=" + outbox.ShellWord(c.Campaign) + " to stay within one campaign"},
 		{!c.Dead && filtered, "--campaign, --event-type and --fingerprint need --dead"},
 		{!c.Dead && (c.Campaign == "" || c.Seq == ""), "requeue needs CAMPAIGN and SEQ, or --dead"},
 		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
@@ -123,7 +123,7 @@ type retryCmd struct {
 func (c *retryCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case c.Failed && c.Campaign != "":
-		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign %s to stay within one campaign", c.Campaign)
+		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign=%s to stay within one campaign", outbox.ShellWord(c.Campaign))
 	case c.Failed:
 		return a.withStore(ctx, func(st *engine.Engine) error { return c.many(ctx, a, st) })
 	case c.Campaign == "" || c.Seq == "":

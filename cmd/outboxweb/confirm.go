@@ -28,7 +28,7 @@ func (a *app) confirming(reason, confirm string, act func(outbox.Command) error)
 		refusal, refused = errors.AsType[*outbox.Refusal](err)
 	}
 	if refused && refusal.Confirm != "" {
-		return usagef("%s; to confirm it, add --confirm %q", refusal.Detail, refusal.Confirm)
+		return usagef("%s; to confirm it, add --confirm %s", refusal.Detail, outbox.ShellWord(refusal.Confirm))
 	}
 	return err
 }

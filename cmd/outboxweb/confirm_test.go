@@ -71,7 +71,7 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 	}
 	dead()
 	one, many := &requeueCmd{Campaign: "c-1", Seq: "1"}, &requeueCmd{Dead: true}
-	for want, c := range map[string]*requeueCmd{`--confirm "release 1200 rows"`: one, `--confirm "requeue 1 rows"`: many} {
+	for want, c := range map[string]*requeueCmd{`--confirm 'release 1200 rows'`: one, `--confirm 'requeue 1 rows'`: many} {
 		if err := c.Run(t.Context(), d.app); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("without a terminal: %v, want %s", err, want)
 		}

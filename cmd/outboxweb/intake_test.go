@@ -86,7 +86,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	move()
 	d.takesIn("list", "--json")
 	d.said(`"name": "shop"`, `"rejected": 1`)
-	if err := d.onIntake("discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm "discard shop 1"` {
+	if err := d.onIntake("discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm 'discard shop 1'` {
 		t.Errorf("discarded without its phrase: %v", err)
 	}
 	d.takesIn("discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -79,7 +80,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "both databases are backed up in %s; restore them with: outboxweb restore %s\n", c.Dir, c.Dir)
+	fmt.Fprintf(a.out, "both databases are backed up in %s; restore them with: outboxweb restore %s\n", c.Dir, outbox.ShellWord(c.Dir))
 	return nil
 }
 

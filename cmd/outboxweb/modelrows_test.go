@@ -17,9 +17,9 @@ func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 	if _, err := db.Exec(`delete from log where seq = 2`); err != nil {
 		t.Fatal(err)
 	}
-	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign 'c-1' --projection log")
+	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign=c-1 --projection log")
 	d.append("c-2", 1)
-	d.runs("verify --projection log", exitFailed, "1 of 2 campaigns differ from the journal", "fix them with: outboxweb runs start rebuild --campaign 'c-1' --projection log")
+	d.runs("verify --projection log", exitFailed, "1 of 2 campaigns differ from the journal", "fix them with: outboxweb runs start rebuild --campaign=c-1 --projection log")
 	if _, err := db.Exec(`delete from log`); err != nil {
 		t.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
 	d.does("seek", "scenes/archive", "--head", "--dry-run")
 	d.said("publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
 	d.fails("a reason is required", "seek", "scenes/archive", "--head")
-	d.fails(`--confirm "skip 2 events"`, "seek", "scenes/archive", "--head", "--reason", "old")
+	d.fails(`--confirm 'skip 2 events'`, "seek", "scenes/archive", "--head", "--reason", "old")
 	d.does("seek", "scenes/archive", "--head", "--reason", "old", "--confirm", "skip 2 events")
 	d.said("continues after position 5 instead of 3")
 	d.does("seek", "scenes/archive", "--position", "0", "--json")

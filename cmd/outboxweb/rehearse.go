@@ -124,7 +124,7 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 func (a *app) printNext(d outbox.FixRehearsal) {
 	requeue := fmt.Sprintf("outboxweb requeue --dead --canary --rehearsal %d", d.Run.ID)
 	if d.Fingerprint != "" {
-		requeue += " --fingerprint " + d.Fingerprint
+		requeue += " --fingerprint=" + outbox.ShellWord(d.Fingerprint)
 	}
 	replay := "outboxweb runs start replay" + (&runScope{Projection: d.Replayable}).flags()
 	first := "load these files and restart, then"

@@ -94,7 +94,7 @@ func (c *runScope) flags() string {
 		text = " --all"
 	}
 	for _, id := range c.Campaign {
-		text += " --campaign " + quoted1(id)
+		text += " --campaign=" + outbox.ShellWord(id)
 	}
 	for _, name := range c.Projection {
 		text += " --projection " + name

@@ -67,12 +67,12 @@ var statuses = []struct {
 
 // problem is the body of an error, application/problem+json.
 type problem struct {
-	Type      string            `json:"type"`
-	Title     string            `json:"title"`
-	Status    int               `json:"status"`
-	Detail    string            `json:"detail"`
-	RequestID string            `json:"request_id" redact:"-"`
-	run       int64             // the blocking run, or 0
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"`
+	RequestID string `json:"request_id" redact:"-"`
+	run       int64  // the blocking run, or 0
 	badQuery  bool
 	Errors    map[string]string `json:"errors,omitempty"`
 	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm

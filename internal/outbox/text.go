@@ -19,6 +19,14 @@ func Unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
+// ShellWord writes s as one word of a POSIX shell.
+func ShellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@,+") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // Joiner reports whether a character joins those around it, or keeps them apart, which whole scripts
 // and emoji need.
 func Joiner(r rune) bool { return r == '\u200c' || r == '\u200d' }

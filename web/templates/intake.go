@@ -139,7 +139,7 @@ func handOverTwins(p Page, s outbox.IntakeSource) Twins {
 	phrase := handOverPhrase(s)
 	return Twins{
 		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeHandOver, s.Name), actionBody{Reason: "why", Confirm: phrase}),
-		CLI:  p.program() + "intake hand-over --reason 'why' --confirm " + shellQuote(phrase) + " " + s.Name,
+		CLI:  p.program() + "intake hand-over --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + s.Name,
 	}
 }
 
@@ -147,7 +147,7 @@ func discardTwins(p Page, r outbox.IntakeRejection) Twins {
 	phrase := discardPhrase(r)
 	return Twins{
 		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeDiscard, r.Source, itoa(r.ID)), actionBody{Reason: "why", Confirm: phrase}),
-		CLI:  p.program() + "intake discard --reason 'why' --confirm " + shellQuote(phrase) + " " + r.Source + " " + itoa(r.ID),
+		CLI:  p.program() + "intake discard --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + r.Source + " " + itoa(r.ID),
 	}
 }
 

@@ -145,7 +145,7 @@ func pauseSentence(a outbox.AuditEntry) string {
 func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
 	t := Twins{Curl: p.curlAction(i.Action(), nil, i.Name)}
 	if p.commandLoads(i.Name) {
-		t.CLI = p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + shellQuote(i.Name)
+		t.CLI = p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + outbox.ShellWord(i.Name)
 	}
 	return t
 }

@@ -261,7 +261,7 @@ func publisherTwins(p Page, v outbox.Publisher) Twins {
 	action := v.PauseOrResume()
 	return Twins{
 		Curl: p.curlAction(action, nil, v.Topic, v.SubscriptionName.Publisher),
-		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + shellQuote(v.String()),
+		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + outbox.ShellWord(v.String()),
 	}
 }
 
@@ -273,17 +273,17 @@ func seekTwins(p Page, v SeekView) Twins {
 	case "position":
 		body.Position, flag = &v.Preview.To, "--position "+itoa(v.Preview.To)
 	case "time":
-		body.Time, flag = v.Time, "--time "+shellQuote(v.Time)
+		body.Time, flag = v.Time, "--time "+outbox.ShellWord(v.Time)
 	default:
 		body.To = v.To
 	}
 	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
 	if body.Confirm != "" {
-		cli += " --confirm " + shellQuote(body.Confirm)
+		cli += " --confirm " + outbox.ShellWord(body.Confirm)
 	}
 	return Twins{
 		Curl: p.curlPost(p.Links.API().Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher), body),
-		CLI:  cli + " -- " + shellQuote(v.String()),
+		CLI:  cli + " -- " + outbox.ShellWord(v.String()),
 	}
 }
 

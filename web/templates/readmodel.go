@@ -186,9 +186,9 @@ func modelTwins(p Page, v ReadModelView) Twins {
 		cli += " --seq=" + itoa(v.Query.Seq)
 	}
 	if v.Query.Table != "" {
-		cli += " --table=" + shellQuote(v.Query.Table)
+		cli += " --table=" + outbox.ShellWord(v.Query.Table)
 	}
-	t.CLI = cli + " -- " + shellQuote(v.Query.CampaignID)
+	t.CLI = cli + " -- " + outbox.ShellWord(v.Query.CampaignID)
 	return t
 }
 

@@ -161,9 +161,9 @@ func rehearseTwins(p Page, v NewRehearsalView) Twins {
 		Fingerprint string                 `json:"fingerprint,omitempty"`
 		Reason      string                 `json:"reason"`
 	}{[]outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}, v.Fingerprint, "why"}
-	command := p.program() + "rehearse " + shellQuote(v.File.Name)
+	command := p.program() + "rehearse " + outbox.ShellWord(v.File.Name)
 	if v.Fingerprint != "" {
-		command += " --cause=" + shellQuote(v.Fingerprint)
+		command += " --cause=" + outbox.ShellWord(v.Fingerprint)
 	}
 	return Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRehearse), body), CLI: command + " --reason 'why'"}
 }

@@ -34,7 +34,7 @@ func isHidden(value string) bool { return value == string(outbox.HiddenJSON) }
 
 func revealTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: p.curl() + "-H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
-		shellQuote(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
+		outbox.ShellWord(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
 }
 
 // revealedPart is a document as stored.

@@ -309,10 +309,10 @@ func newRunTwins(p Page, v NewRunView) Twins {
 		command += " --all"
 	}
 	for _, campaign := range o.Campaigns {
-		command += " --campaign=" + shellQuote(campaign)
+		command += " --campaign=" + outbox.ShellWord(campaign)
 	}
 	for _, name := range o.Projections {
-		command += " --projection=" + shellQuote(name)
+		command += " --projection=" + outbox.ShellWord(name)
 	}
 	t.CLI = command + flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}) + " --reason 'why'"
 	return t

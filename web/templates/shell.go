@@ -15,27 +15,12 @@ type Twins struct {
 	CLI  string // empty if there is no such command, or it needs code of a host service
 }
 
-// shellQuote quotes s as one word of a POSIX shell.
-func shellQuote(s string) string {
-	plain := s != ""
-	for _, r := range s {
-		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@,+", r) {
-			plain = false
-			break
-		}
-	}
-	if plain {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // program is the start of a command line that uses this server's databases from any directory. The
 // command finds those of an embedded console in its environment; see commandNeeds.
 func (p Page) program() string {
 	words := "outboxweb "
 	for _, flag := range p.Flags {
-		words += shellQuote(flag) + " "
+		words += outbox.ShellWord(flag) + " "
 	}
 	return words
 }
@@ -53,7 +38,7 @@ func (p Page) commandLoads(projections ...string) bool {
 
 // onRow returns a command of the program on a row or an event.
 func (p Page) onRow(command, campaign string, seq int64) string {
-	return p.program() + command + " -- " + shellQuote(campaign) + " " + itoa(seq)
+	return p.program() + command + " -- " + outbox.ShellWord(campaign) + " " + itoa(seq)
 }
 
 // flagTexts formats the flags that have a value for a command line.
@@ -61,7 +46,7 @@ func flagTexts(flags ...namedText) string {
 	text := ""
 	for _, flag := range flags {
 		if flag.Value != "" {
-			text += " --" + flag.Name + "=" + shellQuote(flag.Value)
+			text += " --" + flag.Name + "=" + outbox.ShellWord(flag.Value)
 		}
 	}
 	return text
@@ -75,7 +60,7 @@ func (p Page) curl() string {
 	return `curl -s -H "Authorization: Bearer $OUTBOXWEB_TOKEN" `
 }
 
-func (p Page) curlGet(u URL) string { return p.curl() + shellQuote(p.Origin+string(u)) }
+func (p Page) curlGet(u URL) string { return p.curl() + outbox.ShellWord(p.Origin+string(u)) }
 
 // actionBody is the body of the API's actions; its field order is the order shown.
 type actionBody struct {
@@ -94,14 +79,14 @@ func (p Page) curlPost(u URL, body any) string {
 	if err != nil { // strings and numbers always marshal
 		text = []byte("{}")
 	}
-	return p.curl() + "-H 'Content-Type: application/json' -d " + shellQuote(string(text)) + " " + shellQuote(p.Origin+string(u))
+	return p.curl() + "-H 'Content-Type: application/json' -d " + outbox.ShellWord(string(text)) + " " + outbox.ShellWord(p.Origin+string(u))
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
 	body := actionBody{Reason: "why", Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
 	command := "requeue --reason 'why'"
 	if body.Confirm != "" {
-		command += " --confirm " + shellQuote(body.Confirm)
+		command += " --confirm " + outbox.ShellWord(body.Confirm)
 	}
 	return Twins{
 		Curl: p.curlPost(p.Links.API().Action(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)), body),
@@ -120,7 +105,7 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	for _, a := range c.Offered() {
 		if p.Offers(a.Action) {
 			curl = append(curl, p.curlAction(a.Action, nil, c.CampaignID))
-			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+shellQuote(c.CampaignID))
+			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+outbox.ShellWord(c.CampaignID))
 		}
 	}
 	return Twins{Curl: strings.Join(curl, "\n"), CLI: strings.Join(cli, "\n")}
@@ -129,18 +114,18 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 // eventTwins are the shell equivalents of reading an event and downloading its payload.
 func eventTwins(p Page, e outbox.Event) Twins {
 	return Twins{Curl: p.curlGet(p.Links.API().Event(e.CampaignID, e.Seq)) + "\n" +
-		p.curl() + "-OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
+		p.curl() + "-OJ " + outbox.ShellWord(p.Origin+string(p.Links.API().Payload(e.CampaignID, e.Seq)))}
 }
 
 // rowTwins are the shell equivalents of reading a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
-	cli := "report --json --campaign=" + shellQuote(r.CampaignID)
+	cli := "report --json --campaign=" + outbox.ShellWord(r.CampaignID)
 	if r.LastError != "" && p.commandLoads() {
-		cli = "failures explain -- " + shellQuote(r.CampaignID) + " " + itoa(r.Seq)
+		cli = "failures explain -- " + outbox.ShellWord(r.CampaignID) + " " + itoa(r.Seq)
 	}
 	return Twins{
 		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
-			p.curl() + "-OJ " + shellQuote(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
+			p.curl() + "-OJ " + outbox.ShellWord(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
 		CLI: p.program() + cli,
 	}
 }
@@ -151,5 +136,5 @@ func expectedOf(r outbox.Row) *outbox.Expected {
 
 func curlAppend(p Page) string {
 	return p.curl() + "-H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
-		shellQuote(p.Origin+string(p.Links.API().Events("c-1")))
+		outbox.ShellWord(p.Origin+string(p.Links.API().Events("c-1")))
 }

@@ -56,7 +56,7 @@ func skipTwins(p Page, r outbox.Row) Twins {
 	phrase := skipPhrase(r)
 	return Twins{
 		Curl: p.curlPost(p.Links.API().Action(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)), actionBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
-		CLI:  p.onRow("skip --reason 'why' --confirm "+shellQuote(phrase), r.CampaignID, r.Seq),
+		CLI:  p.onRow("skip --reason 'why' --confirm "+outbox.ShellWord(phrase), r.CampaignID, r.Seq),
 	}
 }
 

@@ -40,10 +40,10 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 	}
 }
 
-func TestShellQuote_givesTheShellBackTheSameWord(t *testing.T) {
+func TestShellWord_givesTheShellBackTheSameWord(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"", "plain-1.2", "a b", `it's "$HOME" \n`, "`id`;&|<>*?~#!", "ü✓", "-x", "a\tb"} {
-		out, err := exec.Command("sh", "-c", "printf %s "+shellQuote(word)).Output()
+		out, err := exec.Command("sh", "-c", "printf %s "+outbox.ShellWord(word)).Output()
 		if err != nil || string(out) != word {
 			t.Errorf("%q came back as %q, %v", word, out, err)
 		}
