@@ -168,6 +168,7 @@ var (
 	noValue    = regexp.MustCompile(`: expected \w+ value but got "EOL" \(<EOL>\)`)
 	flagValue  = regexp.MustCompile(`: expected \w+ value but got "(--.*)" \(long flag\).*`)
 	noNumber   = regexp.MustCompile(`expected a valid \d+ bit u?int but got (".*")`)
+	oneDash    = regexp.MustCompile(`^unknown flag -[^-,]+`)
 	likeAFlag  = regexp.MustCompile(`expected .* but got "(.*)" \(short flag\).*`)
 )
 
@@ -187,6 +188,9 @@ func usageSentence(err error) string {
 	}
 	if rest, found := strings.CutPrefix(text, "expected "); found {
 		return quotedName.ReplaceAllString(rest, "$1") + " is missing" + see
+	}
+	if unknown := oneDash.FindString(text); unknown != "" {
+		return unknown + "; write an argument that begins with - after --" + see
 	}
 	text = noValue.ReplaceAllString(text, " needs a value")
 	text = flagValue.ReplaceAllString(text, ` needs a value; write one that begins with - as ="$1"`)

@@ -104,6 +104,9 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 		case twice || sections[key.Value] != nil:
 			return nil, nil, usagef("--config: %s line %d: key %q appears twice", name, key.Line, key.Value)
 		case !known:
+			if meant := strings.ReplaceAll(key.Value, "-", "_"); keys[meant] != nil || slices.Contains(sectionKeys, meant) {
+				return nil, nil, usagef("--config: %s line %d: unknown key %q; write it as %s", name, key.Line, key.Value, meant)
+			}
 			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
 		}
 		value, err := fileValue(flag, node)

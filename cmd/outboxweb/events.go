@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ type eventsCmd struct {
 	Request    string `placeholder:"ID" help:"Events of this request."`
 	Session    string `placeholder:"ID" help:"Events of this session."`
 	Tag        string `placeholder:"NAME=VALUE" help:"Events with this tag."`
-	Text       string `placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id."`
+	Text       string `placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
 	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h, \"yesterday 14:00\" or 14:00, the last one that is past (UTC)."`
 	Until      string `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
 	Time       string `enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
@@ -72,7 +73,13 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 			f.Cursor = *next
 		}
 		a.printCut(next, len(events), "events")
+		var unknown error
+		if len(events) == 0 && c.Campaign != "" {
+			_, unknown = st.Campaign(ctx, c.Campaign)
+		}
 		switch {
+		case c.JSON && unknown != nil:
+			return unknown
 		case c.Settled && c.JSON:
 			found.Events = events
 			return a.printJSON(found)
@@ -83,7 +90,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		}
 		if len(events) == 0 {
 			fmt.Fprintln(a.out, "no event matches")
-			return a.printMisses(ctx, st, f)
+			return cmp.Or(a.printMisses(ctx, st, f), unknown)
 		}
 		return a.printEvents(events)
 	})

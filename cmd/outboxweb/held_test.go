@@ -378,7 +378,9 @@ func TestEventsCommand_saysWhatAnEmptySearchMayHaveMeant(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("store-07", 1)
-	d.says("events --type Noted --campaign store-007", "no event matches there is no campaign store-007; similar: store-07 no event has the type Noted; similar: noted")
+	d.runs("events --type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007; similar: store-07 no event has the type Noted; similar: noted")
+	d.runs("events --campaign store-007 --json", exitFailed)
+	d.says("events --campaign store-07 --type Noted", "no event matches")
 	d.says("events --since 2025-03-04 --until 12:00", "no event matches times are when events were recorded; --time occurred searches by when they occurred")
 	d.says("events --since=-1h --time occurred", "store-07 1 applied noted")
 }

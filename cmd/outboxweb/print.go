@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode"
+
+	"golang.org/x/text/width"
 )
 
 // jsonFlag belongs to commands that can print a JSON document.
@@ -76,12 +78,12 @@ func (a *app) printCut(next *string, shown int, name string) {
 // columns aligns tab-separated cells by their visible width.
 type columns struct {
 	visible
-	cells *tabwriter.Writer
+	cells *aligned
 }
 
 // table returns columns that are written to w on Flush.
 func table(w io.Writer) columns {
-	cells := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	cells := &aligned{to: w}
 	return columns{visible{cells}, cells}
 }
 
@@ -93,6 +95,56 @@ func (c columns) row(cells ...any) {
 
 // Flush writes the rows so far; later rows are aligned separately.
 func (c columns) Flush() error { return c.cells.Flush() }
+
+// aligned pads cells that end with a tab to the width on a terminal of the column they form with those
+// of the lines around.
+type aligned struct {
+	to   io.Writer
+	text strings.Builder
+}
+
+func (a *aligned) Write(text []byte) (int, error) { return a.text.Write(text) }
+
+// Flush writes the lines so far.
+func (a *aligned) Flush() error {
+	var lines [][]string
+	for line := range strings.Lines(a.text.String()) {
+		lines = append(lines, strings.Split(line, "\t"))
+	}
+	a.text.Reset()
+	for column, more := 0, true; more; column++ {
+		more = false
+		for from, to := 0, 0; from < len(lines); from = to + 1 {
+			wide := 0
+			for to = from; to < len(lines) && column < len(lines[to])-1; to++ {
+				wide, more = max(wide, widthOf(lines[to][column])), true
+			}
+			for _, line := range lines[from:to] {
+				line[column] += strings.Repeat(" ", wide-widthOf(line[column])+2)
+			}
+		}
+	}
+	for _, line := range lines {
+		if _, err := io.WriteString(a.to, strings.Join(line, "")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// widthOf is how many cells of a terminal a text takes.
+func widthOf(text string) (n int) {
+	for _, r := range text {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
 
 // firstLine shortens a text to one line of at most so many characters.
 func firstLine(text string, most int) string {

@@ -92,8 +92,8 @@ func TestTable_alignsWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	rows := table(&out)
-	fmt.Fprint(rows, "a\u202e\tb\nlonger than that\tc\n")
-	if err := rows.Flush(); err != nil || out.String() != "a\\u202e           b\nlonger than that  c\n" {
+	fmt.Fprint(rows, "a\u202e\tb\nlonger than that\tc\nno cells\ncafe\u0301\t1\t|\n東京\t2\nｗ\t3\t|\n\t4\n")
+	if err := rows.Flush(); err != nil || out.String() != "a\\u202e           b\nlonger than that  c\nno cells\ncafe\u0301  1  |\n東京  2\nｗ    3  |\n      4\n" {
 		t.Errorf("it is %q, %v", out.String(), err)
 	}
 }
