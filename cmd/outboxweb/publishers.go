@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,16 +36,26 @@ func (p *subscriptionArg) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-type publishersListCmd struct{ jsonFlag }
+type publishersListCmd struct {
+	Limit int `placeholder:"N" default:"${default_page}" help:"Show at most this many publishers, those first that need attention. Default ${default_page}."`
+	jsonFlag
+}
 
 // Run lists publishers.
 func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
+	if c.Limit < 1 {
+		return usagef("--limit must be 1 or more")
+	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		all, err := st.Publishing.Publishers(ctx)
+		shared, err := st.Publishing.Publishers(ctx)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
+		now, all := time.Now(), slices.Clone(shared)
+		if outbox.SortPublishers(all, now); len(all) > c.Limit {
+			all = all[:c.Limit]
+			a.printCut(new(string), c.Limit, "publishers")
+		}
 		headings := "PUBLISHER\tSTATE\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
 		return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
 			return []any{p, p.State(now), p.Position, p.HeadPosition, p.Lag(), p.Delivered,

@@ -42,7 +42,8 @@ func TestPublishers_areSteeredThroughTheAPI(t *testing.T) {
 	s.withPublisher(1)
 	s.publisherFails(3, "event")
 	s.get("/api/v1/publishers/scenes/nothing").want(t, 404, "no publisher scenes/nothing")
-	s.get("/api/v1/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`)
+	s.get("/api/v1/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`, `"total":1`)
+	s.get("/api/v1/publishers?cursor=x").want(t, 422, "cursor")
 	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
 	if p.ErrorEvent == nil || p.ErrorEvent.Seq != 3 || p.Lease == nil || p.Lease.Owner != "w" {
 		t.Errorf("publisher %+v", p)

@@ -147,10 +147,11 @@ func (s *server) routeProjectionsAPI() {
 
 // routePublishersAPI adds the API's routes about publishers.
 func (s *server) routePublishersAPI() {
-	s.apiGet("/publishers", serveJSONList(s, s.Publishers.Publishers), endpoint{
+	s.apiGet("/publishers", reply(s, publisherFilter, s.Publishers.Page), endpoint{
 		id: "listPublishers", tag: tagPublishers,
-		summary: "All publishers by name, with their lag, at most a second old",
-		answers: gives[items[outbox.Publisher]]("the publishers"),
+		summary: "A page of publishers by name, with their lag, at most a second old",
+		query:   queryOf(paging{}),
+		answers: gives[outbox.Page[outbox.Publisher]]("a page of publishers"),
 	})
 	s.apiGet("/publishers/{topic}/{publisher}", reply(s, subscriptionParam, s.Publishers.Publisher), endpoint{
 		id: "getPublisher", tag: tagPublishers,

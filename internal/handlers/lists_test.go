@@ -5,10 +5,12 @@ import (
 	"html"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -26,7 +28,7 @@ func (a answer) marks(prefix string) (ids []string) {
 	for _, m := range regexp.MustCompile(`id="(`+prefix+`[^"]*)"`).FindAllStringSubmatch(a.body, -1) {
 		ids = append(ids, m[1])
 	}
-	return ids
+	return slices.Compact(ids)
 }
 
 func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
@@ -34,11 +36,17 @@ func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
 	s := newSite(t)
 	for i := range 7 {
 		s.seed(fmt.Sprint("c-", i), "a")
+		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, status)
+values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint("p-", i), []string{"active", "failed"}[i%2]); err != nil {
+			t.Fatal(err)
+		}
 		s.submit(fmt.Sprintf("/campaigns/c-%d/pause", i), "reason=look").want(t, http.StatusSeeOther)
 	}
 	for list, mark := range map[string]string{
 		"/rows?limit=3": "row-c-", "/rows?limit=3&reverse=true": "row-c-", "/rows?limit=3&event_type=a": "row-c-", "/campaigns?limit=3&sort=lag": "campaign-c-",
 		"/campaigns?limit=3&state=paused&reverse=true": "campaign-c-",
+		"/publishers?limit=3":                          "publisher-a/",
 	} {
 		first := s.get(list).want(t, 200, "3 of 7 shown")
 		second := s.get(first.link("next-page")).want(t, 200, "3 of 7 shown", `rel="prev"`, `rel="next"`)

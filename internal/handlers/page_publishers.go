@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,18 +14,25 @@ import (
 
 func (s *server) routePublishers() {
 	const sub = "/publishers/{topic}/{publisher}"
-	s.get("/publishers", s.publishersPage, rangeQuery{})
+	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
 	s.get(sub, s.publisherPage, rangeQuery{})
 	s.get(sub+"/seek", s.seekPage, seekQuery{})
 	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
-	shared, err := s.Publishers.Publishers(r.Context())
+	list, err := publisherFilter(r)
 	if err != nil {
 		return err
 	}
-	v := templates.PublishersView{List: slices.Clone(shared)}
+	list.ByState = true
+	v := templates.PublishersView{Filter: list}
+	if v.All, err = s.Publishers.Publishers(r.Context()); err != nil {
+		return err
+	}
+	if v.Page, err = s.Publishers.Page(r.Context(), list); err != nil {
+		return err
+	}
 	if v.Range, err = s.readRange(r); err != nil {
 		return err
 	}
@@ -37,12 +43,17 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, "Publishers", "Publishers")
-	p.Self, p.Twin = s.linksOf(r).Publishers(), s.linksOf(r).API().Publishers()
+	p.Self, p.Twin = s.linksOf(r).PublishersOf(list), s.linksOf(r).API().Publishers()
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	outbox.SortPublishers(v.List, p.Now)
 	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
+}
+
+func publisherFilter(r *http.Request) (f outbox.PublisherFilter, err error) {
+	var q paging
+	err = fill(&q, r.URL.Query())
+	return outbox.PublisherFilter{Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -191,6 +192,22 @@ func SortPublishers(all []Publisher, now time.Time) {
 			cmp.Compare(slices.Index(publisherStates, a.State(now)), slices.Index(publisherStates, b.State(now))),
 			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Publisher, b.Publisher))
 	})
+}
+
+// PublisherFilter is a page of the publishers, by name or with those first that need attention.
+type PublisherFilter struct {
+	ByState bool
+	Cursor  string
+	Limit   int
+}
+
+// Key is a unique text of a publisher in the order of f. A space is below every character of a name.
+func (f PublisherFilter) Key(p Publisher, now time.Time) string {
+	rank := 0
+	if f.ByState {
+		rank = slices.Index(publisherStates, p.State(now))
+	}
+	return strconv.Itoa(rank) + " " + p.Topic + " " + p.Publisher
 }
 
 // PublishersHealth summarizes all subscriptions in a sentence, with lesser problems as notes. A

@@ -67,6 +67,21 @@ func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) 
 	return all, nil
 }
 
+// Page returns a page of what Publishers returns.
+func (pr *Progress) Page(ctx context.Context, f outbox.PublisherFilter) (page outbox.Page[outbox.Publisher], err error) {
+	shared, err := pr.Publishers(ctx)
+	if err != nil {
+		return page, err
+	}
+	all, now := slices.Clone(shared), sqldb.At(pr.core.Now())
+	l := sqldb.List[outbox.Publisher]{Name: "publishers", Low: []any{""}, Key: func(p outbox.Publisher) []any { return []any{f.Key(p, now)} }}
+	if f.ByState {
+		l.Name = "publishers by state"
+		outbox.SortPublishers(all, now)
+	}
+	return l.Among(all, f.Cursor, f.Limit)
+}
+
 func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
 	all := []outbox.Publisher{}
 	err := pr.read(ctx, func(t *tx) error {

@@ -189,6 +189,30 @@ func (l *List[T]) PageOf(from Place, s Stretch[T]) outbox.Page[T] {
 	return page
 }
 
+// Among is Page of items in memory, all of them in the order of the list, whose key is one text. It
+// changes their order.
+func (l *List[T]) Among(all []T, cursor string, asked int) (outbox.Page[T], error) {
+	from, err := l.At(cursor)
+	if err != nil {
+		return outbox.Page[T]{}, err
+	}
+	total, key := int64(len(all)), func(item T) string { return l.Key(item)[0].(string) }
+	if from.Back {
+		slices.Reverse(all)
+	}
+	if from.Key != nil {
+		at := from.Key[0].(string)
+		all = slices.DeleteFunc(all, func(item T) bool { return key(item) == at || (key(item) < at) != from.Back })
+	}
+	s := Stretch[T]{Items: all}
+	if limit := PageLimit(asked, outbox.MaxPage); len(all) > limit {
+		s = Stretch[T]{Items: all[:limit], Looked: l.Key(all[limit-1]), Ending: Full}
+	}
+	page := l.PageOf(from, s)
+	page.Total = &total
+	return page, nil
+}
+
 // cursor encodes a place as an opaque text.
 func (l *List[T]) cursor(at Place) *string {
 	texts := []string{map[bool]string{false: ">", true: "<"}[at.Back] + l.Name}

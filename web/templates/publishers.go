@@ -74,7 +74,11 @@ type SeekView struct {
 
 // Links of publishers.
 
-func (l Links) Publishers() URL { return l.charted(nil, "publishers") }
+func (l Links) Publishers() URL { return l.PublishersOf(outbox.PublisherFilter{}) }
+
+func (l Links) PublishersOf(f outbox.PublisherFilter) URL {
+	return l.charted(values("cursor", f.Cursor, "limit", positive(int64(f.Limit))), "publishers")
+}
 
 func publisherPath(n outbox.SubscriptionName, more ...string) []string {
 	return append([]string{"publishers", n.Topic, n.Publisher}, more...)
