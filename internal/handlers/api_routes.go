@@ -118,7 +118,7 @@ func (s *server) routeRowsAPI() {
 	s.apiView(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{
 		id: "exportRows", tag: tagRows,
 		summary: "All rows that match, as CSV or JSON",
-		query:   queryOf(exportQuery{}, rowsQuery{}).without("cursor", "limit"),
+		query:   rowsFile,
 		answers: givesFile[outbox.Row](),
 	})
 }
@@ -183,7 +183,7 @@ func (s *server) routeCampaignsAPI() {
 	s.apiView(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
 		id: "exportCampaigns", tag: tagCampaigns,
 		summary: "All campaigns that match, as CSV or JSON",
-		query:   queryOf(exportQuery{}, campaignsQuery{}).without("cursor", "limit"),
+		query:   campaignsFile,
 		answers: givesFile[campaignView](),
 	})
 }
@@ -315,7 +315,7 @@ func (s *server) routeAuditAPI() {
 	s.apiView(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{
 		id: "exportActs", tag: tagAudit,
 		summary: "All audit records that match, as CSV or JSON",
-		query:   queryOf(exportQuery{}, auditQuery{}).without("cursor", "limit"),
+		query:   auditFile,
 		answers: givesFile[outbox.AuditEntry](),
 	})
 }

@@ -62,9 +62,13 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 				t.Errorf("a poll of %s?%s is answered with %v %s", key, query, a.Header, a.body)
 			}
 		}
+		if a := s.get(target + "/?x=%20"); route.api.id == "" && target != "/" && (a.StatusCode != 308 || a.Header.Get("Location") != target+"?x=%20") {
+			t.Errorf("%s/ is answered with %d %v", target, a.StatusCode, a.Header)
+		}
 	}
 	s.get("/metrics?x=1").want(t, 200)
-	s.get("/nowhere?x=1").want(t, 404)
+	s.get("/nowhere/?x=1").want(t, 404)
+	s.get("/api/v1/rows/").want(t, 404)
 }
 
 func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {

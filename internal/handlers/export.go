@@ -20,7 +20,16 @@ const exportPatience = 30 * time.Second
 
 type exportQuery struct {
 	Format string `json:"format" validate:"omitempty,oneof=csv json" api:"default=csv"` // csv if empty
+	// begin a CSV file with a byte order mark, without which Excel does not read it as UTF-8
+	BOM string `json:"bom" validate:"omitempty,oneof=true false" api:"default=false"`
 }
+
+// The queries of the files: they begin at the start of the list.
+var (
+	rowsFile      = queryOf(exportQuery{}, rowsQuery{}).without("cursor", "limit")
+	campaignsFile = queryOf(exportQuery{}, campaignsQuery{}).without("cursor", "limit")
+	auditFile     = queryOf(exportQuery{}, auditQuery{}).without("cursor", "limit")
+)
 
 // table describes how the items of a list are written to a file.
 type table[T any] struct {
@@ -35,7 +44,6 @@ func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter.Cursor = ""
 	return export(s, w, r, s.Store.RowsInPages(r.Context(), filter), table[outbox.Row]{
 		name: "rows",
 		header: []any{"campaign_id", "seq", "event_type", "status", "attempt_count", "next_attempt_at", "last_error", "fingerprint",
@@ -53,7 +61,6 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter.Cursor = ""
 	pages := func(yield func([]campaignView, error) bool) {
 		for page, err := range s.Store.CampaignsInPages(r.Context(), filter) {
 			var views []campaignView
@@ -96,7 +103,6 @@ func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter.Cursor = ""
 	return export(s, w, r, s.Store.AuditLogInPages(r.Context(), filter), table[outbox.AuditEntry]{
 		name: "audit",
 		header: []any{"id", "at", "actor", "auth", "role", "via", "from", "action", "campaign_id", "seq", "target", "outcome", "refusal", "reason", "request_id",
@@ -117,7 +123,7 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	encode := csvItems(t)
+	encode := csvItems(t, map[string]string{"true": "\ufeff"}[q.BOM])
 	if q.Format == "json" {
 		encode = jsonItems(t.view)
 	}
@@ -244,13 +250,13 @@ func (f *exportFile) extend() error {
 	return err
 }
 
-// csvItems encodes pages of a CSV file, the first with its header.
-func csvItems[T any](t table[T]) func([]T) ([]byte, error) {
+// csvItems encodes pages of a CSV file that begins with a text, the first with its header.
+func csvItems[T any](t table[T], begin string) func([]T) ([]byte, error) {
 	headed := false
 	return func(items []T) ([]byte, error) {
 		var part []byte
 		if !headed {
-			part, headed = csvRow(part, t.header...), true
+			part, headed = csvRow([]byte(begin), t.header...), true
 		}
 		for _, item := range items {
 			part = csvRow(part, t.cells(item)...)

@@ -33,7 +33,7 @@ type rowsQuery struct {
 	Campaign    string `json:"campaign" validate:"id"`
 	EventType   string `json:"event_type" validate:"id"`
 	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Q           string `json:"q" validate:"id"` // part of the campaign id or of the last error
+	Q           string `json:"q" validate:"id"` // part of the campaign id or of the last error; upper and lower case differ
 	// without a status or campaign: seq is by campaign and seq; attention has dead heads first, then
 	// failed heads, then the others
 	Sort string `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq"`
@@ -54,7 +54,7 @@ func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
 type campaignsQuery struct {
 	State string `json:"state" validate:"omitempty,state"`
 	Sort  string `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id"` // trouble has those that need attention first
-	Q     string `json:"q" validate:"id"`                                                     // part of the id
+	Q     string `json:"q" validate:"id"`                                                     // part of the id; upper and lower case differ
 	ordering
 	paging
 }

@@ -42,6 +42,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -233,7 +234,7 @@ func (s *server) routeSystem() {
 	s.open("/healthz", s.handle(s.healthz))
 	s.open("/readyz", s.handle(s.readyz))
 	s.open("/static/*", s.handle(s.asset))
-	s.view(outbox.RoleViewer, "/metrics", s.Metrics.Handler())
+	s.view(outbox.RoleViewer, "/metrics", s.Metrics.Handler(), nil)
 }
 
 func (s *server) routePages() {
@@ -289,9 +290,9 @@ func (s *server) routePages() {
 // routeExports adds the lists as files. They have their own path, since /campaigns/export is the
 // page of a campaign of that name.
 func (s *server) routeExports() {
-	s.view(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), rowsQuery{}, exportQuery{})
-	s.view(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), campaignsQuery{}, exportQuery{})
-	s.view(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), auditQuery{}, exportQuery{})
+	s.view(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), rowsFile)
+	s.view(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), campaignsFile)
+	s.view(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), auditFile)
 }
 
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
@@ -323,7 +324,13 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *server) notFound(_ http.ResponseWriter, r *http.Request) error {
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) error {
+	path := chi.RouteContext(r.Context()).RoutePath
+	if at := strings.TrimRight(path, "/"); at != "" && at != path && !s.wantsJSON(r) && s.router.Match(chi.NewRouteContext(), http.MethodGet, at) {
+		query := map[bool]string{true: "?" + r.URL.RawQuery}[r.URL.RawQuery != ""]
+		http.Redirect(w, r, s.linksOf(r).Base()+at+query, http.StatusPermanentRedirect)
+		return nil
+	}
 	return outbox.NotFound("there is nothing at this URL%s", s.unstripped(r))
 }
 

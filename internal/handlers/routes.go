@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -32,15 +33,14 @@ func (s *server) open(pattern string, h http.Handler) {
 	s.add(route{method: http.MethodGet, pattern: pattern}, h)
 }
 
-// view adds a page or file for a role. Its query fills structs of the types of query, and may name
-// the action that led to it.
-func (s *server) view(role outbox.Role, pattern string, h http.Handler, query ...any) {
-	s.add(route{method: http.MethodGet, pattern: pattern, role: role, takes: queryOf(append(query, auditEntryQuery{})...)}, h)
+// view adds a page or file for a role. Its query may also name the action that led to it.
+func (s *server) view(role outbox.Role, pattern string, h http.Handler, takes queryParameters) {
+	s.add(route{method: http.MethodGet, pattern: pattern, role: role, takes: slices.Concat(takes, queryOf(auditEntryQuery{}))}, h)
 }
 
-// get adds an address that every viewer may read, with a time limit.
+// get adds an address that every viewer may read, with a time limit; its query is as queryOf takes it.
 func (s *server) get(pattern string, h handler, query ...any) {
-	s.view(outbox.RoleViewer, pattern, s.handle(h), query...)
+	s.view(outbox.RoleViewer, pattern, s.handle(h), queryOf(query...))
 }
 
 // formAction adds an action of a page's form.

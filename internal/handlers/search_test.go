@@ -130,7 +130,8 @@ func TestEvents_anEmptySearchSaysWhatItMayHaveMeant(t *testing.T) {
 		s.get("/events?"+query).want(t, 200, "No events match", want, "upper and lower case differ")
 	}
 	s.get("/events?campaign=store-07&event_type=order.paid").want(t, 200, "No events match", "Searched events").lacks(t, `data-testid="misses"`, "Found by")
-	s.get("/campaigns?q=store-007").want(t, 200, "No campaigns match", `<a href="/campaigns/store-07">`+stores)
+	s.get("/rows?q=STORE").want(t, 200, "No rows match", "upper and lower case differ")
+	s.get("/campaigns?q=store-007").want(t, 200, "No campaigns match", "upper and lower case differ", `<a href="/campaigns/store-07">`+stores)
 	s.get("/search?q=store-007").want(t, 200, "Nothing is named", `<a href="/campaigns/store-07">`+stores)
 }
 

@@ -10,7 +10,7 @@ import (
 // routeTokens adds the admins' pages and actions for API tokens. Tokens are created only on the
 // command line, so that their text passes no browser.
 func (s *server) routeTokens() {
-	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage))
+	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage), nil)
 }
 
 func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
