@@ -156,6 +156,9 @@ func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter
 func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode func([]T) ([]byte, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for items, err := range pages {
+			if err == nil && len(items) == 0 {
+				continue // to encode, none is the end
+			}
 			var part []byte
 			if err == nil {
 				part, err = encode(redact.Shown(by, items))

@@ -80,7 +80,7 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 		s.seed(id, "a", "b")
 	}
 	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
-	for _, list := range []string{"rows", "rows?status=dead", "rows?event_type=b&reverse=true", "rows?campaign=none", "campaigns", "campaigns?state=blocked&sort=age", "audit", "audit?action=pause"} {
+	for _, list := range []string{"rows", "rows?status=dead", "rows?event_type=b&reverse=true", "rows?campaign=none", "campaigns", "campaigns?state=blocked&sort=age", "campaigns?q=none", "audit?actor=none", "audit", "audit?action=pause"} {
 		name, query, _ := strings.Cut(list, "?")
 		listed := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/"+name+"?limit=200&"+query).want(t, 200))
 		for _, prefix := range []string{"", apiPrefix} {
