@@ -37,13 +37,21 @@ func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took 
 	if !s.Logger.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("method", cutLogged(r.Method)), slog.String("path", cutLogged(r.URL.EscapedPath()))}
+	attrs := []slog.Attr{slog.String("method", cutLogged(r.Method)), slog.String("path", cutLogged(loggedPath(s.Redact, r.URL)))}
 	if r.URL.RawQuery != "" {
 		attrs = append(attrs, slog.String("query", cutLogged(loggedQuery(s.Redact, r.URL.RawQuery))))
 	}
 	attrs = append(attrs, slog.String("route", a.route), slog.Int("status", status), slog.Float64("duration_ms", float64(took.Microseconds())/1000), slog.Int("bytes", bytes),
 		slog.String("identity", a.who.Name), slog.String("role", string(a.who.Role)), slog.String("from", remoteHost(r)), slog.String("request_id", requestID(r)))
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
+}
+
+// loggedPath returns the path of an address without secrets, which escapes would hide from the log.
+func loggedPath(hide *redact.Redactor, u *url.URL) string {
+	if shown := hide.Text(u.Path); shown != u.Path {
+		u = &url.URL{Path: shown}
+	}
+	return u.EscapedPath()
 }
 
 // loggedQuery returns a query string without secrets, in whatever way they are escaped.

@@ -59,10 +59,11 @@ func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
 	lines := logged(t, slog.LevelInfo, func(s *site) {
 		s.get("/rows?q=password%3Dhunterdeux&access_tok%65n=hunterdeux&api_key=hunterdeux&x=%zz%0aINFO")
 		s.get("/campaigns/" + url.PathEscape("a\nlevel=ERROR\x1b[2J\u202e"))
+		s.get("/campaigns/" + url.PathEscape("Bearer hunterdeux") + "/" + url.PathEscape(`{"password":"hunterdeux"}`))
 		s.get("/campaigns/" + strings.Repeat("x", 5000))
 		s.get("/rows?q=" + strings.Repeat("y", 5000))
 	})
-	if len(lines) != 4 {
+	if len(lines) != 5 {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for _, line := range lines {
