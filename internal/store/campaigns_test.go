@@ -232,6 +232,24 @@ func TestSummary_ofNothingIsZeroAndNotNull(t *testing.T) {
 	}
 }
 
+// A command may have been started without the servers' configuration.
+func TestSummary_tellsTheModeOfTheServerThatRuns(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	mode := func(want outbox.Mode) {
+		t.Helper()
+		s, err := f.beside().Summary(f.Ctx)
+		if err != nil || s.Mode != want {
+			t.Errorf("the mode is %s, %v, want %s", s.Mode, err, want)
+		}
+	}
+	mode(outbox.ModeOutbox)
+	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	mode(outbox.ModeShadow)
+}
+
 func TestSummary_isSharedForASecond(t *testing.T) {
 	t.Parallel()
 	f := open(t)

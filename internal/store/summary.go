@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -201,6 +202,9 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 		sum.Worker.Failed += i.Failed
 		sum.Worker.Fenced += i.Fenced
 		if state := i.State(sqldb.At(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
+			if !sum.Worker.Running || i.Here {
+				sum.Mode = cmp.Or(i.Mode, sum.Mode)
+			}
 			sum.Worker.Running = true
 			served = append(served, i.Campaigns)
 		}
