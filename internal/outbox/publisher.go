@@ -70,6 +70,15 @@ type PublisherSettings struct {
 	FailedRetrySeconds float64 `json:"failed_retry_seconds"`
 }
 
+// LongestPoll is the longest wait between two polls; 0 in a record of an older version.
+func (s PublisherSettings) LongestPoll() time.Duration {
+	seconds := s.PollSeconds
+	if s.IdleBackoff {
+		seconds = max(seconds, s.IdleLongestSeconds)
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // String lists the settings for the command line.
 func (s PublisherSettings) String() string {
 	idle := "no idle back-off"
@@ -163,7 +172,7 @@ type Publisher struct {
 	LastPublishedAt *time.Time `json:"last_published_at"`
 	EventsPerSecond float64    `json:"events_per_second"` // recent rate; 0 when idle
 	// when its holder polls at the latest: an append wakes it, unless errors last; then it is the next
-	// attempt. Null while it polls, and when no process holds it
+	// attempt. Null while it delivers, and when no process holds it
 	NextPollAt  *time.Time     `json:"next_poll_at"`
 	Paused      *Pause         `json:"paused"`
 	Lease       *Lease         `json:"lease"` // nil when no process holds it; of one that was killed it stays until another takes over

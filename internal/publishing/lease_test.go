@@ -308,12 +308,16 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// The next poll is the latest one that the holder announced, or the next attempt while errors last.
-// While that is being made, it is not known.
+// The next poll is the latest one that the holder announced, and after that one within its longest
+// wait; or the next attempt while errors last. While that is being made, it is not known.
 func TestNextPoll_isNeverPast(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.register(subA)
+	waits := definition(subA)
+	waits.Settings = outbox.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
+	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}); err != nil {
+		t.Fatal(err)
+	}
 	l := f.claimSubscription("one", subA)
 	at := func(want time.Duration) {
 		t.Helper()
@@ -330,6 +334,8 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	at(40 * time.Second)
 	f.Clock.Advance(30 * time.Second)
 	at(10 * time.Second)
+	f.Clock.Advance(11 * time.Second)
+	at(8 * time.Second)
 	if _, err := f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

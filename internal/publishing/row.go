@@ -202,6 +202,8 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		next := p.nextPoll
 		if p.retryAt.Valid {
 			next = p.retryAt
+		} else if next.Valid && next.Int64 <= now { // it has polled since it said so
+			next.Int64 = now + p.settings.LongestPoll().Microseconds()
 		}
 		if next.Int64 > now {
 			v.NextPollAt = sqldb.AtOrNil(next)
