@@ -29,7 +29,7 @@ func (r *reading) graph(g projection.Graph) (outbox.ModelGraph, error) {
 	}
 	m.NodesTotal, m.EdgesTotal = total, all
 	at := map[string]int{}
-	for _, n := range cutGraph(nodes, outbox.MaxGraphNodes) {
+	for _, n := range cutNodes(nodes, edges, outbox.MaxGraphNodes) {
 		at[string(n.values[0])] = len(m.Nodes)
 		m.Nodes = append(m.Nodes, outbox.ModelNode{ID: outbox.Field{Name: g.ID, Value: n.values[0]}, Label: outbox.Field{Name: g.Label, Value: n.values[1]}, Kind: n.kind})
 	}
@@ -38,14 +38,64 @@ func (r *reading) graph(g projection.Graph) (outbox.ModelGraph, error) {
 		_, to := at[string(e.values[1])]
 		return !from || !to
 	})
-	for _, e := range cutGraph(edges, outbox.MaxGraphEdges) {
+	for _, e := range cutEdges(edges, outbox.MaxGraphEdges) {
 		m.Edges = append(m.Edges, outbox.ModelEdge{From: at[string(e.values[0])], To: at[string(e.values[1])], Kind: e.kind})
 	}
 	return m, nil
 }
 
-// cutGraph keeps at most limit rows, changed ones first, in the order of their keys.
-func cutGraph(rows []graphRow, limit int) []graphRow {
+// cutNodes keeps at most limit nodes, in the order of their keys: changed ones, then those that edges
+// lead to from changed edges and nodes, from the first others, and at last those without edges.
+func cutNodes(nodes, edges []graphRow, limit int) (kept []graphRow) {
+	at, beside := map[string]int{}, make([][]int, len(nodes))
+	for i, n := range nodes {
+		at[string(n.values[0])] = i
+	}
+	var from [4][]int // nodes to begin at, the most important first
+	for _, e := range edges {
+		a, isNode := at[string(e.values[0])]
+		b, areNodes := at[string(e.values[1])]
+		if !isNode || !areNodes {
+			continue
+		}
+		beside[a], beside[b] = append(beside[a], b), append(beside[b], a)
+		if e.kind != "" {
+			from[0] = append(from[0], a, b)
+		}
+	}
+	keep := map[int]bool{}
+	for i, n := range nodes {
+		switch {
+		case n.kind != "":
+			from[1] = append(from[1], i)
+			if len(keep) < limit {
+				keep[i] = true
+			}
+		case beside[i] != nil:
+			from[2] = append(from[2], i)
+		default:
+			from[3] = append(from[3], i)
+		}
+	}
+	passed := make([]bool, len(nodes))
+	for _, first := range slices.Concat(from[:]...) {
+		for queue := []int{first}; len(queue) > 0 && len(keep) < limit; queue = queue[1:] {
+			if i := queue[0]; !passed[i] {
+				passed[i], keep[i] = true, true
+				queue = append(queue, beside[i]...)
+			}
+		}
+	}
+	for i, n := range nodes {
+		if keep[i] {
+			kept = append(kept, n)
+		}
+	}
+	return kept
+}
+
+// cutEdges keeps at most limit edges, changed ones first, in the order of their keys.
+func cutEdges(rows []graphRow, limit int) []graphRow {
 	slices.SortStableFunc(rows, func(a, b graphRow) int {
 		switch {
 		case a.kind != "" && b.kind == "":
