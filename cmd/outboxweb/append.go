@@ -123,8 +123,12 @@ func (c *appendCmd) atOnce(ctx context.Context, ap *appender, lines *lineReader,
 }
 
 func (c *appendCmd) print(a *app, r appendResult) error {
-	for _, bad := range r.Refused {
-		fmt.Fprintf(a.err, "outboxweb: line %d: %s\n", bad.Line, bad.Detail)
+	for _, same := range byDetail(r.Refused) {
+		if len(same) == 1 {
+			fmt.Fprintf(a.err, "outboxweb: line %d: %s\n", same[0].Line, same[0].Detail)
+			continue
+		}
+		fmt.Fprintf(a.err, "outboxweb: %d lines: %s%s\n", len(same), same[0].Detail, lineNumbers(same))
 	}
 	if len(r.Refused) > 0 && r.NotWritten > 0 {
 		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written; later lines were not read\n", outbox.Count(int64(r.NotWritten), "event", "events"))
@@ -140,6 +144,18 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 		return errFound
 	}
 	return err
+}
+
+// byDetail groups lines of the same detail, in the order of the first of each.
+func byDetail(refused []refusedLine) (groups [][]refusedLine) {
+	for _, line := range refused {
+		i := slices.IndexFunc(groups, func(same []refusedLine) bool { return same[0].Detail == line.Detail })
+		if i < 0 {
+			groups, i = append(groups, nil), len(groups)
+		}
+		groups[i] = append(groups[i], line)
+	}
+	return groups
 }
 
 func lineNumbers(refused []refusedLine) string {
