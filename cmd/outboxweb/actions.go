@@ -192,9 +192,13 @@ func (c *gapsCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
-		return printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
+		err = printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
 			return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
 		})
+		if err == nil && len(gaps) > 0 {
+			return errFound
+		}
+		return err
 	})
 }
 
