@@ -240,7 +240,7 @@ func TestUnknownThings_are404(t *testing.T) {
 			t.Errorf("%s: Content-Type is %q", target, got)
 		}
 	}
-	if got := s.do("DELETE", "/api/v1/rows", "").want(t, 405, "urn:outboxweb:method").Header.Get("Allow"); got != "GET" {
+	if got := s.do("DELETE", "/api/v1/rows", "").want(t, 405, "urn:outboxweb:method").Header.Get("Allow"); got != "GET, HEAD" {
 		t.Errorf("Allow is %q", got)
 	}
 	s.submit("/instances", "").want(t, 405, "<h1>Method Not Allowed</h1>")

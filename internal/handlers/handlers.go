@@ -335,9 +335,9 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for method, allowed := range map[string]string{http.MethodGet: "GET, HEAD", http.MethodPost: "POST"} {
 		if s.router.Match(chi.NewRouteContext(), method, chi.RouteContext(r.Context()).RoutePath) {
-			w.Header().Add("Allow", method)
+			w.Header().Add("Allow", allowed)
 		}
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
