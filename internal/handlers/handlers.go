@@ -198,7 +198,7 @@ func newServer(c Config) *server {
 		reading: newLimiter(documentReaders, "reading large documents"), trying: newLimiter(dryRunsAtATime, "running dry runs"),
 		bodies: newBodies(), previewing: newLimiter(previewsAtATime, "previewing actions"), exporting: newLimiter(exportsAtATime, "exporting lists")}
 	s.Store.OnChange(s.overviews.invalidate)
-	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead)
+	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)
 	anything := route{role: outbox.RoleViewer} // unknown addresses are only told to users who may read
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
 	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)

@@ -127,7 +127,7 @@ func (s *server) form(h handler) handler {
 		if !uploads && !hasMediaType(r, "application/x-www-form-urlencoded") {
 			return &outbox.Refusal{Err: errMediaType, Detail: "send forms as application/x-www-form-urlencoded"}
 		}
-		if err := s.refuseReadOnly(); err != nil {
+		if err := cmp.Or(checkEncoding(r), s.refuseReadOnly()); err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
@@ -161,12 +161,20 @@ func (s *server) jsonInput(h handler) handler {
 		if !hasMediaType(r, "application/json") {
 			return &outbox.Refusal{Err: errMediaType, Detail: "send JSON, with the header Content-Type: application/json"}
 		}
-		if err := checkKey(r); err != nil {
+		if err := cmp.Or(checkEncoding(r), checkKey(r)); err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		return h(w, r)
 	}
+}
+
+// checkEncoding refuses compressed bodies: a small one could be large.
+func checkEncoding(r *http.Request) error {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return &outbox.Refusal{Err: errMediaType, Detail: fmt.Sprintf("a body with Content-Encoding: %s is not read; send it uncompressed, in parts if it is large", encoding)}
+	}
+	return nil
 }
 
 // bodyLimit returns the maximum size of a request's body, in bytes.
