@@ -20,8 +20,12 @@ import (
 // campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	t.Helper()
-	d := newDatabases(t)
-	s = start(t, d, append(troubledPublishers(t, d), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")...)
+	return troubledOn(t, newDatabases(t))
+}
+
+func troubledOn(t *testing.T, d databases, flags ...string) (s *server, campaign string, seq int64) {
+	t.Helper()
+	s = start(t, d, slices.Concat(troubledPublishers(t, d), []string{"--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h"}, flags)...)
 	awaitStandstill(t, s)
 	awaitPublishers(t, s)
 	var failed struct {

@@ -289,6 +289,7 @@ type server struct {
 	cmd    *exec.Cmd
 	stderr *output
 	client *http.Client
+	strict func(error) // is told of every answer of the API that is not as its document says; may be nil
 	up     chan struct{} // closed once it listens
 	exited chan struct{} // closed once it ended; code is set then
 	code   int           // -1 when a signal ended it
@@ -302,6 +303,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	s := &server{
 		cmd: program(d, args...), stderr: new(output),
 		client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		strict: func(err error) { t.Error(err) },
 		up:     make(chan struct{}), exited: make(chan struct{}),
 	}
 	s.cmd.Stderr = s.stderr
@@ -445,6 +447,9 @@ func (s *server) send(r *http.Request) (answer, error) {
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
+	if err == nil && s.strict != nil {
+		s.checkDocumented(r, res, text)
+	}
 	return answer{res.StatusCode, res.Header, text}, err
 }
 

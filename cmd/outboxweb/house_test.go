@@ -62,13 +62,14 @@ var mayImport = map[string][]string{
 
 	"internal/engine": {"internal/outbox", "internal/intake", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
+	"internal/apitest":    {},
 	"internal/cputest":    {},
 	"internal/pgtest":     {},
 	"internal/dbtest":     {"internal/pgtest"},
 	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest"},
 	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/storetest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
-	"e2e":                 {"intake", "internal/pgtest", "internal/corpus"},
+	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/corpus"},
 	"e2e/benchcompare":    {},
 }
 

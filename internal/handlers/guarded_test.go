@@ -43,8 +43,8 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 		c.ProjectionFile = func(name string) outbox.RehearsalFile {
 			return outbox.RehearsalFile{Name: name + ".sql", Text: "-- projection: " + name + "\n"}
 		}
-		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
-			return outbox.TestDelivery{}, nil
+		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{SubscriptionName: name}, nil
 		}
 		withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}")(c)
 		tryOnStore(c)

@@ -70,7 +70,7 @@ type generator struct {
 
 func (g *generator) document(paths *openapi3.Paths) *openapi3.T {
 	return &openapi3.T{
-		OpenAPI: "3.0.3",
+		OpenAPI: "3.1.0",
 		Info: &openapi3.Info{Title: "outboxweb", Version: "1",
 			Description: "The projection apply outbox: read it, append to it, repair it. Times are RFC 3339 in UTC. Lists are keyset-paged. Errors are application/problem+json. Beside what each address answers, all refuse an address of more than 16 KiB (414) and more than 100 headers or 64 KiB of them (431). A query parameter that an address does not take, or that is given twice, is refused (422).",
 			License:     &openapi3.License{Name: "MIT", URL: "https://opensource.org/license/mit"}},
@@ -221,7 +221,7 @@ func (g *generator) answer(a apiAnswer) *openapi3.Response {
 		}
 	}
 	if a.located {
-		response.Headers = openapi3.Headers{"Location": {Value: &openapi3.Header{Parameter: openapi3.Parameter{
+		response.Headers = openapi3.Headers{"Location": {Value: &openapi3.Header{Parameter: openapi3.Parameter{Required: true,
 			Description: "where it can be followed", Schema: openapi3.NewStringSchema().NewRef()}}}}
 	}
 	return response
@@ -245,7 +245,7 @@ var (
 	refusedSlow      = refusal{"Slow", http.StatusRequestTimeout, "the body took too long to arrive"}
 	refusedState     = refusal{"Conflict", http.StatusConflict, "the current state does not allow it, or is not the expected one"}
 	refusedSize      = refusal{"TooLarge", http.StatusRequestEntityTooLarge, "over a limit"}
-	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json"}
+	refusedMedia     = refusal{"NotJSON", http.StatusUnsupportedMediaType, "not application/json, or compressed"}
 	refusedHost      = refusal{"Misdirected", http.StatusMisdirectedRequest, "the Host is not allowed"}
 	refusedInvalid   = refusal{"Invalid", http.StatusUnprocessableEntity, "the request is invalid; errors lists the fields"}
 	refusedPace      = refusal{"TooManyActs", http.StatusTooManyRequests, "too many actions by one identity; Retry-After says when to retry"}

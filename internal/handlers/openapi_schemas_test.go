@@ -272,6 +272,9 @@ func (f schemaField) complete(property *openapi3.SchemaRef) *openapi3.SchemaRef 
 	if f.says("nullable") {
 		property = nullable(property)
 	}
+	if v := property.Value; v != nil && v.Type != nil && v.Type.IncludesNull() && len(v.Enum) > 0 {
+		v.Enum = append(v.Enum, nil)
+	}
 	if f.comment == "" {
 		return property
 	}
@@ -285,9 +288,12 @@ func (f schemaField) complete(property *openapi3.SchemaRef) *openapi3.SchemaRef 
 // nullable is a schema that also takes null.
 func nullable(of *openapi3.SchemaRef) *openapi3.SchemaRef {
 	if of.Ref != "" {
-		return (&openapi3.Schema{Type: &openapi3.Types{"object"}, Nullable: true, AllOf: openapi3.SchemaRefs{of}}).NewRef()
+		null := (&openapi3.Schema{Type: &openapi3.Types{openapi3.TypeNull}}).NewRef()
+		return (&openapi3.Schema{AnyOf: openapi3.SchemaRefs{of, null}}).NewRef()
 	}
-	of.Value.Nullable = true
+	if of.Value.Type != nil {
+		of.Value.Type.With(openapi3.TypeNull)
+	}
 	return of
 }
 
@@ -358,7 +364,7 @@ func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 			value = strconv.Itoa(n)
 		}
 		schema.Default = value
-		if !schema.Type.Is("string") {
+		if !schema.Type.Includes("string") {
 			if err := json.Unmarshal([]byte(value), &schema.Default); err != nil {
 				g.t.Fatalf("default %q: %v", value, err)
 			}
@@ -369,17 +375,17 @@ func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 // bound limits the size of a value: a number, the bytes of a text, or the number of items.
 func (g *schemas) bound(schema *openapi3.Schema, name string, n int64) {
 	switch count := uint64(n); {
-	case schema.Type.Is("integer") && name == "min":
+	case schema.Type.Includes("integer") && name == "min":
 		schema.Min = new(float64(n))
-	case schema.Type.Is("integer"):
+	case schema.Type.Includes("integer"):
 		schema.Max = new(float64(n))
-	case schema.Type.Is("array") && name == "min":
+	case schema.Type.Includes("array") && name == "min":
 		schema.MinItems = count
-	case schema.Type.Is("array"):
+	case schema.Type.Includes("array"):
 		schema.MaxItems = &count
-	case schema.Type.Is("string") && name == "min":
+	case schema.Type.Includes("string") && name == "min":
 		schema.MinLength = count
-	case schema.Type.Is("object") && name == "max":
+	case schema.Type.Includes("object") && name == "max":
 		schema.MaxProps = &count
 	default:
 		g.t.Fatalf("%s=%d says nothing of a value of type %v", name, n, schema.Type)

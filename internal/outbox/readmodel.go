@@ -47,8 +47,8 @@ func (m ReadModel) FailedBy(projection string) (ModelStanding, bool) {
 	return ModelStanding{}, false
 }
 
-// ModelGraph is rows of two tables as nodes and edges: those that the event changed, and others in
-// the order of their keys.
+// ModelGraph is rows of two tables as nodes and edges: those that the event changed, those joined with
+// them, and others in the order of their keys.
 type ModelGraph struct {
 	Projection string      `json:"projection" redact:"-"`
 	Nodes      []ModelNode `json:"nodes" api:"max=60"`
@@ -61,14 +61,14 @@ type ModelGraph struct {
 type ModelNode struct {
 	ID    Field  `json:"id"`
 	Label Field  `json:"label"`
-	Kind  string `json:"kind" redact:"-" api:"enum=added changed removed"` // what the event did to it; empty for nothing
+	Kind  string `json:"kind" redact:"-" api:"enum=added changed removed,empty"` // what the event did to it; empty for nothing
 }
 
 // ModelEdge is a row as an edge of a graph.
 type ModelEdge struct {
 	From int    `json:"from"` // index of a node
 	To   int    `json:"to"`
-	Kind string `json:"kind" redact:"-" api:"enum=added changed removed"`
+	Kind string `json:"kind" redact:"-" api:"enum=added changed removed,empty"`
 }
 
 // Limits of a graph.
@@ -81,7 +81,7 @@ const (
 // ModelRow is a row as of an event, beside the one before that event.
 type ModelRow struct {
 	Row       string      `json:"row" redact:"-"`                                   // names the row; empty for a live one
-	Kind      string      `json:"kind" redact:"-" api:"enum=added changed removed"` // what the event did to it; empty for nothing
+	Kind      string      `json:"kind" redact:"-" api:"enum=added changed removed,empty"` // what the event did to it; empty for nothing
 	Key       []Field     `json:"key"`                                              // the primary key without the campaign
 	Cells     []ModelCell `json:"cells"`                                            // the other columns; of a removed row those it had
 	Previous  int64       `json:"previous_seq"`                                     // the event of its last change before; 0 when there is none
