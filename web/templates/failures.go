@@ -64,3 +64,14 @@ func noteText(g outbox.ErrorGroup) string {
 	}
 	return g.Note.Note
 }
+
+func retryGroupForm(g outbox.ErrorGroup) string { return "retry-form-" + groupID(g) }
+func noteForm(g outbox.ErrorGroup) string       { return "note-form-" + groupID(g) }
+
+// groupForms are the ids of the page's forms.
+func groupForms(v FailuresView) (forms []string) {
+	for _, g := range v.groups() {
+		forms = append(forms, retryGroupForm(g.ErrorGroup), noteForm(g.ErrorGroup))
+	}
+	return forms
+}

@@ -182,6 +182,10 @@
     }
     wait = askAgain = 0;
     setStale("");
+    if (hand || sent()) {
+      evt.detail.shouldSwap = false;
+      return;
+    }
     el.dataset.etag = xhr.getResponseHeader("ETag") || "";
     var stamp = xhr.getResponseHeader("Outboxweb-As-Of");
     var asOf = first("[data-as-of]");
@@ -193,18 +197,37 @@
   // In the same step as the swap, so that the server's text is never visible.
   document.addEventListener("htmx:afterSwap", function () { reveal(); tick(); });
 
-  // The second click of a double-click must not hit the button that the answer to the first has put
-  // there.
-  var answered = 0, hasty = 600;
-  document.addEventListener("htmx:afterSwap", function (evt) {
-    if (evt.detail.boosted) answered = Date.now();
+  // ---- a form acts once
+
+  // From when a form is sent until its answer has been in sight for long enough to be read, no form is
+  // sent: what is pressed meanwhile was meant for the page before.
+  var root = document.documentElement, unread = 600; // ms
+  function sent() { return root.hasAttribute("data-sent"); }
+  document.addEventListener("htmx:beforeSend", function (evt) {
+    var by = evt.detail.requestConfig.triggeringEvent;
+    if (!by || by.type !== "submit") return;
+    root.setAttribute("data-sent", "");
+    evt.detail.xhr.addEventListener("loadend", function () {
+      window.setTimeout(function () { root.removeAttribute("data-sent"); }, unread);
+    });
   });
-  document.addEventListener("click", function (evt) {
-    if (evt.detail > 1 && Date.now() - answered < hasty && evt.target.closest && evt.target.closest("form button")) {
-      evt.preventDefault();
-      evt.stopPropagation();
-    }
+  document.addEventListener("submit", function (evt) {
+    if (!sent() || !evt.target.closest("[hx-boost]")) return;
+    evt.preventDefault();
+    evt.stopImmediatePropagation();
   }, true);
+  document.addEventListener("keydown", function (evt) { // a held key would send what it has sent
+    if (evt.repeat && evt.key === "Enter" && evt.target.closest && evt.target.closest("form") && evt.target.tagName !== "TEXTAREA") evt.preventDefault();
+  }, true);
+
+  // While a key or button is down on a form, its fields stay as they were shown then.
+  var hand = false;
+  function down(evt) { hand = !!(evt.target.closest && evt.target.closest("form button, form input")); }
+  function up() { window.setTimeout(function () { hand = false; }); } // once it has been acted on
+  ["pointerdown", "keydown"].forEach(function (name) { document.addEventListener(name, down, true); });
+  ["pointerup", "pointercancel", "keyup"].forEach(function (name) { document.addEventListener(name, up, true); });
+  window.addEventListener("blur", up);
+
   document.addEventListener("htmx:sendError", function (evt) {
     if (live(evt)) {
       away();
@@ -240,6 +263,8 @@
     } else if (xhr.status >= 400) {
       d.shouldSwap = false; // something between here and the server has answered
       refuse(d.requestConfig.elt, "A proxy answered with status " + xhr.status + ". Your input is still here: try again in a moment.");
+    } else if (d.requestConfig.verb === "post" && document.activeElement) {
+      document.activeElement.blur(); // the next page may have a field of the same id, for something else
     }
   });
   document.addEventListener("htmx:afterSwap", function () {

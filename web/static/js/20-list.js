@@ -178,7 +178,7 @@
     if (evt.key === "j") done = go(1);
     else if (evt.key === "k") done = go(-1);
     else if (evt.key === "x") done = tick();
-    else if (evt.key === "Enter" && (el === document.body || el.id === "main" || el.name === "rows")) done = open();
+    else if (evt.key === "Enter" && !evt.repeat && (el === document.body || el.id === "main" || el.name === "rows")) done = open();
     if (done) evt.preventDefault();
   });
   // Enter on a checkbox would submit the form.
