@@ -23,14 +23,19 @@
   if (visit && visit.type === "navigate" && !location.hash) painted(whole);
   else whole();
 
+  // Runs the scripts one after the other, since each needs those before. One that does not load is
+  // tried once more, a second later.
+  function run(i, tries) {
+    if (i === urls.length) return;
+    var script = document.createElement("script");
+    script.src = urls[i];
+    script.onload = function () { run(i + 1, 2); };
+    script.onerror = function () {
+      if (tries > 1) window.setTimeout(run, 1000, i, tries - 1);
+    };
+    document.head.append(script);
+  }
   window.addEventListener("load", function () {
-    painted(function () {
-      urls.forEach(function (url) {
-        var script = document.createElement("script");
-        script.src = url;
-        script.async = false; // in this order
-        document.head.append(script);
-      });
-    });
+    painted(function () { run(0, 2); });
   });
 })();

@@ -34,6 +34,7 @@
   var form = "relative";
   try { form = localStorage.getItem("times") || form; } catch (e) { /* nothing is kept then */ }
   if (forms.indexOf(form) < 0) form = "relative";
+  function named() { return form === "local" ? "local (" + Intl.DateTimeFormat().resolvedOptions().timeZone + ")" : form; }
 
   function two(n) { return (n < 10 ? "0" : "") + n; }
   function hour(t) {
@@ -63,10 +64,11 @@
     var el = first("[data-as-of]");
     var looked = el && Date.parse(el.getAttribute("datetime"));
     if (looked) {
+      say(first("[data-looked]"), "Updated");
       say(el, ago(now() - looked));
       el.parentNode.classList.toggle("old", !!first("[data-live]") && !first("[data-ended]") && now() - looked > oldAfter);
     }
-    each("[data-times]", function (b) { b.hidden = false; say(b, "Times: " + form); });
+    each("[data-times]", function (b) { b.hidden = false; say(b, "Times: " + named()); });
   }
 
   // ---- live parts
