@@ -51,7 +51,7 @@ func readAPI(t *testing.T, d databases) {
 	t.Helper()
 	files := maps.Clone(hoard)
 	maps.Copy(files, roads)
-	s, campaign, seq := troubledOn(t, d, append(writeProjections(t, files), "--projections", "builtin:campaigns")...)
+	s, campaign, seq := troubledIn(t, d, "", append(writeProjections(t, files), "--projections", "builtin:campaigns")...)
 	appendTo(t, s, "", "hoarded", []event{foundGold("chest", 5, "", ""), foundGold("urn", 1, "", ""), foundGold("chest", 9, "", ""), {EventType: "lost", Payload: map[string]any{"name": "urn"}}})
 	appendTo(t, s, "", "mapped", []event{founded(1, "Ys"), founded(2, "Ur"), {EventType: "built", Payload: map[string]any{"a": 1, "b": 2}}, {EventType: "fallen", Payload: map[string]any{"id": 2}}})
 	for _, c := range []string{"hoarded", "mapped"} {

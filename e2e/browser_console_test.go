@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -54,7 +55,10 @@ func TestBrowser_keys(t *testing.T) {
 	b.await("the exact time is in the title", `[...document.querySelectorAll("#live time")].every(e => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(e.title))`)
 	b.open("/rows?status=dead")
 	b.await("the choice is kept", shown+`.length > 0 && `+shown+`.every(t => /Z$/.test(t))`)
-	b.press("tt")
+	tell(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
+	b.press("t")
+	b.await("times are hours of a zone that is named", saying("[data-times]", "Times: local (Europe/Berlin)")+` && `+shown+`.every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(t))`)
+	b.press("t")
 	b.await("times are ages again", shown+`.every(t => !/Z$/.test(t))`)
 }
 

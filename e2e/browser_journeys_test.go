@@ -56,7 +56,7 @@ func TestBrowser_morningGlance(t *testing.T) {
 			b := kind.open(t, s)
 			b.open("/")
 			b.lookUntil("all is well", saying(".health .sentence", "All 12 campaigns are current."))
-			b.await("it says when it looked", `/^(now|\d+ s ago)$/.test(document.querySelector('[data-testid="as-of"]').textContent)`)
+			b.await("it says when it looked", `/^(Updated (now|\d+ s ago)|As of \d\d:\d\d:\d\d UTC)/.test(document.querySelector(".looked").innerText)`)
 			b.await("every count is shown and leads on", `document.querySelectorAll(".hero a[href]").length === 3 && document.querySelectorAll(".statuses a[href]").length === 10`)
 			b.await("there are four charts", `document.querySelectorAll("figure.chart").length === 4`)
 			b.await("nothing is in trouble or off", telling("#live", "No campaign is blocked or failing")+" && "+telling("#live", "Nothing is paused or disabled"))

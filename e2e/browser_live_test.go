@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -97,6 +100,56 @@ func TestBrowser_stalePageIsRefused(t *testing.T) {
 			if len(audit.Items) != 1 {
 				t.Errorf("the audit has %+v, want the script's requeue alone", audit.Items)
 			}
+		})
+	}
+}
+
+// Scripts that fail to load are asked for once more. A page without them says a time that stays true.
+func TestBrowser_scriptsThatFailToLoad(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		says string // about when the page was read
+		runs bool
+	}{
+		{"once", `^Updated (now|\d+ s ago)`, true},
+		{"always", `^As of \d\d:\d\d:\d\d UTC`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var asked sync.Map // how often for each script
+			g := newGate(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !strings.HasSuffix(r.URL.Path, ".js") || strings.HasSuffix(r.URL.Path, "/start.js") {
+						next.ServeHTTP(w, r)
+						return
+					}
+					times, _ := asked.LoadOrStore(r.URL.Path, new(atomic.Int32))
+					if times.(*atomic.Int32).Add(1) == 1 || !c.runs {
+						w.Header().Set("Content-Type", "text/javascript")
+						w.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					next.ServeHTTP(w, r)
+				})
+			})
+			b := openTab(t, g.start(t, newDatabases(t)))
+			b.expect("503")
+			b.scripts = c.runs
+			b.open("/")
+			eventually(t, patience, "each script was asked for again", func() (bool, string) {
+				all, twice := 0, 0
+				asked.Range(func(_, times any) bool {
+					all++
+					if times.(*atomic.Int32).Load() == 2 {
+						twice++
+					}
+					return true
+				})
+				return all == map[bool]int{true: 3, false: 1}[c.runs] && twice == all, fmt.Sprint(all, twice)
+			})
+			b.await("the page says when it was read", `new RegExp(`+js(c.says)+`).test(document.querySelector(".looked").innerText)`)
+			b.sound("a page whose scripts failed to load")
 		})
 	}
 }

@@ -76,12 +76,17 @@ type gate struct {
 	to  atomic.Pointer[url.URL]
 }
 
-func newGate(t *testing.T) *gate {
+// newGate opens a gate; what is between it and the server may be wrapped.
+func newGate(t *testing.T, wraps ...func(http.Handler) http.Handler) *gate {
 	g := &gate{}
-	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	var way http.Handler = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(g.to.Load())
 		r.Out.Host = r.In.Host
-	}})
+	}}
+	for _, wrap := range wraps {
+		way = wrap(way)
+	}
+	server := httptest.NewServer(way)
 	t.Cleanup(server.Close)
 	g.url = server.URL
 	return g

@@ -20,12 +20,13 @@ import (
 // campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	t.Helper()
-	return troubledOn(t, newDatabases(t))
+	return troubledIn(t, newDatabases(t), "")
 }
 
-func troubledOn(t *testing.T, d databases, flags ...string) (s *server, campaign string, seq int64) {
+// troubledIn is troubled in these databases, with more configuration and flags.
+func troubledIn(t *testing.T, d databases, config string, flags ...string) (s *server, campaign string, seq int64) {
 	t.Helper()
-	s = start(t, d, slices.Concat(troubledPublishers(t, d), []string{"--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h"}, flags)...)
+	s = start(t, d, slices.Concat(troubledPublishers(t, d, config), []string{"--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h"}, flags)...)
 	awaitStandstill(t, s)
 	awaitPublishers(t, s)
 	var failed struct {

@@ -395,7 +395,7 @@ func (b *tab) placeOf(selector string) point {
 	b.eventually("there is something to click at "+selector, func() (bool, string) {
 		p, err := read[*point](b, `(() => {
 			const e = document.querySelector(`+js(selector)+`)
-			if (!e || !(`+b.loaded()+`) || document.querySelector(".htmx-swapping, .htmx-settling")) return null
+			if (!e || !(`+b.loaded()+`) || document.querySelector(".htmx-swapping, .htmx-settling, [data-sent]")) return null
 			e.scrollIntoView({block: "center", behavior: "instant"})
 			const r = e.getClientRects()[0]
 			if (!r) return null

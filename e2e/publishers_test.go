@@ -102,8 +102,9 @@ topics:
 }
 
 // troubledPublishers are publishers in every state that pages show: one well, one whose destination
-// is down, one with a refused event, one whose destination is gone, and two that are paused.
-func troubledPublishers(t *testing.T, d databases) []string {
+// is down, one with a refused event, one whose destination is gone, and two that are paused. The
+// configuration has more after them.
+func troubledPublishers(t *testing.T, d databases, more string) []string {
 	t.Helper()
 	p := newPartner(t, func(path, _ string) int {
 		return map[string]int{"/away": http.StatusServiceUnavailable, "/no": http.StatusUnprocessableEntity, "/gone": http.StatusGone}[path]
@@ -133,7 +134,8 @@ topics:
     publishers:
       refused: {url: %[3]q, allow_private: true, retry_base: 1h, retry_max: 1h}
       gone: {url: %[4]q, %[5]s}
-`, "file://"+file, p.url+"/away", p.url+"/no", p.url+"/gone", quickPublisher))
+      quiet: {url: "log:"}
+`, "file://"+file, p.url+"/away", p.url+"/no", p.url+"/gone", quickPublisher)+more)
 }
 
 // awaitPublishers waits until each of these publishers is in trouble, and

@@ -111,7 +111,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	look().want(t, 200, ">11 min<")
 	s.clock = s.clock.Add(5 * time.Second)
 	look().want(t, 200, ">11 min<")
-	s.get("/").want(t, 200, ">12 min<") // loaded anew, it says "Updated now"
+	s.get("/").want(t, 200, ">12 min<") // loaded anew, it is as of now
 }
 
 // The shared part must not depend on one reader.
