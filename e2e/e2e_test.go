@@ -222,13 +222,17 @@ func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 
 // output collects what a process writes; it may be read meanwhile.
 type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu     sync.Mutex
+	text   bytes.Buffer
+	closed bool // its pipe is, at the next write
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.closed {
+		return 0, io.ErrClosedPipe
+	}
 	return o.text.Write(b)
 }
 

@@ -110,3 +110,20 @@ func TestServe_ignoresAHangup(t *testing.T) {
 		t.Errorf("the server ended with %d\n%s", code, s.stderr)
 	}
 }
+
+// A log shipper that ends takes neither the server with it nor its orderly end.
+func TestServe_outlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	s := start(t, newDatabases(t))
+	s.stderr.mu.Lock()
+	s.stderr.closed = true
+	s.stderr.mu.Unlock()
+	for range 20 { // each is logged
+		if a := do(t, s, http.MethodGet, "/campaigns", nil); a.status != http.StatusOK {
+			t.Fatalf("the page is %d %s", a.status, a.body)
+		}
+	}
+	if code := s.stop(t); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+}
