@@ -157,5 +157,9 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 // driftOf describes how the live rows of a projection differ from a replay.
 func driftOf(p outbox.ProjectionResult) string {
 	c := p.Comparison
-	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), cmp.Or(c.From(), "no event explains the difference"))
+	where := c.From()
+	if !c.BuiltByOtherVersion {
+		where = cmp.Or(where, "no event explains the difference") + "; " + c.Versions()
+	}
+	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), where)
 }

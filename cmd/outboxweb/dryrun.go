@@ -178,10 +178,10 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 	}
 	c := p.Comparison
 	from := ""
-	if text := c.From(); text != "" {
+	if text := c.From(); text != "" && text != c.Versions() {
 		from = "; " + text
 	}
-	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from)
+	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s; %s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from, c.Versions())
 	for _, row := range c.Samples {
 		fmt.Fprintf(a.out, "  %s\n", rowChangeText(row))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -56,7 +57,7 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintf(a.out, "readers see older rows than these, as %s\n", text)
 	}
 	for _, t := range m.Tables {
-		fmt.Fprintf(a.out, "%s%s\n", t.Name, sourceText(m, t))
+		fmt.Fprintf(a.out, "%s%s%s\n", t.Name, replayText(t), sourceText(m, t))
 		for _, row := range t.Rows {
 			fmt.Fprintf(a.out, "  %s\n", modelRowText(row))
 		}
@@ -68,6 +69,14 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	return nil
+}
+
+// replayText says with which version a table was replayed, and which ones built its live rows.
+func replayText(t outbox.ModelTable) string {
+	if t.Source != outbox.SourceReplay {
+		return ""
+	}
+	return ", " + cmp.Or(strings.TrimSuffix(t.Doubt(), "."), t.Versions())
 }
 
 // sourceText says of rows that are not from the replay why, and what they are instead.

@@ -251,6 +251,7 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 			fmt.Fprintf(a.out, "%s: %s\n", line.name, line.text)
 		}
 	}
+	a.printVersions(d)
 	if d.unattended != "" {
 		fmt.Fprintln(a.out, d.unattended)
 	}

@@ -119,7 +119,7 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
-		if err := d.printVerdict(t.Context(), d.st, run, "the live rows", runScope{All: true}); err != nil {
+		if err := d.printVerdict(t.Context(), d.st, run, "the live rows", nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := runError(run); (got != nil) != c.wrong {

@@ -63,18 +63,12 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 		d.NotLoaded = missing
 		return a.printJSON(d)
 	}
-	if err := a.printVerdict(ctx, st, run, c.rows(), c.runScope); err != nil {
-		return err
-	}
-	a.printNotLoaded(missing)
-	if run.Verdict != outbox.VerdictDrift {
-		return nil
-	}
 	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
-	for _, p := range described {
-		if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
-			fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
-		}
+	if err == nil {
+		err = a.printVerdict(ctx, st, run, c.rows(), described)
+	}
+	if err == nil {
+		a.printNotLoaded(missing)
 	}
 	return err
 }
@@ -112,8 +106,9 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 	return err
 }
 
-// printVerdict prints the outcome of a verify in one line, then what drifted.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string, scope runScope) error {
+// printVerdict prints the outcome of a verify, then what drifted and which versions were compared: before
+// a rebuild is offered.
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string, loaded []outbox.ProjectionInfo) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -122,7 +117,18 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal; if the projection files are right, fix them with: outboxweb runs start rebuild%s\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), narrowed(scope, d).flags())
+		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+		a.printVersions(d)
+		for _, p := range loaded {
+			if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
+				fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+			}
+		}
+		fix, err := rebuildOf(ctx, st, run)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.out, "if the projection files are right,", fix)
 	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
 		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
 			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
@@ -144,19 +150,23 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 }
 
 // driftedNamed is the maximum number of campaigns that the command of a rebuild names.
-const driftedNamed = 10
+const driftedNamed = 50
 
-// narrowed is a scope without the campaigns that did not drift, if those that did are few.
-func narrowed(scope runScope, d runDetail) *runScope {
-	var drifted []string
-	for _, r := range d.Results {
-		if r.Outcome == outbox.OutcomeDrift {
-			drifted = append(drifted, r.CampaignID)
+// rebuildOf says how to rebuild what a verify found to differ, and no more.
+func rebuildOf(ctx context.Context, st *engine.Engine, run outbox.Run) (string, error) {
+	o, err := st.Runs.RebuildOf(ctx, run.ID)
+	if len(o.Campaigns) > driftedNamed {
+		return fmt.Sprintf("rebuild them on the page /runs/%d, or by name: outboxweb campaigns list --state drifted --json", run.ID), err
+	}
+	scope := runScope{Campaign: o.Campaigns, Projection: o.Projections}
+	return "fix them with: outboxweb runs start rebuild" + scope.flags(), err
+}
+
+// printVersions prints which versions built the rows that differ, and which they were compared with.
+func (a *app) printVersions(d runDetail) {
+	for _, name := range d.Projections {
+		if text := outbox.VersionsOf(d.Results, name); text != "" {
+			fmt.Fprintf(a.out, "projection %s: %s\n", name, text)
 		}
 	}
-	n := d.Counts.Drifted
-	if few := n == int64(len(drifted)) && n <= driftedNamed && n < d.Campaigns.Done; few && scope.All {
-		scope.Campaign = drifted
-	}
-	return &scope
 }

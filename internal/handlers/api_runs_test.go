@@ -31,7 +31,7 @@ func (s *site) finishRun(l runs.Lease, status outbox.RunStatus, why string) {
 // drifted is a result in which one row differs.
 func drifted(campaign string) outbox.RunResult {
 	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeDrift, Seq: 2, Events: 2, Full: "sha256:full", Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2,
+		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 			Samples: []outbox.RowChange{{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}},
 				Fields: []outbox.FieldChange{{Name: "name", Live: []byte(`"Ash"`), Expected: []byte(`{"a":[1]}`)}, {Name: "seats", Live: nil, Expected: []byte("3")}}}}}}}}
 }

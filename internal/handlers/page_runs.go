@@ -28,6 +28,7 @@ type runForm struct {
 	UntilSeq    int64    `json:"until" validate:"min=0"`
 	Rate        int64    `json:"rate" validate:"min=0"`
 	Reason      string   `json:"reason" validate:"reason"`
+	Drifted     int64    `json:"drifted" validate:"min=0"` // a verify: what it found to differ is to be rebuilt
 }
 
 func (f runForm) request() outbox.RunRequest {
@@ -148,6 +149,12 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := templates.NewRunView{Request: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
+	if form.Drifted > 0 {
+		var err error
+		if view.Request, err = s.Runs.RebuildOf(r.Context(), form.Drifted); err != nil {
+			return err
+		}
+	}
 	if o := view.Request; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
 		preview, err := s.previewRun(r.Context(), o)
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {

@@ -166,10 +166,10 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	s.seed("c-1", "a", "b")
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
 	result := drifted("c-1")
-	result.Projections[0].Comparison.BuiltByOtherVersion = true
+	result.Projections[0].Comparison.ReplayedWith = outbox.ReplayedWith{Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v0"}}}}
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{result}})
-	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; not all built by the compared version")
-	s.get("/runs/1/results/c-1").want(t, 200, "The rows were not all built by the version that they were compared with", `href="/projections/campaigns#change" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
+	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; replayed with version v1, rows built by version v0", `data-testid="versions-campaigns"`)
+	s.get("/runs/1/results/c-1").want(t, 200, "Replayed with version v1, rows built by version v0.", `href="/projections/campaigns#change" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
 }
 
 func TestRunPages_followARunToItsEnd(t *testing.T) {
@@ -209,7 +209,8 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get(to).want(t, 200, "Cancelled run 1; its worker is stopping.", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
 	s.finishRun(l, outbox.RunFailed, "it <broke>")
 	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 drifted campaign…`,
-		`href="/runs/new?campaign=c%2F1&amp;kind=rebuild&amp;projection=campaigns"`)
+		`href="/runs/new?drifted=1"`)
+	s.get("/runs/new?drifted=1").want(t, 200, "Start a rebuild run", `rows="3" autocomplete="off" spellcheck="false">c/1</textarea>`, `value="campaigns" checked`)
 	to = s.submit("/runs/1/resume", "reason=mended").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "Resumed run 1", "queued")
 	l = s.claimRun()

@@ -61,7 +61,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1,
+	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
 			Fields: []outbox.FieldChange{{Name: "note", Live: must(json.Marshal(secretText("live"))), Expected: must(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
 	change = append([]func(*Config){func(c *Config) {

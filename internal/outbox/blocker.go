@@ -61,6 +61,8 @@ type Surroundings struct {
 	Mode   Mode
 	Worker *WorkerSummary // nil when the state of workers is unknown
 	Pace   float64        // in applied events per second, see Pace; 0 when unknown
+	// OtherBuilt goes on that rows differ from the journal, where other versions built them; empty otherwise.
+	OtherBuilt string
 }
 
 // Explanation says why a campaign is or is not progressing.
@@ -100,7 +102,7 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 		hold, until = BlockerUnserved, 0
 	}
 	e := Explanation{Blocker: hold, Why: c.why(hold, now, around)}
-	if found := c.verifyText(); found != "" && c.LagEvents() == 0 && hold == BlockerEmpty {
+	if found := c.verifyText(around); found != "" && c.LagEvents() == 0 && hold == BlockerEmpty {
 		e.Why = found
 	} else if found != "" {
 		e.Why += ". " + found
@@ -116,7 +118,7 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 const withOther = "; that was with a version that is not loaded any more: verify again with the loaded one"
 
 // verifyText says what the last verify found wrong; empty if nothing.
-func (c Campaign) verifyText() string {
+func (c Campaign) verifyText(around Surroundings) string {
 	var found []string
 	switch {
 	case c.Unverified != nil:
@@ -134,7 +136,7 @@ func (c Campaign) verifyText() string {
 		found = append(found, "The rows of "+Count(n, "projection differed from a version that is", "projections differed from versions that are")+" not loaded any more; verify again with the loaded one")
 	}
 	if n := c.Drifted - c.OutdatedDrift; n > 0 {
-		found = append(found, "The rows of "+Count(n, "projection", "projections")+" differed from the journal at the last verification; a rebuild fixes them if the projection files are right")
+		found = append(found, "The rows of "+Count(n, "projection", "projections")+" differed from the journal at the last verification"+around.OtherBuilt+"; a rebuild fixes them if the projection files are right")
 	}
 	return strings.Join(found, ". ")
 }

@@ -125,7 +125,35 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 }
 
 // BuiltAdvice is what to do about rows that another version than the loaded one built.
-const BuiltAdvice = "If the loaded version is wrong, load the right file again, verify, and rebuild what differs then; if it is right, rebuild."
+const BuiltAdvice = "If the loaded version is wrong, load the right file again. Then verify, and rebuild what differs."
+
+// ReplayedWith says with which version of its definition a projection was replayed, and which ones built
+// the rows that it was compared with or that readers see.
+type ReplayedWith struct {
+	Version string `json:"version"` // hash of the definition; empty for rows that were not replayed, or if it is unknown
+	RowsBuilt
+}
+
+// Versions names both: "replayed with version ed74e2a0b1c2, rows built by version 5b70dfd1a2c3".
+func (r ReplayedWith) Versions() string {
+	with := "replayed with version " + ShortHash(r.Version)
+	switch {
+	case r.Version == "":
+		return "not all built by the compared version" // of a run before versions were kept
+	case r.BuiltByOtherVersion:
+		return with + ", rows built " + r.By()
+	}
+	return with + ", which built the rows"
+}
+
+// Doubt says of replayed values that they may never have been there; empty where one version built the rows
+// and replayed them.
+func (r ReplayedWith) Doubt() string {
+	if !r.BuiltByOtherVersion || r.Version == "" {
+		return ""
+	}
+	return "R" + r.Versions()[1:] + ": a value shown here may never have been there."
+}
 
 // OutdatedWords name the versions of verifications that are outdated, and what to do: "version
 // ed74e2a0b1c2 of projection revenue, which is not loaded any more; verify again with …". It continues

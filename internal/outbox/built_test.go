@@ -59,6 +59,14 @@ func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 	if got, want := b.ByNow("bad"), "by version good, and since by the loaded version bad"; got != want {
 		t.Errorf("of a version that no row is known of: %s, want %s", got, want)
 	}
+	r := ReplayedWith{Version: "bad", RowsBuilt: b}
+	if got, want := r.Versions(), "replayed with version bad, rows built by version good"; got != want || r.Doubt() != "R"+want[1:]+": a value shown here may never have been there." {
+		t.Errorf("got %s; %s", got, r.Doubt())
+	}
+	r = ReplayedWith{Version: "good", RowsBuilt: RowsBuilt{BuiltVersion: "good"}}
+	if got, want := r.Versions(), "replayed with version good, which built the rows"; got != want || r.Doubt() != "" {
+		t.Errorf("got %s; %s", got, r.Doubt())
+	}
 	if got := (RowsBuilt{}).Sentence("revenue", "good"); got != "" {
 		t.Errorf("of rows of the loaded version: %s", got)
 	}

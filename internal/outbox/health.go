@@ -94,7 +94,7 @@ func (s Summary) Health(now time.Time) Health {
 func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	switch c := s.Campaigns; {
 	case c.Drifted > c.OutdatedDrift:
-		add(LevelBad, "Live rows of %s differ from the journal.", campaigns(c.Drifted-c.OutdatedDrift))
+		add(LevelBad, "Live rows of %s differ from the journal%s.", campaigns(c.Drifted-c.OutdatedDrift), s.otherBuilt())
 	case c.Drifted > 0:
 		add(LevelWarn, "%s differed from versions of projections that are not loaded any more: verify again.", campaigns(c.Drifted))
 	case c.Unverifiable > 0:

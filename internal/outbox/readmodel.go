@@ -27,6 +27,7 @@ type ModelTable struct {
 	Rows       []ModelRow `json:"rows"`
 	Next       string     `json:"next" redact:"-"` // the row after which the rest begins; empty when there is none
 	More       bool       `json:"more"`            // there are more rows
+	ReplayedWith
 }
 
 // Sources of rows.
@@ -123,6 +124,7 @@ type ModelHistory struct {
 	Earlier    []ModelCell `json:"earlier"`               // the values before, newest first, at most 20
 	SQL        string      `json:"sql" redact:"-"`        // the statement that set it
 	EventType  string      `json:"event_type" redact:"-"` // of the event that set it
+	ReplayedWith
 }
 
 // ModelQuery selects rows of a read model.

@@ -185,6 +185,22 @@ func (r Run) Succeeded() bool {
 	return r.Status == RunCompleted && (r.Kind != RunVerify || r.Verdict != VerdictDrift)
 }
 
+// VersionsOf says which versions the rows and the replay of a projection were of, in the first result that
+// differs; empty if none does.
+func VersionsOf(results []RunResult, projection string) string {
+	for _, r := range results {
+		for _, p := range r.Projections {
+			if c := p.Comparison; p.Projection == projection && c != nil && c.Differs() {
+				return c.Versions()
+			}
+		}
+	}
+	return ""
+}
+
+// AllDrifted reports whether every campaign differed in a verify of all.
+func (r Run) AllDrifted() bool { return r.All && r.Counts.Drifted == r.Campaigns.Total }
+
 // Scope describes the run's scope in words.
 func (r Run) Scope() string {
 	if r.Kind == RunRehearse {
@@ -365,10 +381,9 @@ type Comparison struct {
 	// another version built rows, an earlier or a later one may be. It is 0 if no event explains the difference, as with
 	// a row that nothing in the journal produces.
 	FirstSeq int64 `json:"first_seq"`
-	// of a verify and of a dry run of a rebuild: the rows were not all built by the loaded version, so that every row may differ
-	// since the file changed
-	BuiltByOtherVersion bool        `json:"built_by_other_version"`
-	Samples             []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
+	// what built the rows is known of differences only; if it is another version, every row may differ
+	ReplayedWith
+	Samples []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
 }
 
 // MaxSamples is the maximum number of rows that a comparison shows.
@@ -383,7 +398,7 @@ func (c Comparison) Differs() bool { return c.Added+c.Changed+c.Removed > 0 }
 func (c Comparison) From() string {
 	switch {
 	case c.BuiltByOtherVersion:
-		return "not all built by the compared version"
+		return c.Versions()
 	case c.FirstSeq > 0:
 		return fmt.Sprintf("first divergence at event %d or earlier", c.FirstSeq)
 	}

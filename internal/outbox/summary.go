@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -63,7 +64,27 @@ const lostJournal = "check that the URL of the journal database names the right 
 const RightJournalFirst = "the journal may be the wrong one or an older copy: check its URL and restore the right one; only if that is lost, rebuild all projections of the campaign, which removes the lost events from them"
 
 // Surroundings returns the state that every campaign's progress depends on.
-func (s Summary) Surroundings() Surroundings { return Surroundings{Mode: s.Mode, Worker: &s.Worker} }
+func (s Summary) Surroundings() Surroundings {
+	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt()}
+}
+
+// otherBuilt goes on that rows differ from the journal: other versions built rows than those that apply events
+// now, and so replay the journal; empty if none did.
+func (s Summary) otherBuilt() string {
+	var names []string
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(s.Installed)) {
+		i := s.Installed[name]
+		if b := i.Rows(i.Version); i.Version != "" && b.BuiltByOtherVersion {
+			names = append(names, name)
+			text = fmt.Sprintf(", while version %s of projection %s is loaded and its rows were built %s", ShortHash(i.Version), name, b.By())
+		}
+	}
+	if len(names) > 1 {
+		text = ", while other versions than the loaded ones built rows of " + ProjectionsNamed(names)
+	}
+	return text
+}
 
 // Oldest is the unapplied event of its kind that was appended first.
 type Oldest struct {

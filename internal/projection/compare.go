@@ -52,11 +52,11 @@ func shown(value json.RawMessage) json.RawMessage {
 // The comparison's samples are the first differences of each table. They and the returned
 // differences are the same rows, up to MaxDifferences of them.
 func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
-	c := outbox.Comparison{Samples: []outbox.RowChange{}}
 	p := s.Named(name)
 	if p == nil {
-		return c, nil, outbox.NotFound("there is no projection %q", name)
+		return outbox.Comparison{}, nil, outbox.NotFound("there is no projection %q", name)
 	}
+	c := outbox.Comparison{Samples: []outbox.RowChange{}, ReplayedWith: outbox.ReplayedWith{Version: p.Version, RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}}}
 	var found []Difference
 	for _, t := range p.tables {
 		m := &merge{dialect: s.dialect, table: t, counts: &c, campaign: campaignID}

@@ -91,13 +91,6 @@ func (l *Live) PausedForAll(ctx context.Context) (map[string]bool, error) {
 	return paused, err
 }
 
-// Versions reads which version of each installed projection built its rows.
-func (l *Live) Versions(ctx context.Context) (map[string]Version, error) {
-	versions := make(map[string]Version)
-	err := l.each(ctx, CollectVersions(versions), SelectVersions)
-	return versions, err
-}
-
 const selectStands = `
 select projection, applied_seq, generation, state
 from projection_cursors

@@ -156,5 +156,5 @@ func (t *dryRun) compare(ctx context.Context) (outbox.DryRun, error) {
 		}
 		d.Projections = append(d.Projections, p)
 	}
-	return d, nil
+	return d, f.noteVersions(ctx, t.campaign, d.Projections)
 }

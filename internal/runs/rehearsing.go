@@ -424,7 +424,7 @@ func (m *rehearsing) compareLive(ctx context.Context, f *Replayer, expected *Exp
 		}
 		result.Projections = append(result.Projections, p)
 	}
-	return nil
+	return f.noteVersions(ctx, expected.campaign, result.Projections)
 }
 
 // healthy replays a campaign with the loaded and with the changed files and compares the rows. If the
@@ -502,6 +502,7 @@ func (m *rehearsing) compareSides(ctx context.Context, was, is *Replayer, expect
 		}
 		if c.Differs() {
 			p.Verdict, result.Outcome = outbox.VerdictDrift, outbox.OutcomeOtherRows
+			p.Comparison.RowsBuilt = outbox.Installed{Built: []string{was.set.Named(name).Version}}.Rows(c.Version)
 		}
 		result.Projections = append(result.Projections, p)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -30,7 +31,7 @@ func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	}
 	for i := range r.Projections {
 		if c := r.Projections[i].Comparison; c != nil {
-			c.Samples = orEmpty(c.Samples)
+			c.Samples, c.BuiltVersions = orEmpty(c.Samples), orEmpty(c.BuiltVersions)
 		}
 	}
 	return r, nil
@@ -88,6 +89,36 @@ func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page
 		return page, fmt.Errorf("list the results of run %d: %w", f.RunID, err)
 	}
 	return page, nil
+}
+
+// RebuildOf is a rebuild of what a verify found to differ, and of no more: of the first MaxRunCampaigns
+// campaigns if there are more and others do not differ.
+func (rs *Runs) RebuildOf(ctx context.Context, verify int64) (o outbox.RunRequest, err error) {
+	run, err := rs.Get(ctx, verify)
+	o.Kind = outbox.RunRebuild
+	f := outbox.ResultFilter{RunID: verify, Outcome: outbox.OutcomeDrift, Limit: outbox.MaxPage}
+	for more := true; more && err == nil && len(o.Campaigns) < outbox.MaxRunCampaigns; {
+		var page outbox.Page[outbox.RunResult]
+		page, err = rs.Results(ctx, f)
+		for _, r := range page.Items {
+			o.Campaigns = append(o.Campaigns, r.CampaignID)
+			for _, p := range r.Projections {
+				if p.Verdict == outbox.VerdictDrift && !slices.Contains(o.Projections, p.Projection) {
+					o.Projections = append(o.Projections, p.Projection)
+				}
+			}
+		}
+		if more = page.NextCursor != nil; more {
+			f.Cursor = *page.NextCursor
+		}
+	}
+	if run.AllDrifted() {
+		o.All = true
+		if o.Campaigns = nil; run.Counts.Drifted > outbox.MaxRunCampaigns {
+			o.Projections = run.Projections
+		}
+	}
+	return o, err
 }
 
 const selectResult = `

@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // verifyTries is how often a verification starts over if the campaign changes during it.
@@ -100,26 +101,40 @@ func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64,
 	return result, f.findDivergences(ctx, expected, &result, drifted)
 }
 
-// noteVersions marks the projections whose rows were not all built by the loaded version: if the file
-// has changed, every row may differ.
-func (f *Replayer) noteVersions(ctx context.Context, result *outbox.RunResult, drifted map[int][]projection.Difference) error {
-	live, err := f.store.ReadModel().Live(ctx)
-	if err != nil {
-		return err
+// Built says with which version of each projection of a set a campaign is replayed, and which ones built its
+// live rows, by name.
+func Built(ctx context.Context, s *store.Store, set *projection.Set, campaign string) (map[string]outbox.ReplayedWith, error) {
+	cursors, err := (&Runs{core: s}).Cursors(ctx, campaign, set.Infos())
+	built := make(map[string]outbox.ReplayedWith, len(cursors))
+	for _, c := range cursors {
+		built[c.Projection] = outbox.ReplayedWith{Version: c.Version, RowsBuilt: c.RowsBuilt}
 	}
-	defer live.Close()
-	versions, err := live.Versions(ctx)
-	for i := range drifted {
-		p := result.Projections[i]
-		p.Comparison.BuiltByOtherVersion = versions[p.Projection].Rows(f.set.Named(p.Projection).Version).BuiltByOtherVersion
-	}
-	return err
+	return built, err
 }
 
-// findDivergences sets the first divergence of each projection that differs, and whether another version
-// built rows of it.
+// noteVersions records which versions built the live rows of the projections that differ: if the file has
+// changed, every row may differ.
+func (f *Replayer) noteVersions(ctx context.Context, campaign string, projections []outbox.ProjectionResult) error {
+	var built map[string]outbox.ReplayedWith
+	for _, p := range projections {
+		if p.Comparison == nil || !p.Comparison.Differs() {
+			continue
+		}
+		if built == nil {
+			var err error
+			if built, err = Built(ctx, f.store, f.set, campaign); err != nil {
+				return err
+			}
+		}
+		p.Comparison.ReplayedWith = built[p.Projection]
+	}
+	return nil
+}
+
+// findDivergences sets the first divergence of each projection that differs, and which versions built rows
+// of it.
 func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
-	if err := f.noteVersions(ctx, result, drifted); err != nil {
+	if err := f.noteVersions(ctx, expected.campaign, result.Projections); err != nil {
 		return err
 	}
 	for i, rows := range drifted {
@@ -313,7 +328,7 @@ func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign s
 	digests, _, err := f.set.Digests(ctx, live, campaign, p.Projection)
 	p.Before = digests[p.Projection]
 	if err == nil && p.Before == p.Digest && !f.set.CoversAll(p.Projection) {
-		p.Verdict, p.Comparison = outbox.VerdictMatch, &outbox.Comparison{Samples: []outbox.RowChange{}}
+		p.Verdict, p.Comparison = outbox.VerdictMatch, &outbox.Comparison{Samples: []outbox.RowChange{}, ReplayedWith: c.ReplayedWith}
 		return nil, nil
 	}
 	return rows, err

@@ -210,7 +210,25 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 	if err == nil {
 		err = t.replaceUnreplayed(ctx, &m, limit, q.Row == "" && m.Seq == m.LastSeq)
 	}
+	if err == nil {
+		err = t.nameVersions(ctx, q.CampaignID, m.Tables, m.Changes)
+	}
 	return m, err
+}
+
+// nameVersions sets with which version each table was replayed, and which ones built its live rows.
+func (t *Travel) nameVersions(ctx context.Context, campaign string, all ...[]outbox.ModelTable) error {
+	built, err := runs.Built(ctx, t.Store, t.Set, campaign)
+	for _, tables := range all {
+		for i := range tables {
+			table := &tables[i]
+			table.ReplayedWith = built[table.Projection]
+			if table.Source != outbox.SourceReplay {
+				table.Version = ""
+			}
+		}
+	}
+	return err
 }
 
 // replaceUnreplayed replaces the rows of projections that could not be replayed up to the event, which
@@ -320,6 +338,9 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 			return err
 		})
 	})
+	if err == nil {
+		err = t.nameVersions(ctx, campaign, tables)
+	}
 	return tables, err
 }
 
@@ -335,6 +356,11 @@ func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, w
 			return err
 		})
 	})
+	if err == nil {
+		var built map[string]outbox.ReplayedWith
+		built, err = runs.Built(ctx, t.Store, t.Set, q.CampaignID)
+		cell.ReplayedWith = built[cell.Projection]
+	}
 	return cell, err
 }
 
@@ -355,6 +381,9 @@ func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, e
 	all, err := t.Set.FirstRows(ctx, live, campaign, outbox.MaxModelRows)
 	for _, rows := range all {
 		m.Tables = append(m.Tables, liveTable(rows))
+	}
+	if err == nil {
+		err = t.nameVersions(ctx, campaign, m.Tables)
 	}
 	return m, err
 }
@@ -386,7 +415,7 @@ const namedWithin = 5000
 
 // NameEvents adds to the live rows of an explanation which event changed them last. It leaves that
 // out where the campaign is long, the replay is not done when wait has passed, or the loaded version
-// makes another row of the journal.
+// makes another row of the journal or did not build all rows.
 func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wait time.Duration) {
 	for _, f := range x.Failures {
 		if f.Existing == nil {
@@ -395,6 +424,9 @@ func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wai
 		c, err := t.Store.Campaign(ctx, x.CampaignID)
 		name := t.RowName(x.CampaignID, f.Existing.Table, f.Existing.Fields)
 		if err != nil || c.AppliedSeq > namedWithin || name == "" {
+			continue
+		}
+		if built, err := runs.Built(ctx, t.Store, t.Set, x.CampaignID); err != nil || built[f.Projection].BuiltByOtherVersion {
 			continue
 		}
 		_ = t.with(ctx, wait, x.CampaignID, 0, func(h *history, l *changeLog, seq, _ int64) error {

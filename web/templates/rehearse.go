@@ -92,9 +92,10 @@ func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
 	return outbox.LevelOK
 }
 
-// rebuildOfRehearsed is a rebuild of the projections that the changed files of a rehearsal define.
-func rebuildOfRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: outbox.RunRebuild, All: true}
+// verifyOfRehearsed is a verify of the projections that the changed files of a rehearsal define: it says
+// what to rebuild.
+func verifyOfRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
+	o := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 	for _, v := range d.Versions {
 		o.Projections = append(o.Projections, v.Projection)
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// Nothing is to be requeued after a rehearsal of healthy campaigns: a rebuild is what comes next.
-func TestRehearsalAnswer_leadsToARebuildIfNothingWasBlocked(t *testing.T) {
+// Nothing is to be requeued after a rehearsal of healthy campaigns: a verify says what to rebuild.
+func TestRehearsalAnswer_leadsToAVerifyIfNothingWasBlocked(t *testing.T) {
 	t.Parallel()
 	d := outbox.FixRehearsal{Run: outbox.Run{ID: 3, Status: outbox.RunCompleted}, Counts: outbox.RehearsalCounts{OtherRows: 2}, Versions: []outbox.RehearsalVersion{{Projection: "guests"}}}
 	d.Describe()
 	admin := Page{Me: outbox.Identity{Role: outbox.RoleAdmin}}
-	for loaded, want := range map[bool]string{false: "then the rebuild can be started here", true: `href="/runs/new?all=1&amp;kind=rebuild&amp;projection=guests" data-testid="rehearsal-rebuild"`} {
+	for loaded, want := range map[bool]string{false: "then a verify can be started here, and says what to rebuild", true: `href="/runs/new?all=1&amp;kind=verify&amp;projection=guests" data-testid="rehearsal-verify"`} {
 		d.Loaded = loaded
 		var b strings.Builder
 		if err := rehearsalAnswer(admin, d).Render(t.Context(), &b); err != nil {

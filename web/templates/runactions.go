@@ -49,14 +49,16 @@ func runActionsOver(campaign, projection string) string {
 
 // verificationDiffers says how live rows of a campaign differed, or nothing.
 func verificationDiffers(p Page, of CampaignView, v outbox.Verification) string {
-	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq}
+	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq, ReplayedWith: outbox.ReplayedWith{Version: v.Version}}
 	if !c.Differs() {
 		return ""
 	}
 	if v.Outdated {
 		return sentence(changeCounts(c, verifySides) + ", compared with " + outbox.OutdatedWords(p.Loaded, v))
 	}
-	c.BuiltByOtherVersion = slices.ContainsFunc(of.Cursors, func(one outbox.Cursor) bool { return one.Projection == v.Projection && one.BuiltByOtherVersion })
+	if i := slices.IndexFunc(of.Cursors, func(one outbox.Cursor) bool { return one.Projection == v.Projection }); i >= 0 {
+		c.RowsBuilt = of.Cursors[i].RowsBuilt
+	}
 	return sentence(changeCounts(c, verifySides) + firstDivergence(c))
 }
 

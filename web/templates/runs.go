@@ -91,6 +91,11 @@ func (l Links) NewRun(o outbox.RunRequest) URL {
 	return l.at(query, "runs", "new")
 }
 
+// RebuildOf is the page that previews a rebuild of what a verify found to differ.
+func (l Links) RebuildOf(verify int64) URL {
+	return l.at(values("drifted", positive(verify)), "runs", "new")
+}
+
 // DryRun is the dry run of a row's event and some next ones.
 func (l Links) DryRun(campaign string, seq, next int64) URL {
 	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)
@@ -441,37 +446,19 @@ func runFilterFields(f outbox.RunFilter) []namedText {
 	return slices.DeleteFunc([]namedText{{"kind", string(f.Kind)}, {"status", string(f.Status)}}, func(t namedText) bool { return t.Value == "" })
 }
 
-// rebuildOf returns the request that fixes what a verify found: a rebuild of the drifted campaigns,
-// if the page shows all of them, otherwise of the run's whole scope.
-func rebuildOf(v RunView) outbox.RunRequest {
-	o := requestOf(v.Run)
-	o.Kind, o.UntilSeq = outbox.RunRebuild, 0
-	if ids := driftedShown(v); ids != nil {
-		o.All, o.Campaigns = false, ids
+// rebuildName names the rebuild of what a verify found to differ.
+func rebuildName(r outbox.Run) string {
+	n := r.Counts.Drifted
+	if n > outbox.MaxRunCampaigns && !r.AllDrifted() {
+		return "Rebuild the first " + num(outbox.MaxRunCampaigns) + " of " + num(n) + " drifted campaigns"
 	}
-	return o
+	return "Rebuild " + count(n, "drifted campaign", "drifted campaigns")
 }
 
-func rebuildName(v RunView) string {
-	if n := int64(len(driftedShown(v))); n > 0 {
-		return "Rebuild " + count(n, "drifted campaign", "drifted campaigns")
-	}
-	return "Rebuild the whole scope"
-}
-
-// driftedShown are the drifted campaigns; nil if all have drifted, or if the page does not show
-// every one of them.
-func driftedShown(v RunView) []string {
-	var ids []string
-	for _, r := range slices.Concat(v.First, v.Results.Items) {
-		if r.Outcome == outbox.OutcomeDrift && len(ids) < addressed && !slices.Contains(ids, r.CampaignID) {
-			ids = append(ids, r.CampaignID)
-		}
-	}
-	if n := int64(len(ids)); n < v.Run.Counts.Drifted || n == v.Run.Campaigns.Done {
-		return nil
-	}
-	return ids
+// versionsOf says which versions the rows and the replay of a projection were of that differ in the results
+// that the page shows; empty if none does.
+func (v RunView) versionsOf(projection string) string {
+	return outbox.VersionsOf(slices.Concat(v.First, v.Results.Items), projection)
 }
 
 // sides are the words of a comparison: its two sides, and a row that only one of them has.

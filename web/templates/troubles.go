@@ -111,6 +111,7 @@ func driftTrouble(p Page, v Overview) trouble {
 	case len(drifted) > addressed:
 		t.action, t.to = "Show campaigns", p.Links.Campaigns(outbox.CampaignFilter{State: outbox.StateDrifted})
 	case p.Offers(outbox.ActionRunStart):
+		rebuild.Projections = slices.Clone(in)
 		t.action, t.to = "Rebuild…", p.Links.NewRun(rebuild)
 	}
 	changed := p.otherBuilt(in...) // a rebuild would make what a wrong file says
