@@ -86,7 +86,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 			}
 			names(path, string(a.body))
 		}
-		for _, c := range []string{"campaigns rows c-01", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
+		for _, c := range []string{"campaigns rows c-01", "report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
 			"runs start rebuild --all --dry-run", "requeue c-01 3 --dry-run", "check", "projections status"} {
 			r := command(t, d, nil, append(strings.Fields(c), flags...)...)
 			names("outboxweb "+c, r.stdout+r.stderr)

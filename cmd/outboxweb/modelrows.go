@@ -76,7 +76,7 @@ func replayText(t outbox.ModelTable) string {
 	if t.Source != outbox.SourceReplay {
 		return ""
 	}
-	return ", " + cmp.Or(strings.TrimSuffix(t.Doubt(), "."), t.Versions())
+	return ", " + cmp.Or(t.Doubt(), t.Versions())
 }
 
 // sourceText says of rows that are not from the replay why, and what they are instead.

@@ -112,6 +112,9 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", outbox.Number(s.Campaigns.Total),
 		outbox.Number(s.Campaigns.Lagging), outbox.Number(s.Campaigns.Blocked), outbox.Number(s.Campaigns.Paused), outbox.Number(s.Campaigns.Diverged), outbox.Number(s.Campaigns.Drifted), outbox.Number(s.Campaigns.Unverifiable))
+	if text := s.Surroundings().OtherBuilt; text != "" && s.Campaigns.Drifted > 0 {
+		fmt.Fprintln(t, "drift\tlive rows differ from the journal"+text)
+	}
 	for _, line := range heldLines(s.Held) {
 		fmt.Fprintln(t, "projections\t"+line)
 	}

@@ -152,7 +152,7 @@ func (r ReplayedWith) Doubt() string {
 	if !r.BuiltByOtherVersion || r.Version == "" {
 		return ""
 	}
-	return "R" + r.Versions()[1:] + ": a value shown here may never have been there."
+	return r.Versions() + ": a value shown here may never have been there"
 }
 
 // OutdatedWords name the versions of verifications that are outdated, and what to do: "version

@@ -60,7 +60,7 @@ func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 		t.Errorf("of a version that no row is known of: %s, want %s", got, want)
 	}
 	r := ReplayedWith{Version: "bad", RowsBuilt: b}
-	if got, want := r.Versions(), "replayed with version bad, rows built by version good"; got != want || r.Doubt() != "R"+want[1:]+": a value shown here may never have been there." {
+	if got, want := r.Versions(), "replayed with version bad, rows built by version good"; got != want || r.Doubt() != want+": a value shown here may never have been there" {
 		t.Errorf("got %s; %s", got, r.Doubt())
 	}
 	r = ReplayedWith{Version: "good", RowsBuilt: RowsBuilt{BuiltVersion: "good"}}

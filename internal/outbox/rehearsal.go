@@ -384,7 +384,7 @@ func (r *FixRehearsal) effects() string {
 		parts = append(parts, fmt.Sprintf("%s of %s cannot be rebuilt: an event that is applied fails with the changed files", Number(n.Breaks), of))
 	}
 	if n.OtherRows > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s would get other rows %s: rebuild after loading if that is meant; if it is not, the changed files are wrong", Number(n.OtherRows), of, than))
+		parts = append(parts, fmt.Sprintf("%s of %s would get other rows %s: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong", Number(n.OtherRows), of, than))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%s compared: the changed files make the same rows", of))

@@ -111,7 +111,7 @@ func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
 	if d.Passed() || d.Loaded {
 		t.Error("it passed, or its files are loaded")
 	}
-	if want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
+	if want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
 }
@@ -316,7 +316,7 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 		effects string
 	}{
 		"cast(coalesce(:payload.price, :payload.amount!) as bigint)": {outbox.RehearsalCounts{Passes: 1, SameRows: 1}, "1 healthy campaign compared: the changed files make the same rows"},
-		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows than the loaded files make, or than they have now where those cannot replay them: rebuild after loading if that is meant; if it is not, the changed files are wrong"},
+		"cast(coalesce(:payload.price, '0') as bigint)":              {outbox.RehearsalCounts{Passes: 1, OtherRows: 1}, "1 of 1 healthy campaign would get other rows than the loaded files make, or than they have now where those cannot replay them: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"},
 		"(cast(coalesce(:payload.price, '3') as bigint) + 20)":       {outbox.RehearsalCounts{FailsDifferently: 1, Breaks: 1}, "1 of 1 healthy campaign cannot be rebuilt: an event that is applied fails with the changed files"},
 	} {
 		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})
@@ -545,7 +545,7 @@ func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	b.Drain(t)
 	b.Meddle(t, "update accounts set balance = 5 where campaign_id = 'a'")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
-	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
+	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
 	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(t, d.Run, "a").RehearsedText() != want {
