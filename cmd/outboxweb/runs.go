@@ -166,9 +166,29 @@ func (a *app) followRun(ctx context.Context, st *engine.Engine, set *projection.
 			failed <- err
 		}
 	})
-	defer worked.Wait()
-	defer stop()
-	return a.watchRun(ctx, st, id, failed)
+	run, err := a.watchRun(ctx, st, id, failed)
+	stop()
+	worked.Wait()
+	if err != nil {
+		a.leaveRun(context.WithoutCancel(ctx), st, id)
+	}
+	return run, err
+}
+
+// leavePatience is for how long a command that is stopped tries to end its run.
+const leavePatience = 10 * time.Second
+
+// leaveRun ends a run that this command was to work on, and does not any more, unless a server does.
+func (a *app) leaveRun(ctx context.Context, st *engine.Engine, id int64) {
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+	run, err := st.Runs.Interrupt(ctx, id, "the command that worked on it ended before it; resume it, or start a new run")
+	switch {
+	case err != nil || run.Status.Active():
+		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)
+	case run.Status == outbox.RunInterrupted:
+		fmt.Fprintf(a.err, "run %d is interrupted; go on with: outboxweb runs resume %d --wait\n", id, id)
+	}
 }
 
 // watchRun polls a run until it has ended, or until executing runs has failed here.
@@ -177,9 +197,6 @@ func (a *app) watchRun(ctx context.Context, st *engine.Engine, id int64, failed 
 		run, err = st.Runs.Get(ctx, id)
 		return !run.Status.Active(), run.Events.Done, run.Events.Total, err
 	})
-	if err != nil && run.Status.Active() && ctx.Err() != nil {
-		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)
-	}
 	return run, err
 }
 

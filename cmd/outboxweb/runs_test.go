@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // desk is a command's environment on a test's own files.
@@ -256,5 +258,64 @@ func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	failed <- errFound
 	if _, err := d.watchRun(t.Context(), d.st, run.ID, failed); !errors.Is(err, errFound) {
 		t.Errorf("when working has failed, it ends with %v", err)
+	}
+}
+
+func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(context.Context, *desk) error{
+		"verify": func(ctx context.Context, d *desk) error {
+			return (&verifyCmd{runScope: runScope{Rate: 1}}).Run(ctx, d.app)
+		},
+		"runs start verify --wait": func(ctx context.Context, d *desk) error {
+			return (&runsStartCmd{Kind: "verify", Wait: true, runScope: runScope{All: true, Rate: 1}}).Run(ctx, d.app)
+		},
+		"runs start rebuild --wait": func(ctx context.Context, d *desk) error {
+			return (&runsStartCmd{Kind: "rebuild", Wait: true, runScope: runScope{Campaign: []string{"c-1"}, Rate: 1}}).Run(ctx, d.app)
+		},
+	} {
+		d := newDesk(t)
+		d.applied(30)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- begin(ctx, d) }()
+		read := func() outbox.Run {
+			run, err := d.st.Runs.Get(t.Context(), 1)
+			if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+				t.Fatal(err)
+			}
+			return run
+		}
+		eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+		if run := read(); run.Status != outbox.RunInterrupted || run.Error != "the command that worked on it ended before it; resume it, or start a new run" {
+			t.Errorf("%s: the run is %s: %s", name, run.Status, run.Error)
+		}
+		if want := "run 1 is interrupted; go on with: outboxweb runs resume 1 --wait\n"; d.err.String() != want {
+			t.Errorf("%s: it says %q, want %q", name, d.err.String(), want)
+		}
+		if err := (&verifyCmd{}).Run(t.Context(), d.app); err != nil {
+			t.Errorf("%s: the next verify ends with %v", name, err)
+		}
+	}
+}
+
+// applied appends events to c-1 and applies all there are.
+func (d *desk) applied(n int) {
+	d.t.Helper()
+	for range n {
+		if _, err := d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}}}); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	w := worker.New(worker.Config{Store: d.st.Store, Set: d.set, Logger: slog.New(slog.DiscardHandler), Mode: d.st.Mode()})
+	for more := true; more; {
+		var err error
+		if more, err = w.Pass(d.t.Context()); err != nil {
+			d.t.Fatal(err)
+		}
 	}
 }

@@ -51,7 +51,7 @@ const (
 	RunCompleted   RunStatus = "completed"
 	RunFailed      RunStatus = "failed" // some campaign failed
 	RunCancelled   RunStatus = "cancelled"
-	RunInterrupted RunStatus = "interrupted" // its processes died, or none has its projections any more
+	RunInterrupted RunStatus = "interrupted" // its processes died or were stopped, or none has its projections any more
 )
 
 // RunStatuses lists every status in the order of a run's life.

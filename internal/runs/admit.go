@@ -90,13 +90,8 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	if err := t.lockAdmission(); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := t.refuseBlocked(r, now); err != nil {
-		return outbox.Run{}, err
-	}
-	if err := t.insertRun(r, now); err != nil {
-		return outbox.Run{}, err
-	}
-	return r.view(now), nil
+	err := rs.takeScope(t, r, now, func() error { return t.insertRun(r, now) })
+	return r.view(now), err
 }
 
 // soundRun refuses a request that is invalid by itself.
@@ -203,13 +198,36 @@ order by campaign_id
 limit 1`
 )
 
-// refuseBlocked refuses a run while another active run has part of its scope.
-func (t *tx) refuseBlocked(r *runRow, now int64) error {
-	other, err := t.runInTheWay(r)
-	if err != nil || other == nil {
+// takeScope takes the scope of a run with take. It refuses a run while another active run has part of
+// it; verifies that no process works on give way: they end as interrupted.
+func (rs *Runs) takeScope(t *tx, r *runRow, now int64, take func() error) error {
+	gaveWay := false
+	for {
+		other, err := t.runInTheWay(r)
+		if err != nil {
+			return err
+		}
+		if other == nil {
+			break
+		}
+		if !other.givesWay(now) {
+			return blockedBy(other, now)
+		}
+		gaveWay = true
+		if err := t.endRun(other, outbox.RunInterrupted, "no process worked on it, and another run over its campaigns was started; resume it when that one has ended", now); err != nil {
+			return err
+		}
+	}
+	if err := take(); err != nil || !gaveWay {
 		return err
 	}
-	return blockedBy(other, now)
+	return rs.startBlocked(t, now)
+}
+
+// givesWay reports whether the run ends where another one is to have its scope: it changes no row, and
+// its process has stopped or died.
+func (r *runRow) givesWay(now int64) bool {
+	return r.Kind == outbox.RunVerify && r.Status == outbox.RunRunning && !r.leased(now)
 }
 
 // runInTheWay returns the oldest active run that has part of the scope, or nil. A rehearsal has no
@@ -246,8 +264,12 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 }
 
 func blockedBy(other *runRow, now int64) error {
-	refusal := outbox.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago; wait until it has ended, or cancel it",
-		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)))
+	run, silent := other.view(now), ""
+	if at := sqldb.At(now); run.Silent(at) {
+		silent = fmt.Sprintf("; its process last reported %s ago, and if it is dead its lease ends in %s", outbox.Age(at.Sub(run.UpdatedAt)), outbox.Age(run.Lease.ExpiresAt.Sub(at)))
+	}
+	refusal := outbox.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago%s; wait until it has ended, or cancel it",
+		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)), silent)
 	refusal.Run = other.ID
 	return refusal
 }
@@ -324,6 +346,26 @@ func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.
 	})
 }
 
+// Interrupt ends an active run as interrupted, unless a process works on it; why is a sentence.
+func (rs *Runs) Interrupt(ctx context.Context, id int64, why string) (outbox.Run, error) {
+	var run outbox.Run
+	err := rs.write(ctx, func(t *tx) error {
+		if err := t.lockAdmission(); err != nil {
+			return err
+		}
+		now := rs.core.Now()
+		r, err := t.existingRun(id)
+		if err == nil && r.Status.Active() && !r.leased(now) {
+			err = errors.Join(rs.core.EndRunClaims(t.Tx, id, now), rs.endRun(t, r, outbox.RunInterrupted, why, now))
+		}
+		if err == nil {
+			run = r.view(now)
+		}
+		return err
+	})
+	return run, err
+}
+
 const (
 	deleteFailed = `delete from run_results where run_id = $1 and outcome = 'failed'`
 
@@ -348,13 +390,15 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 		if err := rs.soundRun(r); err != nil { // the mode may have changed
 			return err
 		}
-		if err := t.refuseBlocked(r, now); err != nil {
-			return err
-		}
-		if r.Kind != outbox.RunRehearse {
-			if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
-				return fmt.Errorf("take the scope of run %d again: %w", id, err)
+		err := rs.takeScope(t, r, now, func() error {
+			if r.Kind == outbox.RunRehearse {
+				return nil
 			}
+			_, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("take the scope of run %d again: %w", id, err)
 		}
 		if _, err := t.Exec(deleteFailed, id); err != nil {
 			return fmt.Errorf("forget the failures of run %d: %w", id, err)

@@ -186,6 +186,43 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	}
 }
 
+func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	start := func(order outbox.RunRequest) error {
+		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
+		return err
+	}
+	killed := f.StartRun(enginetest.VerifyAll())
+	f.ClaimRun(one)
+	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, "ana 0 s ago; wait until")
+	f.Clock.Advance(lease - 10*time.Second)
+	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
+	f.Clock.Advance(10 * time.Second)
+	if p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns); err != nil || p.BlockingRun != nil {
+		t.Errorf("the preview has %+v, %v", p, err)
+	}
+	released := f.StartRun(enginetest.VerifyAll())
+	if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
+		t.Fatal(err)
+	}
+	next := f.StartRun(enginetest.Rebuild("a"))
+	for _, id := range []int64{killed.ID, released.ID} {
+		if run := f.MustRun(id); run.Status != outbox.RunInterrupted || !strings.Contains(run.Error, "no process worked on it") {
+			t.Errorf("run is %+v", run)
+		}
+	}
+	if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
+	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
+	if _, err := f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns); err != nil {
+		t.Errorf("it is not resumed: %v", err)
+	}
+}
+
 func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 	t.Parallel()
 	for name, orders := range map[string][]outbox.RunRequest{

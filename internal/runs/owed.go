@@ -263,6 +263,11 @@ func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string,
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
+	return rs.startBlocked(t, now)
+}
+
+// startBlocked starts the replays that runs which have ended had blocked.
+func (rs *Runs) startBlocked(t *tx, now int64) error {
 	_, err := rs.admitOwed(t, now)
 	if rs.core.ReadModel().Away(err) && t.Err() == nil {
 		return nil

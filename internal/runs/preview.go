@@ -34,8 +34,8 @@ func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []o
 			return err
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
-		if other != nil {
-			run := other.view(rs.core.Now())
+		if now := rs.core.Now(); other != nil && !other.givesWay(now) {
+			run := other.view(now)
 			p.BlockingRun = &run
 		}
 		return nil
