@@ -347,6 +347,14 @@ func TestRebuild_cancelledAndKilled(t *testing.T) {
 
 		second := startRun(t, s, map[string]any{"kind": "rebuild", "all_campaigns": true, "rate": rate, "reason": "to be killed"})
 		awaitShare(t, s, second.ID, 0.7)
+		finished := func() (all struct{ Items []map[string]any }) {
+			s.get(t, fmt.Sprintf("/api/v1/runs/%d/results?limit=200", second.ID), &all)
+			return all
+		}
+		before := finished().Items
+		if len(before) < campaigns/3 {
+			t.Errorf("%d of %d campaigns are finished after 70 %% of the events", len(before), campaigns)
+		}
 		s.kill()
 		s = start(t, d, serve...)
 		l.point(s)
@@ -357,6 +365,13 @@ func TestRebuild_cancelledAndKilled(t *testing.T) {
 		}
 		if r.Status != "completed" || r.Attempts != 2 || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done < int64(campaigns) || r.Events.Done < int64(campaigns)*events {
 			t.Errorf("the run that was killed is %+v", r)
+		}
+		after := finished().Items
+		again := slices.DeleteFunc(before, func(c map[string]any) bool {
+			return slices.ContainsFunc(after, func(now map[string]any) bool { return cmp.Equal(c, now) })
+		})
+		if len(again) > 0 {
+			t.Errorf("finished campaigns were done again: %v", again)
 		}
 		l.awaitProgress(t, 5)
 		l.finish(t)

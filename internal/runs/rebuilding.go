@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -30,17 +31,33 @@ type rebuilding struct {
 	swap     readmodel.Swap
 }
 
-// rebuild replays some campaigns and replaces their live rows, campaign by campaign. The replay
-// runs beside live applying; only its last events and the swap run under the campaigns' leases.
+// rebuild replays some campaigns and replaces their live rows. A campaign whose replay is done waits
+// for others to share transactions with, but not for longer than groupTime.
 func (r *runner) rebuild(ctx context.Context, f *Replayer, group []Campaign) error {
 	var remakes []*rebuilding
-	for _, c := range group {
+	var events int64
+	began := time.Now()
+	for i, c := range group {
 		m, err := r.plan(ctx, f, c)
 		if err != nil {
 			return err
 		}
 		remakes = append(remakes, m)
+		events += c.HighWaterSeq
+		if i+1 < len(group) && time.Since(began)*time.Duration(events+group[i+1].HighWaterSeq) < groupTime*time.Duration(events) {
+			continue
+		}
+		if err := r.settle(ctx, f, remakes); err != nil {
+			return err
+		}
+		remakes, events, began = nil, 0, time.Now()
 	}
+	return nil
+}
+
+// settle replaces the live rows of campaigns. Their replay ran beside live applying; only its last events
+// and the swap run under the campaigns' leases.
+func (r *runner) settle(ctx context.Context, f *Replayer, remakes []*rebuilding) error {
 	for _, m := range remakes {
 		if err := m.approach(ctx, f); err != nil {
 			return err

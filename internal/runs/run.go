@@ -21,9 +21,10 @@ const (
 	// runResults is the maximum number of results waiting for a report.
 	runResults = 64
 	// Campaigns are processed in groups, so that small ones share transactions: limits on a group's
-	// campaigns and events.
+	// campaigns and events, and on how long a replayed campaign waits for the others.
 	groupCampaigns = 32
 	groupEvents    = 4000
+	groupTime      = runReport
 
 	// runStill is for how long the progress of a run may stand still before its log says why.
 	runStill = 5 * time.Second
