@@ -241,7 +241,7 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 		d.Rehearsal = &rehearsal
 	}
 	for _, outcome := range outcomes {
-		page, err := st.Runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Limit: resultsShown})
+		page, err := st.Runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Samples: true, Limit: resultsShown})
 		if err != nil {
 			return d, err
 		}
@@ -373,7 +373,7 @@ func (a *app) printResults(d runDetail) error {
 			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, d.Kind.OutcomeName(r.Outcome), r.Seq, firstLine(r.Error, 100))
 		}
 	}
-	if err := t.Flush(); err != nil {
+	if err := errors.Join(t.Flush(), a.printCells(d)); err != nil {
 		return err
 	}
 	a.printNotCompared(left)
@@ -385,6 +385,63 @@ func (a *app) printResults(d runDetail) error {
 		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
+}
+
+// cellsShown is the number of printed fields after which no further row is printed, and valueShown the
+// number of characters of their values.
+const (
+	cellsShown = 50
+	valueShown = 60
+)
+
+// printCells prints which rows differ, and their fields.
+func (a *app) printCells(d runDetail) error {
+	t, cells, more := table(a.out), 0, int64(0)
+	live, expected, kinds := "LIVE", "EXPECTED", map[string]string{outbox.RowAdded: "missing", outbox.RowRemoved: "unexpected"}
+	if d.Rehearsal != nil {
+		live, expected, kinds = "NOW", "THEN", nil
+	}
+	for _, r := range d.Results {
+		for _, p := range r.Projections {
+			if p.Comparison == nil {
+				continue
+			}
+			more += p.Comparison.Added + p.Comparison.Changed + p.Comparison.Removed
+			for _, row := range p.Comparison.Samples {
+				if cells >= cellsShown {
+					break
+				}
+				if cells == 0 {
+					fmt.Fprintf(t, "\nCAMPAIGN\tTABLE\tROW\tKEY\tFIELD\t%s\t%s\n", live, expected)
+				}
+				if len(row.Fields) == 0 {
+					row.Fields = []outbox.FieldChange{{Live: []byte("there"), Expected: []byte("there")}}
+				}
+				for _, f := range row.Fields {
+					if row.Kind == outbox.RowAdded {
+						f.Live = []byte("absent")
+					} else if row.Kind == outbox.RowRemoved {
+						f.Expected = []byte("absent")
+					}
+					t.row(firstLine(r.CampaignID, idShown), row.Table, cmp.Or(kinds[row.Kind], row.Kind), keyText(row.Key), f.Name, firstLine(string(f.Live), valueShown), firstLine(string(f.Expected), valueShown))
+					cells++
+				}
+				more--
+			}
+		}
+	}
+	if more > 0 && cells > 0 {
+		fmt.Fprintf(t, "and %s; runs show %d --json has up to %d of each campaign and projection\n", outbox.Count(more, "more row", "more rows"), d.ID, outbox.MaxSamples)
+	}
+	return t.Flush()
+}
+
+func keyText(key []outbox.Field) string {
+	var parts []string
+	for _, k := range key {
+		parts = append(parts, k.Name+"="+string(k.Value))
+	}
+	return firstLine(strings.Join(parts, " "), valueShown)
 }
 
 // leftShown is how many lines are printed about parts that were not compared.

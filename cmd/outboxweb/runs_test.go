@@ -99,7 +99,10 @@ func (d *desk) said(wanted ...string) {
 var (
 	matching = outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1}
 	drifting = outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeDrift, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Seq: 1, Comparison: &outbox.Comparison{Added: 4, Changed: 5, Removed: 6, FirstSeq: 7}},
+		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Seq: 1, Comparison: &outbox.Comparison{Added: 4, Changed: 5, Removed: 6, FirstSeq: 7, Samples: []outbox.RowChange{
+			{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: json.RawMessage("3")}},
+				Fields: []outbox.FieldChange{{Name: "title", Live: json.RawMessage(`"x"`), Expected: json.RawMessage(`"y"`)}, {Name: "size", Expected: json.RawMessage("9")}}},
+			{Table: "seats", Kind: outbox.RowRemoved, Key: []outbox.Field{{Name: "seat", Value: json.RawMessage(`"a"`)}}}}}},
 		{Projection: "sessions", Verdict: outbox.VerdictMatch, Seq: 1}}}
 )
 
@@ -115,7 +118,9 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 	}{
 		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
-			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 event 7 or earlier"}},
+			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 event 7 or earlier",
+				`CAMPAIGN TABLE ROW KEY FIELD LIVE EXPECTED c-1 campaigns changed id=3 title "x" "y" c-1 campaigns changed id=3 size null 9 c-1 seats unexpected seat="a" there absent`,
+				"and 13 more rows; runs show 2 --json has up to 20 of each campaign and projection"}},
 		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"run 3: interrupted after 1 of 2 campaigns: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
 			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
@@ -153,7 +158,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got runDetail
-	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
+	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Results[0].Projections[0].Comparison.Samples) != 2 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
 		t.Errorf("document is %+v, %v", got, err)
 	}
 }

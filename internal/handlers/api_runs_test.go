@@ -58,7 +58,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.get(target).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":3}`, `"campaigns":{"done":2,"total":2}`, `"seconds_left":0.25`, `"owner":"test-1"`)
-	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":[]`, `"campaign_id":"c-2"`)
+	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":null`, `"campaign_id":"c-2"`)
 	s.get(target+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
 	s.get(target+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","expected":{"a":[1]}},{"name":"seats","live":null,"expected":3}]`)
 	s.get(target+"/log?limit=1").want(t, 200, `"text":"second"`).lacks(t, "first")

@@ -383,7 +383,7 @@ type Comparison struct {
 	FirstSeq int64 `json:"first_seq"`
 	// what built the rows is known of differences only; if it is another version, every row may differ
 	ReplayedWith
-	Samples []RowChange `json:"samples" api:"max=20"` // some of the rows, when a single result is read, spread over the tables; the counts are exact
+	Samples []RowChange `json:"samples" api:"max=20,nullable"` // some of the rows, spread over the tables; the counts are exact; null in a list of results: read the single one
 }
 
 // MaxSamples is the maximum number of rows that a comparison shows.
@@ -438,6 +438,7 @@ type FieldChange struct {
 type ResultFilter struct {
 	RunID   int64
 	Outcome string
+	Samples bool // with samples of the rows that differ
 	Cursor  string
 	Limit   int // 0 means 50; at most 200
 }

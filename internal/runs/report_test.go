@@ -50,8 +50,12 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		t.Errorf("result (-want +got): %s%v", diff, err)
 	}
 	page, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || len(page.Items[0].Projections[0].Comparison.Samples) != 0 {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || page.Items[0].Projections[0].Comparison.Samples != nil {
 		t.Errorf("results are %+v, %v, want no samples", page.Items, err)
+	}
+	page, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeDrift, Samples: true})
+	if diff := cmp.Diff([]outbox.RunResult{drifted}, page.Items); diff != "" || err != nil {
+		t.Errorf("results with samples (-want +got): %s%v", diff, err)
 	}
 	lines, err := f.Runs.Log(f.Ctx, run.ID, "", 0)
 	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.Clock.Now()) ||

@@ -37,12 +37,12 @@ func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	return r, nil
 }
 
-// scanResultBriefly is scanResult without the samples of the comparisons.
+// scanResultBriefly is scanResult without the samples of the comparisons, which are nil.
 func scanResultBriefly(row sqldb.Row) (outbox.RunResult, error) {
 	r, err := scanResult(row)
 	for i := range r.Projections {
 		if c := r.Projections[i].Comparison; c != nil {
-			c.Samples = []outbox.RowChange{}
+			c.Samples = nil
 		}
 	}
 	return r, err
@@ -67,14 +67,16 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// Results pages through the results of a run by campaign, without samples of differences. A missing
-// run is outbox.ErrNotFound.
+// Results pages through the results of a run by campaign. A missing run is outbox.ErrNotFound.
 func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
 	var page outbox.Page[outbox.RunResult]
 	l := &sqldb.List[outbox.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
 		Key: func(r outbox.RunResult) []any { return []any{r.CampaignID} },
+	}
+	if f.Samples {
+		l.Scan = scanResult
 	}
 	if f.Outcome != "" {
 		l.Name, l.Query, l.Args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
