@@ -86,7 +86,16 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbo
 	if err != nil {
 		return err
 	}
-	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
+}
+
+// verifyNext is what comes next once requeued rows of a campaign, or of any, are applied.
+func verifyNext(campaign string) string {
+	var scope runScope
+	if campaign != "" {
+		scope.Campaign = []string{campaign}
+	}
+	return "applied is not yet verified: compare the read models with: outboxweb verify" + scope.flags()
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
@@ -94,8 +103,8 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outb
 	if err != nil {
 		return err
 	}
-	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads",
-		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"))
+	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads\n%s",
+		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), verifyNext(c.Only))
 }
 
 // filter returns the rows that the flags select; a zero limit means the store's default.

@@ -93,6 +93,9 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	if d.Rehearsal > 0 {
 		fmt.Fprintf(a.out, "it rests on rehearsal %d; %s\n", d.Rehearsal, d.CoverText())
 	}
+	if d.Status == outbox.OperationDone {
+		fmt.Fprintln(a.out, verifyNext(""))
+	}
 	for _, l := range d.Loads {
 		fmt.Fprintf(a.out, "deployed while it ran, at %s: %s\n", stamp(l.At), d.LoadText(l))
 	}

@@ -76,7 +76,7 @@ func TestForms_workWithoutJavaScript(t *testing.T) {
 
 	s.get("/campaigns/c-1/events/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows behind it are released")
 	to := landing(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>")))
-	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;").lacks(t, "<i>freed")
+	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, `role="alert"`, "has changed since this page was loaded: status is pending, not dead")
 
 	s.work()
