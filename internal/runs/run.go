@@ -24,7 +24,7 @@ const (
 	// campaigns and events, and on how long a replayed campaign waits for the others.
 	groupCampaigns = 32
 	groupEvents    = 4000
-	groupTime      = runReport
+	groupTime      = 2 * time.Second
 
 	// runStill is for how long the progress of a run may stand still before its log says why.
 	runStill = 5 * time.Second
