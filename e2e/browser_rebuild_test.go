@@ -32,6 +32,7 @@ func TestBrowser_rebuildIsWatchedCancelledAndResumed(t *testing.T) {
 			b.await("the page says what it will do", telling(marked("run-preview"), "20 campaigns")+" && "+telling(marked("run-preview"), "600 events"))
 			b.typeInto("#rate", fmt.Sprint(slow))
 			b.typeInto("#reason", "to see it go")
+			b.typeInto("#confirm", rebuildPhrase)
 			b.click(marked("run-start"))
 			b.at("/runs/1")
 			b.lookUntil("the bar moves", progressing+" && "+telling(marked("run-status"), "running"))

@@ -148,7 +148,7 @@ func TestPostgresProxy(t *testing.T) {
 			t.Errorf("%s is answered with %d %s", path, got.status, tail(string(got.body), 500))
 		}
 	}
-	for _, args := range [][]string{{"verify"}, {"check"}, {"digest", "--campaign", "table-0"}, {"campaigns", "rows", "table-0"}, {"runs", "start", "rebuild", "--all", "--wait"}, {"runs", "start", "replay", "--all", "--wait"}, {"report"}} {
+	for _, args := range [][]string{{"verify"}, {"check"}, {"digest", "--campaign", "table-0"}, {"campaigns", "rows", "table-0"}, {"runs", "start", "rebuild", "--all", "--wait", "--reason", "again", "--confirm", rebuildPhrase}, {"runs", "start", "replay", "--all", "--wait"}, {"report"}} {
 		if r := command(t, behind, nil, slices.Concat(args, projections)...); r.code != 0 {
 			t.Errorf("%s: exit code %d: %s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
 		}

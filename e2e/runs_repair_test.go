@@ -234,7 +234,7 @@ func TestProjectionIsFixed(t *testing.T) {
 			t.Errorf("projections status printed %s", out)
 		}
 
-		out = mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "a second seat is a move"}, flags...)...)
+		out = mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "a second seat is a move", "--confirm", rebuildPhrase}, flags...)...)
 		if !shown(out, "run 1 is completed: rebuild of projections badges and seats in all campaigns") {
 			t.Errorf("the rebuild printed %s", out)
 		}

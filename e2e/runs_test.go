@@ -67,9 +67,13 @@ func (r runDoc) active() bool {
 	return r.Status == "queued" || r.Status == "running" || r.Status == "cancelling"
 }
 
+// rebuildPhrase confirms a rebuild of all campaigns.
+const rebuildPhrase = "rebuild all campaigns"
+
 // startRun starts a run over HTTP, which must be accepted.
 func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
 	t.Helper()
+	body["confirm"] = rebuildPhrase
 	s.post(t, http.StatusAccepted, "/api/v1/runs", body).decode(t, &r)
 	return r
 }
@@ -415,7 +419,7 @@ func TestRuns_fiftyAtOnce(t *testing.T) {
 			ready.Add(1)
 			go func() {
 				kind := []string{"verify", "rebuild", "replay"}[i%3]
-				scope := map[string]any{"kind": kind, "all_campaigns": true}
+				scope := map[string]any{"kind": kind, "all_campaigns": true, "reason": "one of fifty", "confirm": rebuildPhrase}
 				if kind != "rebuild" {
 					delete(scope, "all_campaigns")
 					scope["campaign_id"] = "table"

@@ -111,7 +111,7 @@ func TestTraces_digestsAreTheExpectedOnes(t *testing.T) {
 					appendTraces(t, d, traces, events, "--batch-size", size)
 					mustHaveDigests(t, d, traces)
 					for range 3 {
-						mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait"}, traceModels...)...)
+						mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "again", "--confirm", rebuildPhrase}, traceModels...)...)
 					}
 					mustHaveDigests(t, d, traces)
 					out := mustCommand(t, d, nil, append([]string{"verify"}, traceModels...)...)

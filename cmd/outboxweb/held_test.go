@@ -202,7 +202,25 @@ func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 	d := newHeldDesk(t, needing, logging("names"))
 	d.appendPayloads("c-1", `{"l":1}`, `{"l":2}`, `{}`)
 	d.apply()
-	d.runs("runs start rebuild --all --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
+	d.runs("runs start rebuild --campaign c-1 --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
+}
+
+func TestRunsStart_ofARebuildOfAllIsToldItsPhrase(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), logging("names"))
+	d.append("c-1", 2)
+	d.runs("runs start rebuild --all --wait", exitFailed, "a rebuild of all campaigns requires a reason")
+	d.runs("runs start rebuild --all --wait --reason odd", exitUsage, `this replaces the rows of 1 campaign; to confirm it, add --confirm "rebuild all campaigns"`)
+}
+
+func TestRequeue_offersAVerifyNext(t *testing.T) {
+	t.Parallel()
+	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	d.appendPayloads("c-1", `{}`)
+	d.apply()
+	d.says("requeue c-1 1", "applied is not yet verified: compare the read models with: outboxweb verify --campaign 'c-1'")
+	d.apply()
+	d.says("requeue --dead", "requeued 1 dead row", "outboxweb verify --all")
 }
 
 func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
@@ -215,7 +233,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says("rehearse "+fixed, "rehearsed: names ", "would pass")
-	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "rows that would change", "c-1 names passes 1 1 0 0")
+	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "rows that would change", "c-1 names passes 1 1 0 0", "CAMPAIGN TABLE ROW KEY FIELD NOW THEN c-1 log added seq=1 absent there")
 	d.says("runs list", "1 of 1 would pass")
 	const requeue = "requeue --dead --canary --rehearsal 1"
 	d.runs("requeue --dead --rehearsal 1", exitUsage, "--rehearsal needs --canary")

@@ -241,7 +241,7 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run, err := s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())
+	run, err := s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -61,9 +61,10 @@ func (s *runScope) check() error {
 type runsStartCmd struct {
 	Kind string `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
 	runScope
-	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
-	Wait   bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
-	DryRun bool   `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
+	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log; required for a rebuild of all campaigns."`
+	Confirm string `placeholder:"PHRASE" help:"The phrase 'rebuild all campaigns', required for that. Prompted for at a terminal if not given."`
+	Wait    bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
+	DryRun  bool   `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
 	jsonFlag
 }
 
@@ -96,7 +97,11 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(kind), set.Infos())
+	var run outbox.Run
+	err = a.confirming(c.Reason, c.Confirm, func(o outbox.Command) (err error) {
+		run, err = st.Runs.Start(ctx, o, c.request(kind), set.Infos())
+		return err
+	})
 	if err != nil {
 		return err
 	}

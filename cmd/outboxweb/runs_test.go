@@ -59,7 +59,9 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	for _, p := range infos {
 		versions[p.Name] = p.Version
 	}
-	if _, err := d.st.Runs.Start(ctx, command("nightly"), outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
+	o := command("nightly")
+	o.Confirm = "rebuild all campaigns"
+	if _, err := d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
 		d.t.Fatal(err)
 	}
 	l, ok, err := d.st.Runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)

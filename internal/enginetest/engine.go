@@ -421,7 +421,7 @@ func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 }
 
 // Operator is a command of the operator in these tests.
-var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended"}
+var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended", Confirm: "rebuild all campaigns"}
 
 // MustRequeue requeues a dead row.
 func (b *Engine) MustRequeue(tb testing.TB, campaign string, seq int64) {

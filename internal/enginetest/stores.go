@@ -55,7 +55,9 @@ func Rebuild(campaigns ...string) outbox.RunRequest {
 // StartRun starts a run with the loaded projections.
 func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	f.TB.Helper()
-	run, err := f.Runs.Start(f.Ctx, storetest.Ana("looks odd"), order, LoadedRuns)
+	o := storetest.Ana("looks odd")
+	o.Confirm = Operator.Confirm
+	run, err := f.Runs.Start(f.Ctx, o, order, LoadedRuns)
 	if err != nil {
 		f.TB.Fatal(err)
 	}

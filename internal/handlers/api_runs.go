@@ -18,7 +18,8 @@ type runBody struct {
 	Projections []string `json:"projections" validate:"dive,required,id"` // none means all loaded projections
 	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // for a verify of one campaign: the last event to replay
 	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // maximum events per second; 0 is no limit
-	Reason      string   `json:"reason" validate:"reason"`
+	Reason      string   `json:"reason" validate:"reason"`                // required for a rebuild of all campaigns
+	Confirm     string   `json:"confirm" validate:"phrase"`               // required for a rebuild of all campaigns: the words "rebuild all campaigns"
 }
 
 // request returns the body as the store takes it.
@@ -90,7 +91,9 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.Runs.Start(r.Context(), s.command(r, "api", body.Reason, nil), order, s.Projections)
+	o := s.command(r, "api", body.Reason, nil)
+	o.Confirm = body.Confirm
+	run, err := s.Runs.Start(r.Context(), o, order, s.Projections)
 	if err != nil {
 		return err
 	}

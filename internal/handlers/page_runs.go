@@ -28,6 +28,7 @@ type runForm struct {
 	UntilSeq    int64    `json:"until" validate:"min=0"`
 	Rate        int64    `json:"rate" validate:"min=0"`
 	Reason      string   `json:"reason" validate:"reason"`
+	Confirm     string   `json:"confirm" validate:"phrase"`
 	Drifted     int64    `json:"drifted" validate:"min=0"` // a verify: what it found to differ is to be rebuilt
 }
 

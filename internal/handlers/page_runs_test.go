@@ -28,6 +28,9 @@ func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 }
 
 // startRun starts a run over the API.
+// everything is a scope with what a rebuild of it needs.
+const everything = `"all_campaigns":true,"reason":"drift","confirm":"rebuild all campaigns"`
+
 func (s *site) startRun(body string) outbox.Run {
 	s.t.Helper()
 	return decodeAs[outbox.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
@@ -67,6 +70,19 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	}
 	s.get("/api/v1/runs").lacks(t, `"id":2`)
 	s.get("/audit").want(t, 200, `<a href="/runs/1">run 1</a>`)
+}
+
+func TestRunPages_ofARebuildOfAllAskForAReasonAndAPhrase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.seed("c-1", "a")
+	s.get("/runs/new?kind=verify&all=1").want(t, 200).lacks(t, `data-testid="confirm"`)
+	page := s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="confirm"`, "(required to start)", "--confirm=&#39;rebuild all campaigns&#39;", `&#34;confirm&#34;:&#34;rebuild all campaigns&#34;`)
+	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "all": {"1"}, "reason": {"looks odd"}}
+	s.submit("/runs", form.Encode()).want(t, http.StatusUnprocessableEntity, "This replaces the rows of 1 campaign; to confirm it, type: rebuild all campaigns")
+	form.Set("confirm", "rebuild all campaigns")
+	s.submit("/runs", form.Encode()).want(t, http.StatusSeeOther)
+	s.post("/api/v1/runs", `{"kind":"rebuild","all_campaigns":true,"reason":"looks odd"}`).want(t, 422, `"confirm":"rebuild all campaigns"`)
 }
 
 func TestRunPages_nameTheRunInTheWay(t *testing.T) {
@@ -145,7 +161,7 @@ func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {
 	s.seed("c-1", "a")
 	s.seed("c-2", "a")
 	for kind, want := range map[string]string{"rebuild": "campaigns: its rows differed before; 2 rows before, 3 after", "replay": "campaigns: caught up to event 5; 2 rows before, 3 after"} {
-		run := s.startRun(`{"kind":"` + kind + `","all_campaigns":true}`)
+		run := s.startRun(`{"kind":"` + kind + `",` + everything + `}`)
 		p := outbox.ProjectionResult{Projection: "campaigns", Generation: 2, Seq: 5, Rows: &outbox.RowsReplaced{Before: 2, After: 3}}
 		outcome, none := outbox.OutcomeReplayed, "nothing to catch up"
 		if kind == "rebuild" {
@@ -245,7 +261,7 @@ func TestRunPages_sayOfARebuildWhatDifferedAndWhatIsLacking(t *testing.T) {
 	s := newSite(t)
 	s.seed("c/1", "a", "b", "c")
 	s.seed("c-2", "a")
-	s.startRun(`{"kind":"rebuild","all_campaigns":true}`)
+	s.startRun(`{"kind":"rebuild",` + everything + `}`)
 	l := s.claimRun()
 	lacking := drifted("c/1")
 	lacking.Projections[0].LeftOut, lacking.Projections[0].Seq = outbox.CursorPaused, 1
@@ -267,15 +283,14 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 		s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
 		s.finishRun(l, outbox.RunCompleted, "")
 	}
-	const all = `"all_campaigns":true`
 	s.get("/").want(t, 200, "No verify has compared all campaigns lately.")
 	run("verify", `"campaign_id":"c-2"`, matched("c-2"))
 	s.comes("/", "No verify has compared all campaigns lately.")
-	run("verify", all, drifted("c/1"), matched("c-2"))
+	run("verify", everything, drifted("c/1"), matched("c-2"))
 	s.comes("/", `by <a href="/runs/2">run 2</a>, in 2 campaigns: drift in 1 of 2 campaigns.`)
-	run("rebuild", all, drifted("c/1"), matched("c-2"))
+	run("rebuild", everything, drifted("c/1"), matched("c-2"))
 	s.comes("/", `Rows were rebuilt since, by <a href="/runs/3">run 3</a>.`)
-	run("verify", all, matched("c/1"), matched("c-2"))
+	run("verify", everything, matched("c/1"), matched("c-2"))
 	s.comes("/", `by <a href="/runs/4">run 4</a>, in 2 campaigns: no differences, as far as events were applied then.`)
 	s.get("/").lacks(t, "rebuilt since", "newer")
 	s.seed("c-3", "a")

@@ -87,7 +87,7 @@ var actions = []ActionInfo{
 	{ActionOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
 	{ActionProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget, nil},
 	{ActionProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget, nil},
-	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, nil},
+	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, byRebuild},
 	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
 	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
 	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget, nil},

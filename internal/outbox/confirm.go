@@ -23,6 +23,7 @@ type Reach struct {
 	Blames   DeliveryErrorKind // the kind of its last error
 	Discards string            // the rejected row of a source that is deleted there: "shop 12"
 	Takes    IntakeHandOver    // the source that is taken from another journal
+	Rebuilt  int64             // campaigns whose rows a rebuild of all of them replaces
 }
 
 // NeedsReason reports whether an action that releases so many rows requires a reason. Reasons are
@@ -195,4 +196,15 @@ var byHandOver = &confirmation{
 	does: func(r Reach) string {
 		return "the rows of source " + r.Takes.Source + " then go to this journal, and journal " + r.Takes.From + ", which has moved them, is refused"
 	},
+}
+
+// byRebuild confirms a rebuild of all campaigns.
+var byRebuild = &confirmation{
+	phrase: func(r Reach) string {
+		if r.Rebuilt == 0 {
+			return ""
+		}
+		return "rebuild all campaigns"
+	},
+	does: func(r Reach) string { return "this replaces the rows of " + Count(r.Rebuilt, "campaign", "campaigns") },
 }

@@ -35,6 +35,9 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "", false},
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: UnknownError}, "skip anyway", "", false},
 		{ActionPublisherSkip, Reach{Pair: pair, Blames: DestinationError}, "skip anyway", "skip anyway", true},
+		{ActionRunStart, Reach{}, "", "", true},
+		{ActionRunStart, Reach{Rebuilt: 20}, "rebuild all campaigns", "rebuild", false},
+		{ActionRunStart, Reach{Rebuilt: 20}, "rebuild all campaigns", "rebuild all campaigns", true},
 		{ActionPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
 	} {
 		if got := c.action.Phrase(c.reach); got != c.phrase {

@@ -158,7 +158,8 @@ type RunPreview struct {
 	Campaigns   int64
 	Diverged    int64 // of Campaigns, the diverged ones
 	Events      int64
-	BlockingRun *Run // the active run that blocks it, or nil
+	Confirm     string // the phrase that it requires, with a reason; empty if none is required
+	BlockingRun *Run   // the active run that blocks it, or nil
 }
 
 // RunTally is the number of runs of a kind with a status.

@@ -17,7 +17,7 @@ import (
 )
 
 // Start queues a run over a scope of the loaded projections for workers. It returns
-// outbox.ErrInvalid for an invalid request, outbox.ErrNotFound for an unknown campaign, and
+// outbox.ErrInvalid for an invalid request, and for a rebuild of all campaigns without a reason or its phrase, outbox.ErrNotFound for an unknown campaign, and
 // outbox.ErrConflict if another active run has part of its scope, or where the mode does not permit
 // changes.
 func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
@@ -84,7 +84,7 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := rs.core.Require(o, 0); err != nil {
+	if err := errors.Join(rs.core.Require(o, 0), t.confirmRebuild(o, *r)); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
@@ -92,6 +92,28 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	}
 	err := rs.takeScope(t, r, now, func() error { return t.insertRun(r, now) })
 	return r.view(now), err
+}
+
+// confirmRebuild refuses a rebuild of all campaigns without a reason or its phrase.
+func (t *tx) confirmRebuild(o outbox.Command, r runRow) error {
+	if r.Kind != outbox.RunRebuild || !r.All {
+		return nil
+	}
+	if err := t.totalRun(&r); err != nil {
+		return err
+	}
+	if r.Campaigns.Total > 0 && strings.TrimSpace(o.Reason) == "" {
+		return outbox.Invalid("reason", "a rebuild of all campaigns requires a reason")
+	}
+	return outbox.ActionRunStart.Confirm(o.Confirm, r.reach())
+}
+
+// reach is what the confirmation of the run depends on, once its campaigns are counted.
+func (r *runRow) reach() (reach outbox.Reach) {
+	if r.Kind == outbox.RunRebuild && r.All {
+		reach.Rebuilt = r.Campaigns.Total
+	}
+	return reach
 }
 
 // soundRun refuses a request that is invalid by itself.

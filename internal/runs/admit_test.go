@@ -99,6 +99,27 @@ func TestStartRun_needsAReasonWhereActionsDo(t *testing.T) {
 	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
 }
 
+func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	all := outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"roster"}}
+	f.AppendN("a", 1)
+	f.AppendN("b", 1)
+	_, err := f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)
+	refused(t, err, outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
+	_, err = f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)
+	refused(t, err, outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
+	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.VerifyAll()): "", new(enginetest.Rebuild("a", "b")): ""} {
+		if p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns); p.Confirm != phrase || err != nil {
+			t.Errorf("the preview of %+v asks for %q, want %q; %v", *order, p.Confirm, phrase, err)
+		}
+	}
+	f.FinishRun(func() runs.Lease { f.StartRun(all); return f.ClaimRun(one) }(), outbox.RunInterrupted, "enough")
+	if _, err := f.Runs.Resume(f.Ctx, ana(""), 1, enginetest.LoadedRuns); err != nil {
+		t.Errorf("what was confirmed once is not resumed: %v", err)
+	}
+}
+
 func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeShadow))

@@ -33,7 +33,8 @@ func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []o
 		if err != nil {
 			return err
 		}
-		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total}
+		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total,
+			Confirm: outbox.ActionRunStart.Phrase(r.reach())}
 		if now := rs.core.Now(); other != nil && !other.givesWay(now) {
 			run := other.view(now)
 			p.BlockingRun = &run

@@ -300,12 +300,13 @@ type runBody struct {
 	UntilSeq    int64          `json:"until_seq,omitempty"`
 	Rate        int64          `json:"rate,omitempty"`
 	Reason      string         `json:"reason"`
+	Confirm     string         `json:"confirm,omitempty"`
 }
 
 // newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p Page, v NewRunView) Twins {
 	o := v.Request
-	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why"})}
+	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why", v.confirm()})}
 	if !p.commandLoads(o.Projections...) {
 		return t
 	}
@@ -319,8 +320,16 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	for _, name := range o.Projections {
 		command += " --projection=" + outbox.ShellWord(name)
 	}
-	t.CLI = command + flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}) + " --reason 'why'"
+	t.CLI = command + flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
 	return t
+}
+
+// confirm is the phrase that the previewed run requires, with a reason; empty if none is required.
+func (v NewRunView) confirm() string {
+	if v.Preview == nil {
+		return ""
+	}
+	return v.Preview.Confirm
 }
 
 // runTwins are the shell equivalents of cancelling or resuming the run, whichever is possible, or
