@@ -101,7 +101,7 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	}
 	b.MustResume(t, "track", "b")
 	rebuilt := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-	if rebuilt.Counts.Matched != 2 || rebuilt.Counts.Failed != 1 { // q has an event that cannot be applied
+	if rebuilt.Counts.Drifted != 2 || rebuilt.Counts.Failed != 1 { // q has an event that cannot be applied
 		t.Errorf("run %+v", rebuilt)
 	}
 	b.StepRuns(t)

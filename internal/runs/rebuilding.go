@@ -304,8 +304,8 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 		state := outbox.CursorLive
 		if stand.State == outbox.CursorPaused {
 			state = outbox.CursorPaused
-		} else if stand.State != outbox.CursorLive && stand.AppliedSeq < p.Seq {
-			p.Verdict = "" // its rows were those of an earlier seq
+		} else if stand.State != outbox.CursorLive && 0 < stand.AppliedSeq && stand.AppliedSeq < p.Seq {
+			p.Verdict = "" // its rows were those of an earlier seq; at 0 it had lost all of them, or never had any
 		}
 		if p.Verdict != "" && p.Digest != p.Before {
 			p.Verdict = outbox.VerdictDrift
