@@ -30,6 +30,9 @@ func (a AuditEntry) OfRow(d *RowDetail) Aftermath {
 func (a AuditEntry) failedWith(attempts []Attempt) string {
 	var before, after *Attempt
 	for i := range attempts {
+		if attempts[i].Quarantined {
+			continue // another projection's
+		}
 		if attempts[i].At.After(a.At) {
 			after = &attempts[i]
 		} else if before == nil {

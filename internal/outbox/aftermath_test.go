@@ -25,6 +25,7 @@ func TestOfRow_tellsWhatBecameOfTheRow(t *testing.T) {
 		{row(Dead, 8*time.Second, at(8*time.Second, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with the same error."},
 		{row(Failed, 8*time.Second, at(8*time.Second, "b"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with another error."},
 		{row(Dead, time.Minute, at(time.Minute, "b"), at(3*time.Millisecond, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again with the same error."},
+		{row(Failed, 8*time.Second, at(8*time.Second, "a"), Attempt{At: noon.Add(7 * time.Second), Fingerprint: "q", Quarantined: true}, at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with the same error."},
 		{row(Dead, time.Minute, at(2*time.Second, "a")), LevelWarn, "It failed again 2 s later."},
 		{row(Dead, time.Minute), LevelWarn, "It failed again."},
 	} {

@@ -26,7 +26,7 @@ type ErrorGroup struct {
 
 	EventTypes []Tally    `json:"event_types"` // of the rows, most frequent first
 	Builds     []Tally    `json:"builds"`      // of the examined attempts, most frequent first
-	Attempts   int64      `json:"attempts"`    // failed attempts of these rows that were examined
+	Attempts   int64      `json:"attempts"`    // failed attempts of these rows, in the projection that this error is of, that were examined
 	Alike      int64      `json:"alike"`       // of those attempts, the ones that ended in this error
 	Permanent  int64      `json:"permanent"`   // of those attempts, the ones that can never succeed with the version of the projection that they failed in
 	FirstAt    *time.Time `json:"first_at"`    // the first of these attempts; nil if none was examined

@@ -18,7 +18,7 @@ type Failure struct {
 	Untried     bool   // the event was not tried, so that it counts as no attempt
 }
 
-// Last reports whether a failure after this many attempts is the last.
+// Last reports whether a failure is the last after this many attempts of its projection.
 func (f Failure) Last(attempts int, r outbox.Retry) bool {
 	return !f.Untried && (f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts()))
 }

@@ -27,8 +27,10 @@ type Claim struct {
 	// Bare is true when the events First to Last have no rows: the request that appended them
 	// applies them.
 	Bare bool
-	// Attempts is the number of failures the first row already has.
+	// Attempts is the number of failures the first row already has, and TriedBy those of each
+	// projection.
 	Attempts int
+	TriedBy  map[string]int
 	// Counted is true when this attempt was counted before it starts, because earlier attempts
 	// killed their process.
 	Counted bool
@@ -236,6 +238,11 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 			return err
 		}
 		claim.Slow = strings.HasPrefix(last, outbox.CutOff)
+		if claim.Attempts > 0 {
+			if claim.TriedBy, err = t.triedBy(c.ID, claim.First); err != nil {
+				return err
+			}
+		}
 	}
 	if claim.Counted {
 		if _, err := t.Exec(countAttempt, c.ID, claim.First, 1); err != nil {

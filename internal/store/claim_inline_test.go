@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	f := open(t, storetest.InMode(outbox.ModeInline))
 	f.AppendN("a", 2)
 	c := f.claimInline(one, "a")
-	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 2, Bare: true, Unskipped: true}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 2, Bare: true, Unskipped: true}); !reflect.DeepEqual(c, want) {
 		t.Fatalf("the claim is %+v, want %+v", c, want)
 	}
 	f.mustHoldInline(two, "a", outbox.BlockerLease)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 5)
 	c := f.ClaimOne(one, 3)
-	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 3, Unskipped: true}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 3, Unskipped: true}); !reflect.DeepEqual(c, want) {
 		t.Fatalf("claim is %+v, want %+v", c, want)
 	}
 	got := f.MustCampaign("a")
@@ -73,7 +74,7 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f.NoClaim(one)
 	f.Clock.Advance(time.Microsecond)
 	c := f.ClaimOne(one, 10)
-	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 2, Attempts: 1, Unskipped: true}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 2, Attempts: 1, TriedBy: map[string]int{"": 1}, Unskipped: true}); !reflect.DeepEqual(c, want) {
 		t.Errorf("claim is %+v, want %+v", c, want)
 	}
 	f.Sound()
@@ -210,7 +211,7 @@ func TestClaim_takesOverAnExpiredLeaseWithAHigherEpoch(t *testing.T) {
 	f.NoClaim(two)
 	f.Clock.Advance(time.Microsecond)
 	c := f.ClaimOne(two, 10)
-	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 3, Unskipped: true}); c != want {
+	if want := (store.Claim{CampaignID: "a", Epoch: 2, First: 1, Last: 3, Unskipped: true}); !reflect.DeepEqual(c, want) {
 		t.Errorf("took over %+v, want %+v", c, want)
 	}
 	if l := f.MustCampaign("a").Lease; l.Owner != two.ID || l.Epoch != 2 {

@@ -45,12 +45,14 @@ from ` + triedRows(status, ", event_type, next_attempt_at") + `
 join campaigns c on c.campaign_id = o.campaign_id and c.head_seq = o.seq`
 }
 
+// selectGroupAttempts selects the attempts of the projection that a row failed in, not those of others
+// that failed at the same event.
 func selectGroupAttempts(status string) string {
 	return `
 select died_of, build, projection, projection_version, count(*), sum(case when fingerprint = died_of then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
 from (
   select o.fingerprint as died_of, a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
-    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place
+    row_number() over alike as place, first_value(a.projection) over alike as failing
   from (
     select campaign_id, seq, fingerprint
     from (
@@ -61,7 +63,9 @@ from (
     limit $2
   ) as o
   join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
+  window alike as (partition by a.campaign_id, a.seq order by case when a.fingerprint = o.fingerprint then 0 else 1 end, a.at desc)
 ) as made
+where projection = failing
 group by died_of, build, projection, projection_version`
 }
 

@@ -310,6 +310,36 @@ func (t *Tx) recordQuarantines(h *settling, w Worker, now int64) error {
 	return nil
 }
 
+const selectTriedBy = `
+select projection, count(*)
+from attempts
+where campaign_id = $1
+  and seq = $2
+  and at >= (
+    select coalesce(max(at), 0)
+    from attempts
+    where campaign_id = $1
+      and seq = $2
+      and attempt = 1)
+group by projection`
+
+// triedBy counts the failed attempts at an event since the last first one, by the projection that
+// failed; an empty one is unknown.
+func (t *Tx) triedBy(campaign string, seq int64) (map[string]int, error) {
+	tried := map[string]int{}
+	err := t.Each(func(row sqldb.Row) error {
+		var projection string
+		var n int
+		err := row.Scan(&projection, &n)
+		tried[projection] = n
+		return err
+	}, selectTriedBy, campaign, seq)
+	if err != nil {
+		return nil, fmt.Errorf("count the attempts at seq %d: %w", seq, err)
+	}
+	return tried, nil
+}
+
 // LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
 // up to ErrorLimit.
 const LastErrorLimit = 1 << 10
@@ -338,12 +368,17 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	case f.Untried && f.counted:
 		attempts--
 	}
+	tried, err := t.triedBy(c.ID, seq)
+	if err != nil {
+		return err
+	}
+	own := min(tried[f.Projection]+1, attempts)
 	if !f.Untried {
-		delay = s.options.Retry.Delay(attempts)
+		delay = s.options.Retry.Delay(own)
 	}
 	status, ended := outbox.Failed, attemptFailed
 	next := now + delay.Microseconds()
-	dies := f.Last(attempts, s.options.Retry)
+	dies := f.Last(own, s.options.Retry)
 	if !dies && !f.SetAside {
 		if dies, err = s.notifyFailed(t, f, now); err != nil {
 			return err

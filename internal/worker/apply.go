@@ -320,9 +320,10 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 // quarantined and again is true: the event must be applied without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
 	f := a.worker.Failure(projection.CutOff(cause, a.worker.Store.EventTimeout()))
-	attempts := 1
+	attempts, own := 1, 1
 	if e.Seq == a.part.claim.First {
 		attempts += a.part.claim.Attempts
+		own += a.part.claim.TriedBy[f.Projection]
 	}
 	if p, panicked := errors.AsType[*projection.HandlerPanic](cause); panicked && attempts == 1 { // the first of many
 		a.worker.Logger.Warn("a projection panicked", "campaign", e.CampaignID, "seq", e.Seq, "event_type", e.EventType,
@@ -336,7 +337,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 	}
 	if at != nil && a.worker.quarantines(at.Projection) {
 		f.SetAside = true
-		if f.Last(attempts, a.worker.Store.Retry()) {
+		if f.Last(own, a.worker.Store.Retry()) {
 			if err := a.tx.Quarantine(at.Projection, e); err != nil {
 				return false, err
 			}

@@ -94,6 +94,53 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	b.MustBeSound(t)
 }
 
+// Attempts of one projection are not those of another that fails at the same event, before it or after.
+func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	vaults := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
+	brief := strings.Replace(enginetest.LenientAccounts, "-- tables", "-- max-attempts: 2\n-- tables", 1)
+	now := storetest.NewClock()
+	start := func(projections ...string) (b *enginetest.Engine, fail func(times int)) {
+		b = enginetest.Open(t, enginetest.Define(t, append(projections, enginetest.Ledger)...), enginetest.At(now), enginetest.MaxAttempts(most))
+		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+		return b, func(times int) {
+			for range times {
+				b.MustPass(t)
+				now.Advance(10 * time.Minute)
+			}
+		}
+	}
+
+	b, fail := start(brief, vaults)
+	fail(most) // the second attempt, the last of accounts, is the first of vaults
+	b.MustStand(t, "b", 2, outbox.Failed, most)
+	fail(1)
+	b.MustStand(t, "b", 2, outbox.Dead, most+1)
+	all, err := b.ErrorGroups(t.Context())
+	if err != nil || len(all.Groups) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	g := all.Groups[0]
+	if g.Attempts != most || g.Alike != most || len(g.Tried) != 1 || g.Tried[0].Projection != "vaults" || g.Tried[0].Rows != 1 {
+		t.Errorf("the error has %d attempts, %d of them alike, by %+v, want the %d of vaults", g.Attempts, g.Alike, g.Tried, most)
+	}
+	b.MustRequeue(t, "b", 2)
+	fail(most - 1)
+	if row := b.MustRow(t, "b", 2).Row; row.Status != outbox.Failed {
+		t.Errorf("the requeued row is %s after %d attempts", row.Status, row.AttemptCount)
+	}
+
+	b, fail = start(vaults, enginetest.LenientAccounts)
+	fail(most - 1)
+	enginetest.MustExec(t, b.ProjectionsDB, `update vaults set balance = 1000`)
+	fail(most - 1)
+	b.MustStand(t, "b", 2, outbox.Failed, 2*(most-1))
+	fail(1)
+	b.MustHaveApplied(t, "b", 3)
+	b.MustBeSound(t)
+}
+
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
