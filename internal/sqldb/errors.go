@@ -3,6 +3,7 @@ package sqldb
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -24,13 +25,13 @@ func Outage(err error) bool {
 // Permanent reports whether an event that failed with err can never succeed with the same
 // version of its projection: a value of the event cannot be bound or has the wrong type, or the
 // statement itself is invalid. A failure that depends on rows or on the state of the
-// database is not permanent.
+// database, such as a table that was dropped, is not permanent.
 func Permanent(err error) bool {
 	if errors.Is(err, outbox.ErrUnboundValue) {
 		return true
 	}
-	if _, ok := errors.AsType[malformedError](err); ok {
-		return true
+	if malformed, ok := errors.AsType[malformedError](err); ok {
+		return !strings.Contains(malformed.Error(), "no such table")
 	}
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return slices.Contains([]int{sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE, sqlite3.SQLITE_MISMATCH}, e.Code())
@@ -38,7 +39,7 @@ func Permanent(err error) bool {
 	switch code := pgCode(err); {
 	case code == "":
 		return false
-	case code == "42501", code == "42P05": // a privilege may be granted; behind a pooler another session may have taken a statement's name
+	case code == "42501", code == "42P01", code == "42P05": // a privilege may be granted; a dropped table is made again; behind a pooler another session may have taken a statement's name
 		return false
 	default:
 		return code == "23502" || code[:2] == "22" || code[:2] == "42"

@@ -43,7 +43,6 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 		"a required value is null":    {event: enginetest.EventOf("a", "required", `{"name":null}`)},
 		"a column is not null":        {event: enginetest.EventOf("a", "empty", `{}`)},
 		"a value has the wrong type":  {event: enginetest.EventOf("a", "typed", `{"n":"one"}`)},
-		"a table is not there":        {enginetest.EventOf("a", "required", `{"name":"x"}`), `drop table strict_rows`},
 		"a column is not there":       {enginetest.EventOf("a", "required", `{"name":"x"}`), `alter table strict_rows rename column name to title`},
 	} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
@@ -88,6 +87,19 @@ func TestPass_triesAgainWhatRowsOfOthersRefuse(t *testing.T) {
 	b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
 	b.MustPass(t)
 
+	b.MustStand(t, "a", 1, outbox.Failed, 1)
+	if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
+		t.Errorf("the attempt is %+v, want one of strict that is not permanent", at)
+	}
+}
+
+// A worker makes a dropped table again.
+func TestPass_triesAgainWhatFailsForADroppedTable(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
+	enginetest.MustExec(t, b.ProjectionsDB, `drop table strict_rows`)
+	b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
+	b.MustPass(t)
 	b.MustStand(t, "a", 1, outbox.Failed, 1)
 	if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
 		t.Errorf("the attempt is %+v, want one of strict that is not permanent", at)
