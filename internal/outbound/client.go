@@ -70,6 +70,11 @@ func EventError(format string, args ...any) *Error {
 	return &Error{Kind: outbox.EventError, Err: fmt.Errorf(format, args...)}
 }
 
+// Refusal blames neither: any event may be refused alike.
+func Refusal(format string, args ...any) *Error {
+	return &Error{Kind: outbox.UnknownError, Err: fmt.Errorf(format, args...)}
+}
+
 // Client posts to one HTTP server. It is used by one goroutine at a time.
 type Client struct {
 	Now     func() time.Time
@@ -226,7 +231,7 @@ func classify(response *http.Response, answer []byte, now time.Time) error {
 		err.RetryAfter = retryAfter(response.Header.Get("Retry-After"), now)
 		return err
 	default:
-		return EventError("answered %s", text)
+		return Refusal("answered %s", text)
 	}
 }
 

@@ -287,7 +287,7 @@ func publisherCause(p Publisher) AlertCause {
 	case EventError:
 		c.Todo, c.Runbook = "Have the receiver fixed for this event, or skip the event. A resume alone fails at the same event.", "operating#one-event-is-rejected"
 	case UnknownError:
-		c.Todo = "Find out whether the event or its destination is at fault. Fix that, then resume the publisher; or skip the event."
+		c.Todo = "Send a test event to find out whether this event or its destination is at fault. Fix that, then resume the publisher."
 	}
 	return c
 }

@@ -110,10 +110,10 @@ const (
 	// DestinationError means that the destination is down, overloaded or misconfigured: the event
 	// is not at fault, and no other event would get through.
 	DestinationError DeliveryErrorKind = "destination"
-	// EventError means that the destination responds but refuses this event.
+	// EventError means that the event is at fault: its destination takes others.
 	EventError DeliveryErrorKind = "event"
-	// UnknownError means that a Go function failed and did not say whether the event or its
-	// destination is at fault.
+	// UnknownError means that the event was refused, and that it is not known whether the event or its
+	// destination is at fault: until a test event was taken or refused, any event may fare alike.
 	UnknownError DeliveryErrorKind = "unknown"
 )
 
@@ -157,13 +157,15 @@ type Publisher struct {
 	ErrorPosition int64             `json:"error_position"` // of the event that could not be delivered; 0 without one
 	ErrorEvent    *EventRef         `json:"error_event"`    // the same event; nil without one
 	RetryAt       *time.Time        `json:"retry_at"`       // not retried before this; nil without an error
+	TestTaken     *bool             `json:"test_taken"`     // whether the last test event since these errors began was taken; null without one
 	Stopped       bool              `json:"stopped"`        // it has failed and is not retried automatically: the destination said it is gone
 
 	// what the publisher itself last said to its holder; null when no process holds it, or the kind of
 	// publisher says nothing
 	Healthy       *bool  `json:"healthy"`
 	HealthMessage string `json:"health_message"` // why it is not healthy; empty otherwise
-	// when it said so: it is asked before the first delivery of a lease, and while errors last
+	// when it said so: it is asked before the first delivery of a lease, when a delivery fails, and before
+	// each one until deliveries succeed again
 	HealthAt *time.Time `json:"health_at"`
 	// since when a call of a Go function has not returned, long after its time limit; null without one.
 	// No other call starts before it returns

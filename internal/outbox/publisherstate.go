@@ -105,7 +105,11 @@ func (p Publisher) Blame() string {
 	case p.HangingSince != nil:
 		return "A call does not return. Any event of its batch may be at fault, or its destination."
 	case p.ErrorKind == UnknownError:
-		return "The function did not say whether this event or its destination is at fault. Later events wait for it."
+		return "It is not known whether this event or its destination is at fault: send a test event to find out. Later events wait for this one."
+	case p.TestTaken != nil && *p.TestTaken && p.ErrorKind == EventError:
+		return "A test event was taken, and this event is refused. Later events wait for it."
+	case p.TestTaken != nil && !*p.TestTaken:
+		return "A test event was refused like this one: the destination is at fault, unless it takes no test events."
 	case p.ErrorKind == EventError && p.ByFunction():
 		return "The function fails at this event. Later events wait for it."
 	case p.ByFunction():

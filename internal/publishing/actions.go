@@ -122,7 +122,7 @@ func (pr *Progress) SkipEvent(ctx context.Context, o outbox.Command, name outbox
 		if strings.TrimSpace(o.Reason) == "" {
 			return outbox.Invalid("reason", "event %d of campaign %q would never be delivered to publisher %s; skipping it requires a reason", event.Seq, event.CampaignID, name)
 		}
-		if err := outbox.ActionPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.errorKind}); err != nil {
+		if err := outbox.ActionPublisherSkip.Confirm(o.Confirm, outbox.Reach{Pair: name, Blames: p.kind()}); err != nil {
 			return err
 		}
 		p.moveTo(position)
@@ -204,14 +204,25 @@ func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.
 	return done, err
 }
 
-// RecordTestDelivery writes the audit record of a sent test delivery. The subscription does not
-// change. A missing one is outbox.ErrNotFound.
+const saveTestTaken = `
+update publisher_progress
+set test_taken = $3
+where topic = $1
+  and publisher = $2
+  and error_count > 0
+  and error_kind = 'unknown'`
+
+// RecordTestDelivery writes the audit record of a sent test delivery, and what it says of the errors of
+// the subscription. A missing one is outbox.ErrNotFound.
 func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Command, d outbox.TestDelivery) error {
 	a := testChange(o, d.SubscriptionName)
 	a.After = d
 	_, err := perform(ctx, pr, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
 		if _, err := t.publisher(d.SubscriptionName); err != nil {
 			return d, err
+		}
+		if _, err := t.Exec(saveTestTaken, d.Topic, d.Publisher, sqldb.Truth(d.OK)); err != nil {
+			return d, fmt.Errorf("record what the test of publisher %s shows: %w", d.SubscriptionName, err)
 		}
 		return d, pr.core.RequireReason(o, 0)
 	})

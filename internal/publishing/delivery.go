@@ -365,11 +365,11 @@ func (d *delivery) checkHealth(ctx, calls context.Context) error {
 	return unhealthy
 }
 
-// publish calls the destination. A panic in a publisher is an error of the event being delivered.
+// publish calls the destination. A panic in a publisher is an error at the event being delivered.
 func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			n, err = 0, &destination.Error{Kind: outbox.EventError, Err: fmt.Errorf("the publisher panicked: %v", r)}
+			n, err = 0, &destination.Error{Kind: outbox.UnknownError, Err: fmt.Errorf("the publisher panicked: %v", r)}
 		}
 	}()
 	n, err = d.to.Publish(ctx, batch)

@@ -346,7 +346,7 @@ const (
 
 	advanceDelivering = advance + `, last_published_at = $9,
   delivered_position = $10, delivered = delivered + $11,
-  error_count = 0, error_position = 0, retry_at = null, stopped = 0,
+  error_count = 0, error_position = 0, retry_at = null, stopped = 0, test_taken = null,
   status = case when status = 'failed' then 'active' else status end` + advanceHeld
 
 	advance = `
@@ -448,6 +448,9 @@ func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error)
 
 func (p *publisherRow) fail(f Failure, now int64) {
 	p.errors++
+	if f.Kind != outbox.UnknownError || f.Position != p.errorPosition {
+		p.testTaken = sql.NullInt64{}
+	}
 	p.errorKind, p.lastError, p.errorPosition = f.Kind, sqldb.Storable(sqldb.Clip(f.Message, maxDeliveryError)), f.Position
 	p.lastErrorAt = sql.NullInt64{Int64: now, Valid: true}
 	wait := f.Pause.Delay(int(p.errors))

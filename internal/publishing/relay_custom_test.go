@@ -50,7 +50,7 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 	c.Open = nil
 	deliver(t, f, c)
 	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-	if p := f.publisher(sub.SubscriptionName); p.Position != 0 || p.LastError != "the function panicked: no such region" || p.ErrorKind != outbox.EventError || p.Settings.MaxErrors != 3 || p.Healthy != nil {
+	if p := f.publisher(sub.SubscriptionName); p.Position != 0 || p.LastError != "the function panicked: no such region" || p.ErrorKind != outbox.UnknownError || p.Settings.MaxErrors != 3 || p.Healthy != nil {
 		t.Errorf("%+v", p)
 	}
 	broken.Store(false)

@@ -214,7 +214,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	}
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
-	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.EventError, "refusing": outbox.EventError} {
+	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.UnknownError, "refusing": outbox.EventError} {
 		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64

@@ -35,6 +35,7 @@ type publisherRow struct {
 	healthMessage    string
 	healthAt         sql.NullInt64
 	hangingSince     sql.NullInt64 // when the call began that does not return
+	testTaken        sql.NullInt64 // 1 if the destination took a test event since its errors began, 0 if it refused it
 	pausedAt         sql.NullInt64
 	pausedBy         string
 	pausedReason     string
@@ -50,7 +51,7 @@ type publisherRow struct {
 const publisherColumns = `topic, publisher, destination, selects, max_errors,
   status, position, delivered_position, delivered, error_count, error_kind, last_error, last_error_at, error_position, retry_at, stopped,
   last_published_at, events_per_second, next_poll_at, paused_at, paused_by, paused_reason, acts,
-  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at, settings, healthy, health_message, health_at, hanging_since`
+  lease_owner, lease_epoch, lease_expires_at, wanted_by, wanted_at, created_at, updated_at, settings, healthy, health_message, health_at, hanging_since, test_taken`
 
 func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var p publisherRow
@@ -59,7 +60,7 @@ func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
 		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
 		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.actions,
-		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage, &p.healthAt, &p.hangingSince)
+		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage, &p.healthAt, &p.hangingSince, &p.testTaken)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ set destination = $3, selects = $4, max_errors = $5,
   error_position = $14, retry_at = $15, stopped = $16, last_published_at = $17, events_per_second = $18, next_poll_at = $19,
   paused_at = $20, paused_by = $21, paused_reason = $22, acts = $23,
   lease_owner = $24, lease_epoch = $25, lease_expires_at = $26, wanted_by = $27, wanted_at = $28, updated_at = $29,
-  settings = $30, healthy = $31, health_message = $32, health_at = $33, hanging_since = $34
+  settings = $30, healthy = $31, health_message = $32, health_at = $33, hanging_since = $34, test_taken = $35
 where topic = $1
   and publisher = $2`
 )
@@ -142,7 +143,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	_, err = t.Exec(updatePublisher, p.Topic, p.Publisher, p.destination, string(selects), p.maxErrors,
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
-		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage, p.healthAt, p.hangingSince)
+		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage, p.healthAt, p.hangingSince, p.testTaken)
 	if err != nil {
 		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
 	}
@@ -166,7 +167,7 @@ func (p *publisherRow) resume() {
 // active.
 func (p *publisherRow) clearErrors() {
 	p.errors, p.errorKind, p.lastError, p.errorPosition, p.stopped = 0, "", "", 0, false
-	p.lastErrorAt, p.retryAt = sql.NullInt64{}, sql.NullInt64{}
+	p.lastErrorAt, p.retryAt, p.testTaken = sql.NullInt64{}, sql.NullInt64{}, sql.NullInt64{}
 	if p.status == outbox.PublisherFailed {
 		p.status = outbox.PublisherActive
 	}
@@ -179,6 +180,18 @@ func (p *publisherRow) revoke() {
 	p.epoch++
 }
 
+// kind is the kind of the last error. A test event tells which is at fault, the event or the destination,
+// if the error itself does not.
+func (p *publisherRow) kind() outbox.DeliveryErrorKind {
+	switch {
+	case p.errorKind != outbox.UnknownError || !p.testTaken.Valid:
+		return p.errorKind
+	case p.testTaken.Int64 == 0:
+		return outbox.DestinationError
+	}
+	return outbox.EventError
+}
+
 // leased reports whether a process has leased the subscription.
 func (p *publisherRow) leased(now int64) bool { return p.owner != "" && p.expires > now }
 
@@ -187,9 +200,13 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 	v := outbox.Publisher{
 		SubscriptionName: p.SubscriptionName, Destination: p.destination, Match: p.match, Status: p.status,
 		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
-		ErrorCount: int(p.errors), ErrorKind: p.errorKind, LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
+		ErrorCount: int(p.errors), ErrorKind: p.kind(), LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
 		RetryAt: sqldb.AtOrNil(p.retryAt), Stopped: p.stopped, LastPublishedAt: sqldb.AtOrNil(p.lastPublished),
 		CreatedAt: sqldb.At(p.created), UpdatedAt: sqldb.At(p.updated), Settings: p.settings,
+	}
+	if p.testTaken.Valid {
+		taken := p.testTaken.Int64 != 0
+		v.TestTaken = &taken
 	}
 	if p.pausedAt.Valid {
 		v.Paused = &outbox.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}

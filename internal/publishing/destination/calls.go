@@ -55,11 +55,11 @@ func (c *calls) call(ctx context.Context, log *slog.Logger, events int, f func(c
 	done := make(chan outcome, 1)
 	go func() {
 		// Goexit ends a goroutine too, and leaves nothing to recover.
-		o := outcome{err: outbound.EventError("the %s ended its goroutine", c.what), unclear: true}
+		o := outcome{err: outbound.Refusal("the %s ended its goroutine", c.what), unclear: true}
 		defer func() {
 			if r := recover(); r != nil {
 				log.Error("a "+c.what+" of a publisher panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-				o.err = outbound.EventError("the %s panicked: %v", c.what, r)
+				o.err = outbound.Refusal("the %s panicked: %v", c.what, r)
 			}
 			done <- o
 			c.leave(this)

@@ -82,7 +82,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 			return len(events), nil
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
-		if n != 2 || err == nil || !strings.Contains(err.Error(), name) || destination.Cause(err).Kind != outbox.EventError || !slices.Equal(got, []int64{1, 2}) {
+		if n != 2 || err == nil || !strings.Contains(err.Error(), name) || destination.Cause(err).Kind != outbox.UnknownError || !slices.Equal(got, []int64{1, 2}) {
 			t.Errorf("%d delivered: %v, %v", n, got, err)
 		}
 		if name == "panic" && !strings.Contains(log.String(), "custom_test.go") {

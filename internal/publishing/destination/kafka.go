@@ -242,7 +242,7 @@ func (k *kafkaPublisher) classify(err error, size int) error {
 	topic, servers := k.settings.name, strings.Join(k.settings.servers, ",")
 	switch {
 	case errors.Is(err, kerr.InvalidRecord):
-		return outbound.EventError("Kafka refused the event: %w", err)
+		return outbound.Refusal("Kafka refused the event: %w", err)
 	case isEventsFault(err):
 		return outbound.EventError("the event is %d bytes as a CloudEvent, which is more than Kafka takes (max.message.bytes): %w", size, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):

@@ -296,7 +296,7 @@ func TestKafka_findsTheEventAtFault(t *testing.T) {
 	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
 	events := append(append(journalEvents(1, 7), destination.NewEvent(bad, destination.Source("j1"))), journalEvents(9, 20)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 7 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
+	if n != 7 || destination.Cause(err).Kind != outbox.UnknownError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	deliver(t, p, 9, 20)

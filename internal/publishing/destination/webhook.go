@@ -78,7 +78,7 @@ func (w *webhook) publishBatches(ctx context.Context, events []*Event, list [][]
 		}
 		n := fitting(list[i:], largestRequest)
 		err := w.postBatch(ctx, events[i:i+n], list[i:i+n])
-		if n > 1 && err != nil && Cause(err).Kind == outbox.EventError {
+		if n > 1 && err != nil && Cause(err).Kind != outbox.DestinationError {
 			each, err := w.publishEach(ctx, events[i:i+n], list[i:i+n])
 			return i + each, err
 		}

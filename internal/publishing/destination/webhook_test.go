@@ -212,7 +212,7 @@ func TestWebhook_keepsRequestsSmall(t *testing.T) {
 
 func TestWebhook_judgesAnswers(t *testing.T) {
 	t.Parallel()
-	const destination, event = outbox.DestinationError, outbox.EventError
+	const destination, event = outbox.DestinationError, outbox.UnknownError
 	inHalfAnHour := time.Now().Add(30 * time.Minute).UTC().Format(http.TimeFormat)
 	for _, test := range []struct {
 		code   int
@@ -267,7 +267,7 @@ func TestWebhook_findsTheEventAtFaultInABatch(t *testing.T) {
 			status(422)(w, r)
 		}
 	})
-	refused(t, server.hook(t, "format: batch"), 1, 6, 3, outbox.EventError, "answered 422")
+	refused(t, server.hook(t, "format: batch"), 1, 6, 3, outbox.UnknownError, "answered 422")
 	var ids []string
 	for _, r := range server.got() {
 		ids = append(ids, fmt.Sprint(r.positions(t)))
@@ -360,7 +360,7 @@ func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
 		}
 		t.Error("all of the answer was taken")
 	})
-	blame := refused(t, server.hook(t), 1, 1, 0, outbox.EventError, "answered 400 Bad Request: ä")
+	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 Bad Request: ä")
 	if n := len(blame.Error()); n < 500 || n > 600 {
 		t.Errorf("an error of %d bytes", n)
 	}
@@ -380,7 +380,7 @@ func TestWebhook_showsAStatusLineAsPrintableText(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	blame := refused(t, server.hook(t), 1, 1, 0, outbox.EventError, "answered 400 no [31m red")
+	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 no [31m red")
 	if !utf8.ValidString(blame.Error()) || strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("it says %+q", blame)
 	}
@@ -474,7 +474,7 @@ func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
 
 func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	for code, kind := range map[int]outbox.DeliveryErrorKind{200: "", 422: outbox.EventError} {
+	for code, kind := range map[int]outbox.DeliveryErrorKind{200: "", 422: outbox.UnknownError} {
 		release := make(chan struct{})
 		server := newReceiver(t, func(w http.ResponseWriter, r request) {
 			status(code)(w, r)
@@ -513,7 +513,7 @@ func TestWebhook_sendsAnEventThatIsLargerThanABatch(t *testing.T) {
 func TestWebhook_sendsABatchOfOneEventOnce(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, status(422))
-	refused(t, server.hook(t, "format: batch"), 1, 1, 0, outbox.EventError, "answered 422")
+	refused(t, server.hook(t, "format: batch"), 1, 1, 0, outbox.UnknownError, "answered 422")
 	if got := len(server.got()); got != 1 {
 		t.Errorf("%d requests", got)
 	}

@@ -1,0 +1,131 @@
+package publishing_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// hook is a publisher of every event to a webhook that fails at once and retries soon.
+func hook(tb testing.TB, url string) destination.Subscription {
+	tb.Helper()
+	var topics yaml.Node
+	text := fmt.Sprintf(`everything: {match: {event_types: ["*"]}, publishers: {hook: {url: %q, allow_private: true, timeout: 500ms, max_errors: 1, failed_retry: 20ms, poll_interval: 20ms}}}`, url)
+	if err := yaml.Unmarshal([]byte(text), &topics); err != nil {
+		tb.Fatal(err)
+	}
+	subs, _, err := destination.Config{Topics: topics.Content[0]}.Parse()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return subs[0]
+}
+
+// advised is what every surface says of a publisher: the sentence, what an alert asks for, and the phrase
+// that a skip asks for.
+func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
+	tb.Helper()
+	for _, r := range outbox.AlertRules() {
+		if causes := r.Causes(outbox.AlertFacts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
+			if len(causes) != 1 {
+				tb.Fatalf("alerts have %+v", causes)
+			}
+			todo = causes[0].Todo
+		}
+	}
+	return p.Blame(), todo, outbox.ActionPublisherSkip.Phrase(outbox.Reach{Blames: p.ErrorKind})
+}
+
+// Whether an event or its receiver is at fault is not said before another event was taken or refused, and
+// what is said then is right: doing it delivers what waits.
+func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
+	t.Parallel()
+	const unknown, atDestination, atEvent = "It is not known", "A test event was refused", "A test event was taken"
+	for name, c := range map[string]struct {
+		refuses func(body []byte) bool
+		slow    bool
+		first   string // what is said before a test event
+		tested  string // and after it
+		skips   int    // the events that it leads to skip; else the receiver is mended
+	}{
+		"down for everything": {refuses: func([]byte) bool { return true }, first: unknown, tested: atDestination},
+		"down for one event":  {refuses: func(b []byte) bool { return bytes.Contains(b, []byte(`"id":"2"`)) }, first: unknown, tested: atEvent, skips: 1},
+		"down for one type":   {refuses: func(b []byte) bool { return bytes.Contains(b, []byte(`"type":"opened"`)) }, first: unknown, tested: atEvent, skips: 2},
+		"slow":                {refuses: func([]byte) bool { return true }, slow: true, first: "The destination is unreachable, overloaded", tested: "The destination is unreachable, overloaded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, live)
+			f.appendAll(noted("c-1"), opened("c-1"), opened("c-2"), noted("c-2"))
+			var mended atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				switch {
+				case err != nil || mended.Load() || !c.refuses(body):
+				case c.slow:
+					<-r.Context().Done()
+				default:
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			}))
+			t.Cleanup(server.Close)
+			sub := hook(t, server.URL)
+			config := receivers{}.config(f, "one", sub)
+			config.Open = nil
+			deliver(t, f, config)
+			failedAt := func() outbox.Publisher {
+				t.Helper()
+				storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+				return f.publisher(sub.SubscriptionName)
+			}
+			test := func() {
+				t.Helper()
+				to, err := sub.Open(config.Options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
+				if err := f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}); err != nil {
+					t.Error(err)
+				}
+			}
+			for range max(c.skips, 1) {
+				p := failedAt()
+				blame, todo, phrase := advised(t, p)
+				if !strings.HasPrefix(blame, c.first) || strings.Contains(todo, "kip") || phrase == "" {
+					t.Errorf("before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
+				}
+				test()
+				seen := f.publisher(sub.SubscriptionName).ErrorCount
+				storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
+				p = failedAt()
+				blame, todo, phrase = advised(t, p)
+				if !strings.HasPrefix(blame, c.tested) || strings.Contains(todo, "skip") != (c.skips > 0) || (phrase == "") != (c.skips > 0) {
+					t.Errorf("after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
+				}
+				if c.skips > 0 {
+					if _, err := f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			mended.Store(c.skips == 0)
+			f.mustStandAt(t, sub.SubscriptionName, 4)
+			if p := f.publisher(sub.SubscriptionName); p.Delivered != int64(4-c.skips) || p.ErrorCount != 0 || p.TestTaken != nil {
+				t.Errorf("afterwards: %+v", p)
+			}
+		})
+	}
+}
