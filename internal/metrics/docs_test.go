@@ -44,6 +44,7 @@ func everything() *Metrics {
 	m.CountType(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "scene.started", 1)
 	m.CountTag(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "region", "eu", 1)
 	m.PublisherLost.WithLabelValues("scenes", "archive")
+	m.PublisherTakenOver.WithLabelValues("scenes", "archive")
 	m.IdentityRefused.WithLabelValues("expired")
 	m.AlertsFiring.WithLabelValues("drift").Set(1)
 	m.AlertMessages.WithLabelValues("chat", "sent").Inc()

@@ -38,6 +38,7 @@ type Metrics struct {
 	PublisherSeconds   *prometheus.HistogramVec // by topic, publisher: time of one call to a destination
 	PublishedEvents    *prometheus.CounterVec   // by topic, publisher, event_type: events counted by statistics:
 	PublishedTags      *prometheus.CounterVec   // by topic, publisher, tag, value: events counted by statistics:
+	PublisherTakenOver *prometheus.CounterVec   // by topic, publisher: leases whose holder did not release them
 	PublisherLost      *prometheus.CounterVec   // by topic, publisher: leases that expired or that another process took over
 
 	AlertsFiring  *prometheus.GaugeVec   // by rule: causes for which it fires, as of the last evaluation in this process
@@ -78,12 +79,13 @@ func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
 		WaveSeconds:        collect.histogram("wave_seconds", "Duration of a wave from claim to release.", shortBounds[1:]),
 		Stalled:            collect.NewGauge(prometheus.GaugeOpts{Name: "outboxweb_worker_stalled", Help: "1 while the worker of this process fails to apply anything."}),
 		PublisherDelivered: collect.counters("publisher_delivered_total", "Events acknowledged by destinations to this process, including repeats.", "topic", "publisher"),
-		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination, event, or unknown if a Go function did not say.", "topic", "publisher", "kind"),
+		PublisherErrors:    collect.counters("publisher_errors_total", "Failed deliveries of this process, by cause: destination, event, or unknown: of a refusal it is not known which of them is at fault.", "topic", "publisher", "kind"),
 		PublisherReads:     collect.counter("publisher_reads_total", "Reads of the journal by position in this process, for all its publishers together."),
 		PublisherSeconds:   collect.histograms("publisher_seconds", "Duration of the delivery of a batch.", shortBounds, "topic", "publisher"),
 		PublishedEvents:    collect.counters("published_events_total", "Events delivered to statistics: by this process, by type, including repeats; the types beyond max_distinct count as other.", "topic", "publisher", "event_type"),
 		PublishedTags:      collect.counters("published_tags_total", "Events delivered to statistics: by this process, by the value of a configured tag; the values beyond max_distinct count as other.", "topic", "publisher", "tag", "value"),
 		PublisherLost:      collect.counters("publisher_leases_lost_total", "Publisher leases this process lost: expired, or taken over by another process or an operator.", "topic", "publisher"),
+		PublisherTakenOver: collect.counters("publisher_takeovers_total", "Publishers that this process took over from a holder that did not release them: it died, or lost the database.", "topic", "publisher"),
 		AlertsFiring:       collect.NewGaugeVec(prometheus.GaugeOpts{Name: "outboxweb_alerts_firing", Help: "Causes for which an alert rule fires, as of the last evaluation; absent in processes that do not evaluate the rules."}, []string{"rule"}),
 		AlertMessages:      collect.counters("alert_messages_total", "Alert messages that this process sent, by receiver and outcome: sent or failed.", "receiver", "outcome"),
 		IntakeRows:         collect.counters("intake_rows_total", "Rows of a source that this process moved to the journal, including those that were there already after a crash.", "source"),

@@ -38,7 +38,7 @@ type delivery struct {
 	actions int64
 	pace    outbox.PollPace
 	retryAt time.Time // not retried before this; zero without errors
-	asked   bool      // whether the destination is healthy
+	asked   bool      // whether the destination is healthy, since the last trouble or operator's action
 	health  *bool     // the last answer, as saved; nil before the first
 	hanging time.Time // as reported at the last renewal; only the manager uses it
 
@@ -87,7 +87,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	switch {
 	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
 		d.Metrics.PublisherLost.WithLabelValues(d.sub.Topic, d.sub.Publisher).Inc()
-		d.log.Info("the publisher was taken over, or moved by an operator", "position", d.lease.Position)
+		d.log.Info(d.whyLost(context.WithoutCancel(ctx), err), "position", d.lease.Position)
 		return
 	case !errors.Is(err, errYielded):
 		d.log.Error("deliveries of a publisher ended; restarting", "error", err)
@@ -95,6 +95,26 @@ func (d *delivery) run(ctx, calls context.Context) {
 	if err := d.Progress.Release(context.WithoutCancel(ctx), d.lease); err != nil {
 		d.log.Warn("a publisher could not be released; it is free when its lease expires", "error", err)
 	}
+}
+
+// whyLost says what happened to the lease that an error ended.
+func (d *delivery) whyLost(ctx context.Context, lost error) string {
+	is := State{Epoch: d.lease.Epoch, Position: d.lease.Position, Actions: d.actions}
+	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.sub.SubscriptionName})
+	if err == nil && len(states) > 0 {
+		is = states[0]
+	}
+	switch {
+	case d.lineage != d.Progress.core.Lineage(), is.Epoch < d.lease.Epoch, is.Epoch == d.lease.Epoch && is.Position < d.lease.Position:
+		return "the journal went back to an earlier state; the publisher continues from its position there"
+	case is.Actions != d.actions:
+		return "an operator moved the publisher, or acted on it"
+	case is.Epoch > d.lease.Epoch:
+		return "another process took the publisher over"
+	case errors.Is(lost, errLeaseExpired):
+		return "the lease of the publisher expired before it was renewed"
+	}
+	return "the lease of the publisher was lost"
 }
 
 // work polls in a loop. Its error is the reason why it ended.
@@ -214,7 +234,7 @@ func (d *delivery) reload(ctx context.Context) error {
 	if err != nil || len(states) == 0 {
 		return err
 	}
-	d.actions, d.retryAt = states[0].Actions, states[0].RetryAt
+	d.actions, d.retryAt, d.asked = states[0].Actions, states[0].RetryAt, false
 	d.pace.Reset()
 	switch {
 	case states[0].Epoch != d.lease.Epoch:
@@ -338,11 +358,18 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 	case d.toYield():
 		return false, errYielded
 	}
+	d.asked = false
+	if destination.Cause(failure).Kind != outbox.DestinationError {
+		if unhealthy := d.checkHealth(ctx, leaseContext{calls, d}); unhealthy != nil && destination.Cause(unhealthy).Kind == outbox.DestinationError {
+			failure = fmt.Errorf("%w; the delivery failed with: %w", unhealthy, failure)
+		}
+	}
 	return false, d.fail(ctx, batch[n].Event, failure)
 }
 
-// checkHealth asks the destination whether it is healthy, before the first delivery and while errors
-// last, and saves the answer. A destination that cannot say is healthy.
+// checkHealth asks the destination whether it is healthy, before the first delivery, after one that
+// failed, and before each until deliveries succeed again, and saves the answer. A destination that
+// cannot say is healthy.
 func (d *delivery) checkHealth(ctx, calls context.Context) error {
 	if d.asked && !d.failing() && (d.health == nil || *d.health) {
 		return nil

@@ -22,6 +22,9 @@ type Lease struct {
 	Owner    string
 	Epoch    int64 // the fencing number
 	Position int64 // as of the claim, and then of the last Advance
+
+	From string        // at the claim, who had it and did not release it; empty without one
+	Over time.Duration // how long the lease of From had been over
 }
 
 // State is the state of a subscription for one process.
@@ -247,9 +250,13 @@ func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.Subscri
 		if p.prospect(owner, now) != ProspectClaim {
 			return errTaken
 		}
+		claimed = Lease{SubscriptionName: name, Owner: owner, From: p.owner}
+		if p.owner != "" {
+			claimed.Over = time.Duration(now-p.expires) * time.Microsecond
+		}
 		p.revoke()
 		p.owner, p.expires, p.wantedBy, p.wantedAt = owner, now+lease.Microseconds(), "", 0
-		claimed = Lease{SubscriptionName: name, Owner: owner, Epoch: p.epoch, Position: p.position}
+		claimed.Epoch, claimed.Position = p.epoch, p.position
 		return nil
 	})
 	if errors.Is(err, errTaken) {

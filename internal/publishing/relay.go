@@ -269,6 +269,10 @@ func (r *Relay) claim(ctx context.Context, state State, options destination.Opti
 	d := &delivery{Relay: r, sub: sub, to: to, lease: lease, lineage: lineage, lost: lost, cutOff: cutOff, scanned: lease.Position, actions: state.Actions, known: state.Actions, retryAt: state.RetryAt,
 		log:  r.Logger.With("topic", sub.Topic, "publisher", sub.Publisher),
 		wake: loop.NewSignal(1), steered: loop.NewSignal(1), yield: make(chan struct{}), ended: make(chan struct{})}
+	if lease.From != "" {
+		r.Metrics.PublisherTakenOver.WithLabelValues(sub.Topic, sub.Publisher).Inc()
+		d.log.Warn("took over a publisher whose holder died or lost the database", "from", lease.From, "lease_over_for", lease.Over, "position", lease.Position)
+	}
 	d.expiry = time.AfterFunc(r.Lease, func() { lost(errLeaseExpired) })
 	d.extend(began)
 	r.mu.Lock()

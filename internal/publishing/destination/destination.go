@@ -37,8 +37,8 @@ type Publisher interface {
 }
 
 // Healthy is implemented by publishers that know whether they can deliver. It is asked before the
-// first delivery, and before each retry after an error; an error is why they cannot, and nothing is
-// delivered then.
+// first delivery, when a delivery fails, before each retry, and after an operator's action; an error is
+// why they cannot, and nothing is delivered then.
 type Healthy interface {
 	Healthy(ctx context.Context) error
 }
