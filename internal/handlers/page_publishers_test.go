@@ -129,7 +129,7 @@ func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
 		says  string
 		lacks []string
 	}{
-		"unknown":     {"The function did not say whether this event or its destination is at fault.", []string{"no event is at fault", "came from the destination"}},
+		"unknown":     {"It is not known whether this event or its destination is at fault: send a test event to find out.", []string{"no event is at fault", "came from the destination"}},
 		"event":       {"The function fails at this event.", []string{"no event is at fault", "skip anyway"}},
 		"destination": {"The function says that it is not healthy.", []string{"no event is at fault"}},
 	} {
