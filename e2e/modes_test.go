@@ -134,6 +134,14 @@ func TestModes_shadow(t *testing.T) {
 			t.Errorf("%s: %d, want 0", query, n)
 		}
 	}
+	eventually(t, patience, "what would fail is a cause", func() (bool, string) {
+		var groups struct {
+			Items     []struct{ Rehearsed int }
+			Rehearsed struct{ Events, Failing int }
+		}
+		s.get(t, "/api/v1/failures/groups", &groups)
+		return groups.Rehearsed.Events == 5 && groups.Rehearsed.Failing == 1 && len(groups.Items) == 1 && groups.Items[0].Rehearsed == 1, fmt.Sprintf("%+v", groups)
+	})
 	refused(t, do(t, s, http.MethodGet, "/api/v1/campaigns/good?min_seq=1&timeout=50ms", nil), http.StatusGatewayTimeout, "shadow_only")
 	if code := s.stop(t); code != 0 {
 		t.Errorf("the server ended with exit code %d", code)

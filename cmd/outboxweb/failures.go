@@ -40,19 +40,20 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 		if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
 			return err
 		}
-		quarantined, err := st.ReadModel().QuarantineCauses(ctx)
+		quarantined, more, err := st.ReadModel().QuarantineCauses(ctx)
 		if err != nil {
 			return err
 		}
+		all.More = all.More || more
 		if c.JSON {
-			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped, "quarantined": quarantined})
+			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped(), "more": all.More, "rehearsed": all.Rehearsed, "quarantined": quarantined})
 		}
-		if err := a.printGroups(groups, all.Capped); err != nil || len(quarantined) == 0 {
+		if err := a.printGroups(groups, all); err != nil || len(quarantined) == 0 {
 			return err
 		}
 		fmt.Fprintln(a.out, "\nprojections are quarantined, which a requeue does not reach:")
 		return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q outbox.QuarantineCause) []any {
-			return []any{q.Projection, q.Campaigns, stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
+			return []any{q.Projection, outbox.AtLeast(q.Campaigns, q.Capped), stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
 		})
 	})
 }
@@ -60,12 +61,18 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
 // worstPrinted is the number of campaigns that the table names for each error.
 const worstPrinted = 3
 
-func (a *app) printGroups(groups []outbox.AssessedGroup, capped bool) error {
+func (a *app) printGroups(groups []outbox.AssessedGroup, all outbox.ErrorGroups) error {
+	if says := all.Rehearsed.Text(); says != "" {
+		fmt.Fprintln(a.out, says)
+	}
+	if all.More {
+		fmt.Fprintln(a.out, outbox.MoreCauses)
+	}
 	if len(groups) == 0 {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil
 	}
-	return printTable(a.out, "DEAD\tFAILED\tREACH\tRELEASES\tSINCE\tNEXT RETRY\tBUILDS\tWORST CAMPAIGNS\tOPERATION\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
+	return printTable(a.out, "DEAD\tFAILED\tWOULD FAIL\tREACH\tRELEASES\tSINCE\tNEXT RETRY\tBUILDS\tWORST CAMPAIGNS\tOPERATION\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
 		note, operation := "", "-"
 		if g.Note != nil {
 			note = g.Note.Note
@@ -73,7 +80,7 @@ func (a *app) printGroups(groups []outbox.AssessedGroup, capped bool) error {
 		if g.Operation != nil {
 			operation = fmt.Sprintf("%d (%s)", g.Operation.ID, g.Operation.Phase)
 		}
-		return []any{g.Dead, g.Failed, g.Reach(capped), g.Released, timeOrDash(g.FirstAt), timeOrDash(g.NextAttemptAt), triedBuilds(g), worstCampaigns(g), operation,
+		return []any{g.Dead, g.Failed, g.Rehearsed, g.Reach(), g.Released, timeOrDash(g.FirstAt), timeOrDash(g.NextAttemptAt), triedBuilds(g), worstCampaigns(g), operation,
 			firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80)}
 	})
 }

@@ -111,6 +111,9 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 		t.row(g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.Quarantined, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
 	}
 	t.Flush()
+	if d.MoreGroups > 0 {
+		fmt.Fprintf(a.out, "and %s\n", outbox.Count(d.MoreGroups, "smaller group", "smaller groups"))
+	}
 	for i, r := range d.NewFailures {
 		if i == 0 {
 			fmt.Fprintln(a.out, "\nnew failures outside this operation that remain:")

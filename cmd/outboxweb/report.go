@@ -60,7 +60,11 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	printSummary(a.out, r.Summary, blocked, sources)
+	causes, err := st.ErrorGroups(ctx)
+	if err != nil {
+		return err
+	}
+	printSummary(a.out, r.Summary, blocked, sources, causes)
 	if filtered {
 		printRows(a.out, r.Rows)
 	}
@@ -97,10 +101,13 @@ func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine, status 
 	return rows, nil
 }
 
-// blockedShown is how many campaigns that need an operator are listed.
-const blockedShown = 10
+// How many campaigns that need an operator, and how many errors, are listed.
+const (
+	blockedShown = 10
+	causesShown  = 5
+)
 
-func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sources []outbox.IntakeSource) {
+func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sources []outbox.IntakeSource, causes outbox.ErrorGroups) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
@@ -124,6 +131,15 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
 	for _, line := range sourceLines(sources, s.AsOf) {
 		fmt.Fprintln(t, "intake\t"+line)
+	}
+	if says := causes.Rehearsed.Text(); says != "" {
+		fmt.Fprintln(t, "rehearsed\t"+says)
+	}
+	for _, g := range causes.Groups[:min(len(causes.Groups), causesShown)] {
+		fmt.Fprintln(t, "cause\t"+g.Reach()+": "+firstLine(g.Example, 100))
+	}
+	if more := len(causes.Groups) - causesShown; more > 0 {
+		fmt.Fprintf(t, "causes\t%s more: outboxweb failures list\n", outbox.AtLeast(int64(more), causes.More))
 	}
 	if s.OtherJournal {
 		fmt.Fprintln(t, "journal\t"+s.OtherJournalText())

@@ -54,8 +54,8 @@ func (e *Engine) readBehindAlerts(ctx context.Context, f *outbox.AlertFacts, loa
 	defer cancel()
 	f.OtherBuilt = slices.DeleteFunc(f.Summary.Built(loaded), func(p outbox.ProjectionInfo) bool { return !p.BuiltByOtherVersion })
 	if len(outbox.QuarantinedAmong(f.Summary.Held)) > 0 {
-		if open, err := e.ReadModel().Failures(ctx, outbox.FailureFilter{Status: outbox.FailureOpen, Limit: outbox.MaxPage}); err == nil {
-			f.Failures = open.Items
+		if causes, _, err := e.ReadModel().QuarantineCauses(ctx); err == nil {
+			f.Quarantined = causes
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestAlertFacts_haveTheSources(t *testing.T) {
 }
 
 // The facts name what is behind trouble: the projections that drifted, with the versions that built
-// them, the errors of quarantined ones, and the failed runs that no later one made good.
+// them, the errors of quarantined ones, each beside a common one, and the failed runs that no later one made good.
 func TestAlertFacts_nameWhatIsBehindTrouble(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -26,6 +26,9 @@ func TestAlertFacts_nameWhatIsBehindTrouble(t *testing.T) {
 		f.Exec(`insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error)
 values ($1, $2, $3, 3, 'drift', 1, '', 0, 0, 0, 0, '')`, string(rune('a'+n)), projection, 1_000_000+n)
 	}
+	const many = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 11000) `
+	f.Exec(`insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error)
+` + many + `select 'a-' || i, 'common', 1, 3, 'drift', 1, '', 0, 0, 0, 0, '' from n`)
 	for _, run := range [][2]string{{"verify", "failed"}, {"rebuild", "failed"}, {"verify", "completed"}, {"replay", "failed"}, {"rehearse", "failed"}} {
 		f.Exec(`insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at)
 values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, run[0], run[1])
@@ -33,15 +36,17 @@ values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, ru
 	f.ExecProjections(`insert into projection_versions (projection, version, built_version, installed_at) values ('seats', 'v2', 'v1', 1), ('users', 'v1', 'v1', 1)`)
 	f.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('a', 'users', 1, 'quarantined', 1)`)
 	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('a', 'users', 2, 'x', '', 'no such column', 1, 1, 1)`)
+	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
+` + many + `select 'a-' || i, 'common', 2, 'x', 'f', 'common', 1, 1, 1 from n`)
 	facts, err := Wire(f.Store).alertFacts(f.Ctx, []outbox.ProjectionInfo{{Name: "seats", Version: "v2"}, {Name: "users", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(facts.Found) != 2 || facts.Found[0].Projection != "seats" || facts.Found[0].Campaigns != 2 || facts.Found[0].Since.UnixMicro() != 1_000_000 || facts.Found[1].Projection != "users" {
+	if len(facts.Found) != 3 || facts.Found[0].Projection != "common" || facts.Found[1].Projection != "seats" || facts.Found[1].Campaigns != 2 || facts.Found[1].Since.UnixMicro() != 1_000_000 || facts.Found[2].Projection != "users" {
 		t.Errorf("found %+v", facts.Found)
 	}
-	if len(facts.OtherBuilt) != 1 || facts.OtherBuilt[0].Name != "seats" || len(facts.Failures) != 1 || facts.Failures[0].Message != "no such column" {
-		t.Errorf("built by others %+v, failures %+v", facts.OtherBuilt, facts.Failures)
+	if len(facts.OtherBuilt) != 1 || facts.OtherBuilt[0].Name != "seats" || len(facts.Quarantined) != 1 || facts.Quarantined[0].Example != "no such column" {
+		t.Errorf("built by others %+v, failures %+v", facts.OtherBuilt, facts.Quarantined)
 	}
 	if len(facts.FailedRuns) != 2 || facts.FailedRuns[0].Kind != outbox.RunReplay || facts.FailedRuns[1].Kind != outbox.RunRebuild {
 		t.Errorf("failed runs %+v", facts.FailedRuns)

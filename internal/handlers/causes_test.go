@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // badDeploy kills 40 of 60 campaigns with one error, and two with others.
@@ -61,6 +62,40 @@ func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
 	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "next retry").lacks(t, "Requeue with a canary")
 	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
 	s.comes("/", `<a href="/campaigns/c-2"><code>c-2</code></a>`)
+}
+
+// What shadow mode found is grouped as failures are, and offers nothing that would act on rows.
+func TestShadow_outcomesAreCauses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Mode = outbox.ModeShadow })
+	wrong := map[string]string{"a": "seat 7 is taken", "b": "seat 8 is taken", "c": "seat 9 is taken", "d": "too long"}
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		s.seed(id, "x", "y")
+	}
+	s.get("/").want(t, 200, "No campaign is blocked or failing.").lacks(t, "Shadow mode has rehearsed")
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		r := store.Rehearsal{CampaignID: id, RehearsedSeq: 2}
+		if why := wrong[id]; why != "" {
+			r = store.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: outbox.Fingerprint(why)}
+		}
+		if err := s.store.RecordRehearsal(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.store.Changed()
+	for _, page := range []string{"/", "/failures"} {
+		s.get(page).want(t, 200, "Shadow mode has rehearsed 10 events: 4 would fail, and the events behind those were not tried.",
+			"3 campaigns would be blocked, 3 events waiting", "1 campaign would be blocked, 1 event waiting", "seat 7 is taken", "too long", `href="/campaigns/a/events/2"`, "nothing was applied: it would fail until the cause is fixed").
+			lacks(t, "Requeue with a canary", "No campaign is blocked or failing", "No failed or dead rows")
+	}
+	s.get("/").want(t, 200, `data-testid="failing-causes">2<`)
+	s.get("/failures?fingerprint=too+long").want(t, 200, "1 would fail", "too long").lacks(t, "seat 7")
+	s.get("/campaigns/d/events/2").want(t, 200, `<a href="/failures?fingerprint=too+long">The cause</a>`)
+	s.get("/api/v1/failures/groups").want(t, 200, `"rehearsed":{"events":10,"failing":4}`, `"rehearsed":3`, `"head_seq":2,"head_status":"pending"`, `"capped":false,"more":false`)
+	s.post("/api/v1/failures/groups/note", `{"fingerprint":"too long","note":"known"}`).want(t, 200)
+	s.submit("/campaigns/d/pause", "reason=x").want(t, 303) // what is stopped is not rehearsed again
+	s.comes("/failures", "Shadow mode has rehearsed 8 events: 3 would fail")
+	s.get("/failures").lacks(t, "too long")
 }
 
 func TestOverview_healthyIsCalm(t *testing.T) {

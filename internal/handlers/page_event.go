@@ -126,24 +126,13 @@ func (s *server) explanation(ctx context.Context, event outbox.RowKey) (outbox.E
 	})
 }
 
-// explainExample explains the first row that failed with an error; nil if that cannot be done just
-// now.
-func (s *server) explainExample(ctx context.Context, fingerprint string) *outbox.EventExplanation {
-	if s.Explain == nil || fingerprint == "" {
+// explainExample explains the event at which a campaign fails; nil if that cannot be done just now.
+func (s *server) explainExample(ctx context.Context, c outbox.CauseCampaign) *outbox.EventExplanation {
+	x, err := s.explanation(ctx, outbox.RowKey{CampaignID: c.CampaignID, Seq: c.HeadSeq})
+	if err != nil || len(x.Failures) == 0 {
 		return nil
 	}
-	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
-		rows, err := s.Store.Rows(ctx, outbox.RowFilter{Status: status, Fingerprint: fingerprint, Limit: 1})
-		if err != nil {
-			return nil
-		}
-		for _, row := range rows.Items {
-			if x, err := s.explanation(ctx, outbox.RowKey{CampaignID: row.CampaignID, Seq: row.Seq}); err == nil && len(x.Failures) > 0 {
-				return &x
-			}
-		}
-	}
-	return nil
+	return &x
 }
 
 func (s *server) readHappened(ctx context.Context, v *templates.EventView) (err error) {

@@ -17,7 +17,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, capped, err := s.causes(r.Context())
+	all, found, err := s.causes(r.Context())
 	if err != nil {
 		return err
 	}
@@ -26,15 +26,15 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	view := templates.FailuresView{All: all, Capped: capped, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
-	alone := filter.Fingerprint
-	if alone == "" && len(all) == 1 {
-		alone = all[0].Fingerprint
+	view := templates.FailuresView{All: all, Found: found, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
+	for _, g := range all {
+		if len(g.Worst) > 0 && (g.Fingerprint == filter.Fingerprint || len(all) == 1 && filter.Fingerprint == "") {
+			view.Explained = s.explainExample(r.Context(), g.Worst[0])
+		}
 	}
-	if view.Quarantined, err = s.Store.ReadModel().QuarantineCauses(r.Context()); err != nil {
+	if view.Quarantined, view.More, err = s.Store.ReadModel().QuarantineCauses(r.Context()); err != nil {
 		return err
 	}
-	view.Explained = s.explainExample(r.Context(), alone)
 	if h, err := s.Store.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
 	}
@@ -96,18 +96,20 @@ type noted struct {
 // failureGroups are the errors that rows have in common.
 type failureGroups struct {
 	items[outbox.AssessedGroup]
-	Capped bool `json:"capped"` // not all failed or dead rows were examined, so counts are lower bounds
+	Capped    bool                   `json:"capped"` // not all failed or dead rows were examined, so that counts of groups are lower bounds
+	More      bool                   `json:"more"`   // there are more errors than these
+	Rehearsed outbox.RehearsedEvents `json:"rehearsed"`
 	// by which errors projections are quarantined; their rows are applied, so that no group counts them
-	Quarantined []outbox.QuarantineCause `json:"quarantined" api:"max=20"`
+	Quarantined []outbox.QuarantineCause `json:"quarantined" api:"max=100"`
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
-	all, capped, err := s.causes(r.Context())
+	groups, all, err := s.causes(r.Context())
 	if err != nil {
 		return failureGroups{}, err
 	}
-	quarantined, err := s.Store.ReadModel().QuarantineCauses(r.Context())
-	return failureGroups{listOf(all), capped, quarantined}, err
+	quarantined, more, err := s.Store.ReadModel().QuarantineCauses(r.Context())
+	return failureGroups{listOf(groups), all.Capped(), all.More || more, all.Rehearsed, quarantined}, err
 }
 
 func (s *server) readCampaignHistory(r *http.Request) (items[outbox.CampaignPoint], error) {

@@ -167,8 +167,8 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.History, err = s.Store.History(ctx, over); err != nil {
 		return v, err
 	}
-	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 {
-		if v.Causes, v.Capped, err = s.causes(ctx); err != nil {
+	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 || s.Mode == outbox.ModeShadow {
+		if v.Causes, v.Found, err = s.causes(ctx); err != nil {
 			return v, err
 		}
 	}
@@ -233,18 +233,17 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 }
 
 // causes reads the errors of failed and dead rows, worst first, with the operations that requeue
-// them. Their counts are lower bounds if capped.
-func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, capped bool, err error) {
-	all, err := s.Store.ErrorGroups(ctx)
-	if err != nil {
-		return nil, false, err
+// them.
+func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all outbox.ErrorGroups, err error) {
+	if all, err = s.Store.ErrorGroups(ctx); err != nil {
+		return nil, all, err
 	}
 	running, err := s.Operations.Requeuing(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, all, err
 	}
 	groups = all.Assessed(s.running(), running)
-	return groups, all.Capped, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
+	return groups, all, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 
 // endedOperations are the last operations that wait to be acknowledged.

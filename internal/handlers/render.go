@@ -74,7 +74,7 @@ func (s *server) addQuarantining(ctx context.Context, failing map[string]string)
 	if err != nil || len(outbox.QuarantinedAmong(summary.Held)) == 0 {
 		return
 	}
-	causes, err := s.Store.ReadModel().QuarantineCauses(ctx)
+	causes, _, err := s.Store.ReadModel().QuarantineCauses(ctx)
 	if err != nil {
 		return
 	}

@@ -84,7 +84,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"source that changes hands", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease, s.LookedAt = nil, new(alertNow.Add(-time.Second)) }), "", ""},
 		{"source that was removed", outbox.AlertSource, sources(removed), "", ""},
 		{"quarantined projection", outbox.AlertQuarantine, outbox.AlertFacts{Summary: outbox.Summary{Held: []outbox.HeldProjection{{Projection: "badges", Quarantined: 2}, {Projection: "seats", Behind: 1}}},
-			Failures: []outbox.ProjectionFailure{{Projection: "seats", Message: "other"}, {Projection: "badges", Message: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
+			Quarantined: []outbox.QuarantineCause{{Projection: "seats", Example: "other"}, {Projection: "badges", Example: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
 		{"failed run", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, FinishedAt: &alertNow}}},
 			"rebuild Run 7 (rebuild) has failed", "1 campaign failed"},
 		{"verify that drift tells of", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "", ""},

@@ -11,14 +11,14 @@ import (
 
 // AlertFacts is what rules decide on.
 type AlertFacts struct {
-	Summary    Summary
-	Publishers []Publisher
-	Sources    []IntakeSource
-	Groups     []ErrorGroup        // those with the most dead rows first
-	Found      []FoundDrift        // what verifications found, by projection
-	OtherBuilt []ProjectionInfo    // projections whose rows another version of them built
-	Failures   []ProjectionFailure // open ones, of quarantined projections; may be incomplete
-	FailedRuns []Run               // newest first; without those of a kind of which a later run completed
+	Summary     Summary
+	Publishers  []Publisher
+	Sources     []IntakeSource
+	Groups      []ErrorGroup      // those with the most dead rows first
+	Found       []FoundDrift      // what verifications found, by projection
+	OtherBuilt  []ProjectionInfo  // projections whose rows another version of them built
+	Quarantined []QuarantineCause // those in most campaigns first; may be incomplete
+	FailedRuns  []Run             // newest first; without those of a kind of which a later run completed
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation.
 	Moved bool
 }
@@ -110,7 +110,7 @@ func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(
 	if n <= r.Over {
 		return nil
 	}
-	c := AlertCause{Count: n, Sentence: sentence}
+	c, more := AlertCause{Count: n, Sentence: sentence}, len(groups) == MaxCauses
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g ErrorGroup) bool { return of(g) == 0 })
 	slices.SortStableFunc(groups, func(a, b ErrorGroup) int { return cmp.Compare(of(b), of(a)) })
 	for _, g := range groups[:min(len(groups), alertParts)] {
@@ -127,7 +127,7 @@ func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(
 		c.AlertError = c.Parts[0].AlertError
 	}
 	if len(groups) > 1 {
-		c.Sentence += ", with " + Number(int64(len(groups))) + " different errors"
+		c.Sentence += ", with " + AtLeast(int64(len(groups)), more) + " different errors"
 	}
 	return []AlertCause{c}
 }
@@ -135,8 +135,8 @@ func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(
 // FoundDrift is what the last verifications of a projection found in some campaigns.
 type FoundDrift struct {
 	Projection string
-	Verdict    Verdict   // drift, or failed where the journal could not be replayed
-	Campaigns  int64     // a lower bound
+	Verdict    Verdict // drift, or failed where the journal could not be replayed
+	Campaigns  int64
 	Since      time.Time // of the first of these verifications
 	Error      string    // of a failed one
 }
@@ -383,13 +383,13 @@ func sourceCauses(all []IntakeSource, now time.Time) (causes []AlertCause) {
 func quarantineCauses(f AlertFacts) (causes []AlertCause) {
 	for _, h := range QuarantinedAmong(f.Summary.Held) {
 		c := AlertCause{Key: h.Projection, Count: h.Quarantined, Sentence: "Projection " + h.Projection + " is quarantined in " + h.Campaigns(h.Quarantined), AlertError: AlertError{Projection: h.Projection}}
-		for _, failure := range f.Failures {
-			if failure.Projection != h.Projection {
+		for _, q := range f.Quarantined {
+			if q.Projection != h.Projection {
 				continue
 			}
-			c.Error = cmp.Or(c.Error, failure.Message)
-			if c.Since.IsZero() || failure.FirstAt.Before(c.Since) {
-				c.Since = failure.FirstAt
+			c.Error = cmp.Or(c.Error, q.Example)
+			if c.Since.IsZero() || q.FirstAt.Before(c.Since) {
+				c.Since = q.FirstAt
 			}
 		}
 		causes = append(causes, c)

@@ -9,11 +9,11 @@ import (
 )
 
 // CauseCampaign is a campaign whose head failed with an error: a dead head blocks it, and a failed
-// one is retried.
+// one is retried. In shadow mode it is the event that would fail.
 type CauseCampaign struct {
 	CampaignID    string     `json:"campaign_id" redact:"-"`
 	HeadSeq       int64      `json:"head_seq"`
-	HeadStatus    Status     `json:"head_status"` // dead or failed
+	HeadStatus    Status     `json:"head_status"` // dead or failed; pending if it would fail, as rehearsed in shadow_only mode
 	EventType     string     `json:"event_type" redact:"-"`
 	EventsWaiting int64      `json:"events_waiting"`  // unapplied events, the head among them
 	OldestAt      *time.Time `json:"oldest_at"`       // append time of the oldest of them; nil if unknown
@@ -95,15 +95,21 @@ func CompareGroups(a, b ErrorGroup) int {
 
 func (g ErrorGroup) rows() int64 { return g.Dead + g.Failed + g.Retrying }
 
+// OnlyRehearsed reports whether no row failed with the error yet.
+func (g ErrorGroup) OnlyRehearsed() bool { return g.Rehearsed > 0 && g.rows() == 0 }
+
 // Reach says how many campaigns the error keeps from advancing, and how many of their events wait:
-// "40 campaigns blocked, 5,700 events waiting". The counts are lower bounds if capped.
-func (g ErrorGroup) Reach(capped bool) string {
+// "40 campaigns blocked, 5,700 events waiting".
+func (g ErrorGroup) Reach() string {
 	var parts []string
 	if g.Heads > 0 {
 		parts = append(parts, Count(g.Heads, "campaign blocked", "campaigns blocked"))
 	}
-	if n := g.Campaigns - g.Heads; n > 0 {
+	if n := g.Campaigns - g.Heads - g.Rehearsed; n > 0 {
 		parts = append(parts, Count(n, "campaign retrying", "campaigns retrying"))
+	}
+	if g.Rehearsed > 0 {
+		parts = append(parts, Count(g.Rehearsed, "campaign would be blocked", "campaigns would be blocked"))
 	}
 	if g.Campaigns == 0 {
 		parts = append(parts, Count(g.rows(), "row behind another failure", "rows behind other failures"))
@@ -111,7 +117,7 @@ func (g ErrorGroup) Reach(capped bool) string {
 		parts = append(parts, Count(g.EventsWaiting, "event waiting", "events waiting"))
 	}
 	says := strings.Join(parts, ", ")
-	if capped {
+	if g.Capped {
 		return "at least " + says
 	}
 	return says

@@ -67,10 +67,14 @@ func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
 	if len(g.Worst) != CausesNamed || g.Worst[0].CampaignID != "c-44" || g.Worst[CausesNamed-1].CampaignID != "c-25" || !slices.IsSortedFunc(g.Worst, compareCampaigns) {
 		t.Errorf("named are %+v", g.Worst)
 	}
-	if says := g.Reach(true); says != "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting" {
+	g.Capped = true
+	if says := g.Reach(); says != "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting" {
 		t.Errorf("it says %q", says)
 	}
-	if says := (ErrorGroup{Dead: 1}).Reach(false); says != "1 row behind another failure" {
+	if says := (ErrorGroup{Dead: 1}).Reach(); says != "1 row behind another failure" {
+		t.Errorf("it says %q", says)
+	}
+	if says := (ErrorGroup{Rehearsed: 2, Campaigns: 2, EventsWaiting: 3}).Reach(); says != "2 campaigns would be blocked, 3 events waiting" {
 		t.Errorf("it says %q", says)
 	}
 }

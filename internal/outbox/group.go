@@ -4,19 +4,23 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
-// ErrorGroup is the failed and dead rows whose last errors have the same fingerprint.
+// ErrorGroup is the failed and dead rows whose last errors have the same fingerprint, and the events that would
+// fail with it.
 type ErrorGroup struct {
 	Fingerprint string `json:"fingerprint" redact:"-"`
 	Example     string `json:"example"` // the error of one row
 	Dead        int64  `json:"dead"`
 	Failed      int64  `json:"failed"`
-	Retrying    int64  `json:"retrying"` // rows that failed with it and are being retried right now
-	Heads       int64  `json:"heads"`    // dead rows that are heads of their campaign: the campaigns that this error blocks
-	Released    int64  `json:"released"` // rows waiting behind those heads
+	Retrying    int64  `json:"retrying"`  // rows that failed with it and are being retried right now
+	Rehearsed   int64  `json:"rehearsed"` // events that would fail with it, as a worker in shadow_only mode found
+	Capped      bool   `json:"capped"`    // not all of these rows were examined, so that the counts are lower bounds
+	Heads       int64  `json:"heads"`     // dead rows that are heads of their campaign: the campaigns that this error blocks
+	Released    int64  `json:"released"`  // rows waiting behind those heads
 
 	Campaigns     int64           `json:"campaigns"`          // campaigns whose head is one of these rows
 	EventsWaiting int64           `json:"events_waiting"`     // unapplied events of those campaigns
@@ -95,9 +99,36 @@ type GroupNote struct {
 
 // ErrorGroups holds all groups, worst first.
 type ErrorGroups struct {
-	Groups []ErrorGroup
-	// Capped is true if not all failed or dead rows were examined, so that counts are lower bounds.
-	Capped bool
+	Groups    []ErrorGroup
+	More      bool // there are more errors than these
+	Rehearsed RehearsedEvents
+}
+
+// MoreCauses says that there are more errors than are told apart.
+const MoreCauses = "There are more different errors than are told apart; these are some of them."
+
+// RehearsedEvents counts the waiting events that a worker in shadow mode has rehearsed. The events behind
+// one that would fail are not among them.
+type RehearsedEvents struct {
+	Events  int64 `json:"events"`
+	Failing int64 `json:"failing"` // would fail
+}
+
+// Text says how many would fail, in a sentence; empty if none was rehearsed.
+func (r RehearsedEvents) Text() string {
+	switch rehearsed := "Shadow mode has rehearsed " + Count(r.Events, "event", "events"); {
+	case r.Events == 0:
+		return ""
+	case r.Failing == 0:
+		return rehearsed + ": none would fail."
+	default:
+		return rehearsed + ": " + Number(r.Failing) + " would fail, and the events behind those were not tried."
+	}
+}
+
+// Capped reports whether not all failed or dead rows were examined, so that counts are lower bounds.
+func (all ErrorGroups) Capped() bool {
+	return all.More || slices.ContainsFunc(all.Groups, func(g ErrorGroup) bool { return g.Capped })
 }
 
 // AssessedGroup is an error group with an assessment, as the API and the commands show it.
@@ -142,7 +173,7 @@ func (g AssessedGroup) Untried() bool {
 // RestOn says what a rehearsal of the loaded files showed of the dead heads.
 func (g *AssessedGroup) RestOn(rehearsal int64, tried HeadsTried) {
 	g.Rehearsal, g.RehearsedHeads, g.RehearsedFailing, g.RehearsedLater = rehearsal, tried.Passed, tried.Failed, tried.Later
-	if tried.Failed >= g.Heads {
+	if tried.Failed >= g.Heads && !g.Capped {
 		g.Outlook = OutlookNone
 	}
 	for _, advice := range []string{g.toSee(), rehearseToSee} {
@@ -153,7 +184,11 @@ func (g *AssessedGroup) RestOn(rehearsal int64, tried HeadsTried) {
 
 // rehearsedText says how many of the blocked campaigns passed the rehearsal, and what to do then.
 func (g AssessedGroup) rehearsedText() string {
-	switch g.Heads {
+	heads := g.Heads
+	if g.Capped { // more than were counted
+		heads = -1
+	}
+	switch heads {
 	case g.RehearsedHeads:
 		return fmt.Sprintf("every blocked campaign passed rehearsal %d: requeue with a canary", g.Rehearsal)
 	case g.RehearsedFailing:
@@ -162,11 +197,17 @@ func (g AssessedGroup) rehearsedText() string {
 		return fmt.Sprintf("every blocked campaign passed this event in rehearsal %d, and failed at a later one: requeue with a canary to get there, or fix that first", g.Rehearsal)
 	}
 	text := fmt.Sprintf("%s of these %s passed rehearsal %d", Number(g.RehearsedHeads), Count(g.Heads, "campaign", "campaigns"), g.Rehearsal)
+	if g.Capped {
+		text = fmt.Sprintf("%s passed rehearsal %d", Count(g.RehearsedHeads, "campaign", "campaigns"), g.Rehearsal)
+	}
 	if n := g.RehearsedFailing; n > 0 {
 		text += fmt.Sprintf(", %s failed in it", Number(n))
 	}
 	if n := g.RehearsedLater; n > 0 {
 		text += fmt.Sprintf(", %s passed this event in it and failed at a later one", Number(n))
+	}
+	if g.Capped {
+		return text + "; not all were tried in it: rehearse again"
 	}
 	if n := g.unrehearsed(); n > 0 {
 		return text + fmt.Sprintf("; the other %s not tried in it, or retried since: rehearse again", Count(n, "was", "were"))
@@ -180,7 +221,9 @@ func (g AssessedGroup) unrehearsed() int64 {
 }
 
 // PartlyRehearsed reports whether the rehearsal left out campaigns that this error blocks.
-func (g AssessedGroup) PartlyRehearsed() bool { return g.Rehearsal > 0 && g.unrehearsed() > 0 }
+func (g AssessedGroup) PartlyRehearsed() bool {
+	return g.Rehearsal > 0 && (g.Capped || g.unrehearsed() > 0)
+}
 
 // toSee ends the verdict of rows that were not retried with what runs and is loaded now: dead rows are
 // requeued, and workers retry failed ones.
@@ -254,8 +297,9 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 		}
 		tried = tried || now.Is(t)
 	}
-	rows := g.rows()
 	switch {
+	case g.OnlyRehearsed():
+		return OutlookNone, "Rehearsed in shadow_only mode, nothing was applied: it would fail until the cause is fixed"
 	case partly:
 		return OutlookSome, fmt.Sprintf("%s of %s failed with the loaded version of projection %s, and the others with an earlier one alone%s", Number(with), Count(examined, "row", "rows"), g.Tried[0].Projection, now.toSeeWhich(g.Tried[0].Projection))
 	case strings.Contains(g.Example, ": "+NotCalled):
@@ -270,7 +314,7 @@ func (g ErrorGroup) Verdict(now Running) (RetryOutlook, string) {
 		return OutlookSome, fmt.Sprintf("%d of %d attempts failed with this error and the others with another: it may be transient, a retry can help", g.Alike, g.Attempts)
 	case g.Attempts < 2:
 		return OutlookUnknown, "Only one attempt so far"
-	case g.Attempts == rows:
+	case g.Attempts == examined:
 		return OutlookUnknown, fmt.Sprintf("%d of %d attempts failed with the same error on %s, one attempt each", g.Alike, g.Attempts, g.distinctTries())
 	default:
 		return OutlookNone, fmt.Sprintf("%d of %d attempts failed with the same error on %s: retrying will fail again until the cause is fixed", g.Alike, g.Attempts, g.distinctTries())

@@ -37,9 +37,11 @@ func TestErrorGroup_verdict(t *testing.T) {
 	two.Builds = append(build("v2", 8), build("v1", 8)...)
 	once := func(rows int64) outbox.ErrorGroup {
 		g := of(tried("v2", ""))
-		g.Dead, g.Failed, g.Attempts, g.Alike = 0, rows, rows, rows
+		g.Dead, g.Failed, g.Attempts, g.Alike, g.Tried[0].Rows = 0, rows, rows, rows, rows
 		return g
 	}
+	examined := once(3)
+	examined.Failed = 5_000
 	failed := of(tried("v1", ""))
 	failed.Dead, failed.Failed = 0, 1
 	for name, c := range map[string]struct {
@@ -47,24 +49,26 @@ func TestErrorGroup_verdict(t *testing.T) {
 		hope  outbox.RetryOutlook
 		says  string
 	}{
-		"nothing on record":           {outbox.ErrorGroup{Dead: 1}, outbox.OutlookUnknown, "No attempt"},
-		"alike on this build":         {of(tried("v2", "")), outbox.OutlookNone, "8 of 8 attempts failed with the same error on one build: retrying will fail again until the cause is fixed"},
-		"alike on two builds":         {two, outbox.OutlookNone, "16 of 16 attempts failed with the same error on 2 builds"},
-		"in several ways":             {varied, outbox.OutlookSome, "3 of 8 attempts"},
-		"tried once":                  {once(1), outbox.OutlookUnknown, "Only one attempt"},
-		"three, tried once":           {once(3), outbox.OutlookUnknown, "one attempt each"},
-		"alike with this projection":  {of(tried("v2", "now")), outbox.OutlookNone, "8 of 8"},
-		"alike with both projections": {of(tried("v2", "now"), tried("v2", "before")), outbox.OutlookNone, "16 of 16 attempts failed with the same error on one build and 2 versions of the projection"},
-		"another build":               {of(tried("v1", "")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): requeue to see whether that fixes it"},
-		"another build, none dead":    {failed, outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): retry to see whether that fixes it"},
-		"another build alone":         {of(tried("v1", "now")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: requeue to see whether that fixes it"},
-		"another projection alone":    {of(tried("v2", "before")), outbox.OutlookSome, "Since the last failure projection roster changed (before, now now) and the build did not: requeue to see whether that fixes it"},
-		"both are others":             {of(tried("v1", "before")), outbox.OutlookSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: requeue to see whether that fixes it"},
-		"the projection is gone":      {of(gone), outbox.OutlookNone, "Projection gone is not loaded any more: a retry passes without it, and its rows lack the event; load it again first, unless it was removed for good"},
-		"never with this projection":  {of(never("v2", "now")), outbox.OutlookNone, "It can never succeed with this version of the projection (roster now): retrying will fail again until the projection is fixed"},
-		"never, whatever the build":   {of(never("v1", "now")), outbox.OutlookNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: retrying will fail again until the projection is fixed"},
-		"never with the one before":   {of(never("v2", "before")), outbox.OutlookSome, ": requeue to see whether that fixes it"},
-		"now never, otherwise before": {of(never("v2", "now"), tried("v2", "now")), outbox.OutlookNone, "can never succeed"},
+		"nothing on record":            {outbox.ErrorGroup{Dead: 1}, outbox.OutlookUnknown, "No attempt"},
+		"alike on this build":          {of(tried("v2", "")), outbox.OutlookNone, "8 of 8 attempts failed with the same error on one build: retrying will fail again until the cause is fixed"},
+		"alike on two builds":          {two, outbox.OutlookNone, "16 of 16 attempts failed with the same error on 2 builds"},
+		"in several ways":              {varied, outbox.OutlookSome, "3 of 8 attempts"},
+		"tried once":                   {once(1), outbox.OutlookUnknown, "Only one attempt"},
+		"three, tried once":            {once(3), outbox.OutlookUnknown, "one attempt each"},
+		"many, three of them examined": {examined, outbox.OutlookUnknown, "3 of 3 attempts failed with the same error on one build, one attempt each"},
+		"found in shadow mode":         {outbox.ErrorGroup{Rehearsed: 2}, outbox.OutlookNone, "Rehearsed in shadow_only mode, nothing was applied: it would fail until the cause is fixed"},
+		"alike with this projection":   {of(tried("v2", "now")), outbox.OutlookNone, "8 of 8"},
+		"alike with both projections":  {of(tried("v2", "now"), tried("v2", "before")), outbox.OutlookNone, "16 of 16 attempts failed with the same error on one build and 2 versions of the projection"},
+		"another build":                {of(tried("v1", "")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): requeue to see whether that fixes it"},
+		"another build, none dead":     {failed, outbox.OutlookSome, "Since the last failure the build changed (v1, now v2): retry to see whether that fixes it"},
+		"another build alone":          {of(tried("v1", "now")), outbox.OutlookSome, "Since the last failure the build changed (v1, now v2) and projection roster did not: requeue to see whether that fixes it"},
+		"another projection alone":     {of(tried("v2", "before")), outbox.OutlookSome, "Since the last failure projection roster changed (before, now now) and the build did not: requeue to see whether that fixes it"},
+		"both are others":              {of(tried("v1", "before")), outbox.OutlookSome, "Since the last failure the build (v1, now v2) and projection roster (before, now now) changed: requeue to see whether that fixes it"},
+		"the projection is gone":       {of(gone), outbox.OutlookNone, "Projection gone is not loaded any more: a retry passes without it, and its rows lack the event; load it again first, unless it was removed for good"},
+		"never with this projection":   {of(never("v2", "now")), outbox.OutlookNone, "It can never succeed with this version of the projection (roster now): retrying will fail again until the projection is fixed"},
+		"never, whatever the build":    {of(never("v1", "now")), outbox.OutlookNone, "(roster now); since the last failure the build changed (v1, now v2) and projection roster did not: retrying will fail again until the projection is fixed"},
+		"never with the one before":    {of(never("v2", "before")), outbox.OutlookSome, ": requeue to see whether that fixes it"},
+		"now never, otherwise before":  {of(never("v2", "now"), tried("v2", "now")), outbox.OutlookNone, "can never succeed"},
 	} {
 		if hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}}); hope != c.hope || !strings.Contains(says, c.says) {
 			t.Errorf("%s: %s, %q", name, hope, says)

@@ -28,8 +28,11 @@ const (
 	MaxRequeue     = 10_000 // rows of one requeue or retry of many
 	DefaultRequeue = 100    // default rows of a requeue or retry of many
 
-	// MaxGrouped is the maximum number of dead rows, and of failed rows, that are grouped by error:
-	// the first ones.
+	// MaxCauses is the maximum number of errors that are told apart.
+	MaxCauses = 500
+	// MaxQuarantineCauses is the maximum number of errors by which projections are quarantined.
+	MaxQuarantineCauses = 100
+	// MaxGrouped is the maximum number of rows that are counted by error; each error has an equal share.
 	MaxGrouped = 10_000
 
 	// MaxRunCampaigns is the maximum number of campaigns that a run names one by one.

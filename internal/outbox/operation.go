@@ -180,8 +180,9 @@ const NewFailuresNamed = 50
 // OperationDetail is an operation with everything that its page shows.
 type OperationDetail struct {
 	Operation
-	Groups  []OperationGroup `json:"groups" api:"max=200"` // at most 200
-	Watched []WatchedRow     `json:"watched" api:"max=20"` // at most 20
+	Groups     []OperationGroup `json:"groups" api:"max=200"` // largest first, at most 200
+	MoreGroups int64            `json:"more_groups"`          // smaller ones that are left out
+	Watched    []WatchedRow     `json:"watched" api:"max=20"` // at most 20
 	// rows that the rehearsal on which the operation rests tried and found passing; 0 without one
 	Rehearsed int64 `json:"rehearsed"`
 	// versions of projections that were loaded in place of others while it ran, the first ones; at most 20

@@ -57,6 +57,7 @@ type QuarantineCause struct {
 	Fingerprint string    `json:"fingerprint" redact:"-"`
 	Example     string    `json:"example"`   // the error of one of them
 	Campaigns   int64     `json:"campaigns"` // where it is quarantined at an event that failed with the error
+	Capped      bool      `json:"capped"`    // campaigns is a lower bound
 	FirstAt     time.Time `json:"first_at"`  // of the failures
 	LastAt      time.Time `json:"last_at"`
 }

@@ -1,9 +1,11 @@
 package readmodel
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -196,12 +198,12 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 	return found, nil
 }
 
-// quarantinesRead is how many open failures QuarantinedBetween and QuarantineCauses look through, the newest
-// first.
+// quarantinesRead is how many open failures QuarantinedBetween looks through, the newest first, and
+// QuarantineCauses, which gives each error an equal share.
 const quarantinesRead = 2_000
 
-// ofLatestOpen are the latest open failures at which the cursors of their projections stand.
-const ofLatestOpen = `
+const selectQuarantinedBetween = `
+select ` + failureColumnsOf + `
 from (
   select *
   from failures
@@ -209,10 +211,7 @@ from (
   order by id desc
   limit $1) f
 join projection_cursors c on c.campaign_id = f.campaign_id and c.projection = f.projection and c.applied_seq = f.seq - 1
-`
-
-const selectQuarantinedBetween = `
-select ` + failureColumnsOf + ofLatestOpen + `where f.first_at between $2 and $3
+where f.first_at between $2 and $3
   and c.state || '' <> 'live'
 order by f.id desc`
 
@@ -233,33 +232,59 @@ func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([
 	return all, nil
 }
 
-const selectQuarantineCauses = `
-select f.projection, f.fingerprint, count(*), min(f.first_at), max(f.last_at), max(f.message)` + ofLatestOpen + `where c.state || '' = 'quarantined'
-group by f.projection, f.fingerprint
-order by count(*) desc, f.projection, f.fingerprint
-limit $2`
+const (
+	nextOpen = `
+select projection, fingerprint
+from failures
+where status = 'open'
+  and (projection, fingerprint) > ($1, $2)
+order by projection, fingerprint
+limit 1`
 
-// quarantineCauses is how many errors QuarantineCauses lists.
-const quarantineCauses = 20
+	selectQuarantineCause = `
+select count(*), count(c.state), coalesce(min(f.first_at), 0), coalesce(max(f.last_at), 0), coalesce(max(f.message), '')
+from (
+  select *
+  from failures
+  where status = 'open'
+    and projection = $1
+    and fingerprint = $2
+  order by id desc
+  limit $3) f
+left join projection_cursors c on c.campaign_id = f.campaign_id and c.projection = f.projection and c.applied_seq = f.seq - 1
+  and c.state || '' = 'quarantined'`
+)
 
-// QuarantineCauses lists by which errors projections are quarantined now, those in most campaigns first,
-// at most 20: of the latest open failures.
-func (d *Database) QuarantineCauses(ctx context.Context) ([]outbox.QuarantineCause, error) {
-	all := []outbox.QuarantineCause{}
-	err := d.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var q outbox.QuarantineCause
-			var first, last int64
-			err := row.Scan(&q.Projection, &q.Fingerprint, &q.Campaigns, &first, &last, &q.Example)
-			q.FirstAt, q.LastAt = sqldb.At(first), sqldb.At(last)
-			all = append(all, q)
+// QuarantineCauses lists by which errors projections are quarantined now, those in most campaigns first. more is
+// true if there are more errors than outbox.MaxQuarantineCauses, which are all that it looks at.
+func (d *Database) QuarantineCauses(ctx context.Context) (all []outbox.QuarantineCause, more bool, err error) {
+	err = d.read(ctx, func(t *tx) error {
+		pairs, err := sqldb.Apart(t, 2, outbox.MaxQuarantineCauses+1, nextOpen)
+		if err != nil {
 			return err
-		}, selectQuarantineCauses, quarantinesRead, quarantineCauses)
+		}
+		more = len(pairs) > outbox.MaxQuarantineCauses
+		pairs = pairs[:min(len(pairs), outbox.MaxQuarantineCauses)]
+		all = make([]outbox.QuarantineCause, len(pairs))
+		var b sqldb.Batch
+		for i, pair := range pairs {
+			each := quarantinesRead / len(pairs)
+			b.Each(func(row sqldb.Row) error {
+				q := &all[i]
+				var looked, first, last int64
+				err := row.Scan(&looked, &q.Campaigns, &first, &last, &q.Example)
+				q.Projection, q.Fingerprint, q.FirstAt, q.LastAt, q.Capped = pair[0], pair[1], sqldb.At(first), sqldb.At(last), looked == int64(each)
+				return err
+			}, selectQuarantineCause, pair[0], pair[1], each)
+		}
+		return t.RunAll(&b)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list by which errors projections are quarantined: %w", err)
+		return nil, false, fmt.Errorf("list by which errors projections are quarantined: %w", err)
 	}
-	return all, nil
+	all = slices.DeleteFunc(all, func(q outbox.QuarantineCause) bool { return q.Campaigns == 0 })
+	slices.SortStableFunc(all, func(a, b outbox.QuarantineCause) int { return cmp.Compare(b.Campaigns, a.Campaigns) })
+	return all, more, nil
 }
 
 const (

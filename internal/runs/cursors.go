@@ -464,7 +464,7 @@ group by c.state`
 
 	// The last column counts campaigns blocked until the projection has passed the event.
 	countOpenFailures = `
-select f.projection, count(*), count(distinct case when coalesce((
+select count(*), count(distinct case when coalesce((
     select c.state
     from projection_cursors c
     where c.campaign_id = f.campaign_id
@@ -473,10 +473,10 @@ from (
   select campaign_id, projection
   from failures
   where status = 'open'
-  order by campaign_id, projection, seq
-  limit $1
-) as f
-group by f.projection`
+    and projection = $1
+  order by fingerprint, id
+  limit $2
+) as f`
 )
 
 // WithUnloaded returns the projections that this process has loaded, and then those that events were
@@ -504,29 +504,22 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	}
 	described := make([]outbox.ProjectionInfo, len(loaded))
 	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
-		versions, failures, blocked := make(map[string]readmodel.Version), make(map[string]int64), make(map[string]int64)
+		versions := make(map[string]readmodel.Version)
 		var b sqldb.Batch
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
-		b.Each(func(row sqldb.Row) error {
-			var name string
-			var open, blocking int64
-			err := row.Scan(&name, &open, &blocking)
-			failures[name], blocked[name] = open, blocking
-			return err
-		}, countOpenFailures, asideWindow)
 		aside := make([]map[string]int64, len(loaded))
 		for i, p := range loaded {
-			aside[i] = make(map[string]int64)
+			aside[i], described[i] = make(map[string]int64), p
+			b.Each(func(row sqldb.Row) error { return row.Scan(&described[i].OpenFailures, &described[i].Blocking) }, countOpenFailures, p.Name, asideWindow)
 			b.Each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err
 		}
-		for i, p := range loaded {
-			p.Blocking = blocked[p.Name]
+		for i, p := range described {
 			v := versions[p.Name]
 			v.Loads = summary.Installed[p.Name].Loads
-			describe(&p, v, aside[i], failures)
+			describe(&p, v, aside[i])
 			for _, h := range summary.Held {
 				if h.Projection == p.Name {
 					p.RunID, p.BlockedByRun = h.RunID, h.BlockedByRun
@@ -546,16 +539,11 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	return described, nil
 }
 
-func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside, failures map[string]int64) {
+func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside map[string]int64) {
 	p.Paused = v.Pause
 	p.RowsBuilt = v.Rows(p.Version)
 	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
-	p.OpenFailures = failures[p.Name]
-	var open int64
-	for _, n := range failures {
-		open += n
-	}
-	p.CountsCapped = open >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
+	p.CountsCapped = p.OpenFailures >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
 }
 
 func collectCounts(into map[string]int64) func(sqldb.Row) error {

@@ -177,7 +177,7 @@ func (t *tx) blockedHeads(order outbox.RehearsalRequest) (heads map[string]block
 		var id string
 		var head blockedHead
 		err := row.Scan(&id, &head.Seq, &head.Fingerprint)
-		if len(heads) == outbox.MaxRehearsed {
+		if _, taken := heads[id]; !taken && len(heads) == outbox.MaxRehearsed {
 			more = true
 			return err
 		}
@@ -185,6 +185,15 @@ func (t *tx) blockedHeads(order outbox.RehearsalRequest) (heads map[string]block
 		return err
 	}
 	var b sqldb.Batch
+	if order.Fingerprint == "" && len(order.Campaigns) == 0 { // some of each error first
+		fingerprints, err := t.Fingerprints(outbox.MaxRehearsed)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, one := range fingerprints {
+			b.Each(collect, blockedOfAll, one, max(1, outbox.MaxRehearsed/len(fingerprints)))
+		}
+	}
 	if len(order.Campaigns) == 0 {
 		b.Each(collect, blockedOfAll, order.Fingerprint, outbox.MaxRehearsed+1)
 	}

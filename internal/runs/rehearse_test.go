@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,24 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
 	}
 	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
+}
+
+// An error that blocks more campaigns than a rehearsal takes leaves room for the others.
+func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
+	t.Parallel()
+	b := blockedByOverdrafts(t)
+	const common = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 600) `
+	for _, statement := range []string{`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, dead, created_at, updated_at)
+` + common + `select 'aa-' || i, 1, 1, 'dead', 1, 1, 1 from n`, `insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
+` + common + `select 'aa-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`} {
+		if _, err := b.JournalDB.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
+	if err != nil || !slices.Contains(run.CampaignIDs, "b") || !slices.Contains(run.CampaignIDs, "c") || len(run.CampaignIDs) < outbox.MaxRehearsed {
+		t.Errorf("it takes %d campaigns (%v): %v", len(run.CampaignIDs), err, run.CampaignIDs)
+	}
 }
 
 func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {

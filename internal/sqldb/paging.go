@@ -28,6 +28,24 @@ type Reader interface {
 	One(dest []any, query string, args ...any) (bool, error)
 }
 
+// Apart reads the different values of columns that an index begins with, none of them empty, in order and at
+// most limit. The query selects the first values after $1, $2, …; each costs one step in the index, however
+// many rows have it.
+func Apart(t Reader, columns, limit int, query string) (all [][]string, err error) {
+	after := make([]string, columns)
+	for found := true; err == nil && len(all) < limit; {
+		next, dest, args := make([]string, columns), make([]any, columns), make([]any, columns)
+		for i := range next {
+			dest[i], args[i] = &next[i], after[i]
+		}
+		if found, err = t.One(dest, query, args...); !found {
+			break
+		}
+		all, after = append(all, next), next
+	}
+	return all, err
+}
+
 // List walks through items in the order of a unique key. Both directions use the same query
 // written both ways. It never skips by counting, so that items added or removed meanwhile move
 // no other item to another page.

@@ -12,62 +12,107 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-// groupAttempts is the number of grouped rows whose attempts are read: the first row of every
-// error, then the second of every error, and so on.
+// groupAttempts is the number of grouped rows whose attempts are read, shared by the errors.
 const groupAttempts = 1_000
 
-// triedRows selects columns of rows that have failed or died, or are being retried, at most $1.
-func triedRows(status, columns string) string {
-	return `(
-  select campaign_id, seq, fingerprint` + columns + `
-  from projection_apply_outbox
-  where status = '` + status + `'
-    and attempt_count > 0
-    and fingerprint <> ''
-  order by next_attempt_at, seq, campaign_id
-  limit $1
-) as o`
-}
+// Errors are told apart first, and then some rows of each are read: otherwise a common error would hide a rare
+// one.
+const (
+	nextTried = `
+select fingerprint
+from projection_apply_outbox
+where attempt_count > 0
+  and fingerprint > $1
+order by fingerprint
+limit 1`
 
-func selectGroups(status string) string {
-	return `
-select o.fingerprint, o.event_type, min(o.last_error), count(*)
-from ` + triedRows(status, ", event_type, last_error") + `
-group by o.fingerprint, o.event_type`
-}
+	nextRehearsed = `
+select fingerprint
+from rehearsals
+where failed_seq is not null
+  and fingerprint > $1
+order by fingerprint
+limit 1`
 
-// selectGroupHeads selects the campaigns whose head is one of the grouped rows.
-func selectGroupHeads(status string) string {
-	return `
-select o.fingerprint, o.event_type, o.next_attempt_at, c.campaign_id, c.head_seq, c.high_water_seq - c.applied_seq,
-  c.pending + c.processing + c.failed + c.dead - 1, c.oldest_enqueued_at
-from ` + triedRows(status, ", event_type, next_attempt_at") + `
-join campaigns c on c.campaign_id = o.campaign_id and c.head_seq = o.seq`
-}
-
-// selectGroupAttempts selects the attempts of the projection that a row failed in, not those of others
-// that failed at the same event.
-func selectGroupAttempts(status string) string {
-	return `
-select died_of, build, projection, projection_version, count(*), sum(case when fingerprint = died_of then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
-from (
-  select o.fingerprint as died_of, a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
-    row_number() over alike as place, first_value(a.projection) over alike as failing
+	// The rows that failed with $1, at most $2 from each end: dead ones are due since they died, failed ones
+	// later.
+	triedRows = `(
+  select campaign_id, seq
   from (
-    select campaign_id, seq, fingerprint
-    from (
-      select campaign_id, seq, fingerprint, row_number() over (partition by fingerprint order by next_attempt_at, seq, campaign_id) as place
-      from ` + triedRows(status, ", next_attempt_at") + `
-    ) as placed
-    order by place, campaign_id, seq
-    limit $2
-  ) as o
-  join attempts a on a.campaign_id = o.campaign_id and a.seq = o.seq
-  window alike as (partition by a.campaign_id, a.seq order by case when a.fingerprint = o.fingerprint then 0 else 1 end, a.at desc)
+    select campaign_id, seq
+    from projection_apply_outbox
+    where fingerprint = $1
+      and attempt_count > 0
+    order by next_attempt_at, seq, campaign_id
+    limit $2) as early
+  union
+  select campaign_id, seq
+  from (
+    select campaign_id, seq
+    from projection_apply_outbox
+    where fingerprint = $1
+      and attempt_count > 0
+    order by next_attempt_at desc, seq desc, campaign_id desc
+    limit $2) as late
+) as k
+cross join projection_apply_outbox o`
+	ofTried = `
+where o.campaign_id = k.campaign_id
+  and o.seq = k.seq`
+
+	selectGroup = `
+select o.status, o.event_type, min(o.last_error), count(*)
+from ` + triedRows + ofTried + `
+group by o.status, o.event_type`
+
+	// The campaigns whose head is one of the rows.
+	selectGroupHeads = `
+select o.status, o.event_type, o.next_attempt_at, c.campaign_id, c.head_seq, c.high_water_seq - c.applied_seq,
+  c.pending + c.processing + c.failed + c.dead - 1, c.oldest_enqueued_at
+from ` + triedRows + `
+cross join campaigns c` + ofTried + `
+  and c.campaign_id = k.campaign_id
+  and c.head_seq = k.seq
+  and o.status <> 'pending'`
+
+	selectGroupAttempts = `
+select build, projection, projection_version, count(*), sum(case when fingerprint = $1 then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
+from (
+  select a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
+    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place
+  from ` + triedRows + `
+  cross join attempts a` + ofTried + `
+    and o.status <> 'pending'
+    and a.campaign_id = k.campaign_id
+    and a.seq = k.seq
 ) as made
-where projection = failing
-group by died_of, build, projection, projection_version`
-}
+group by build, projection, projection_version`
+
+	// The events that would fail, at most $2 of the campaigns, and whether each still waits untried.
+	selectGroupRehearsed = `
+select r.campaign_id, r.failed_seq, r.error, r.at, c.high_water_seq - r.failed_seq + 1, coalesce(o.event_type, ''), o.enqueued_at,
+  coalesce(` + rehearsedHolds + ` and o.status = 'pending', false)
+from (
+  select campaign_id, failed_seq, error, at
+  from rehearsals
+  where fingerprint = $1
+    and failed_seq is not null
+  order by campaign_id
+  limit $2) as r
+join campaigns c on c.campaign_id = r.campaign_id
+left join projection_apply_outbox o on o.campaign_id = r.campaign_id and o.seq = r.failed_seq`
+
+	// A rehearsal says nothing once its campaign goes on, or is stopped.
+	rehearsedHolds = `coalesce(c.head_status, '') = 'pending' and c.paused_at is null and c.diverged = ''`
+
+	selectRehearsed = `
+select coalesce(sum(r.rehearsed_seq - c.applied_seq + case when r.failed_seq is null then 0 else 1 end), 0), count(r.failed_seq)
+from rehearsals r
+cross join campaigns c
+where c.campaign_id = r.campaign_id
+  and r.rehearsed_seq >= c.applied_seq
+  and ` + rehearsedHolds
+)
 
 // groups merges the results of the queries by fingerprint.
 type groups struct {
@@ -84,8 +129,9 @@ func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
 	return g.by[fingerprint]
 }
 
-// ErrorGroups groups the failed and dead rows, and those being retried, by error. The result is shared by all callers: up
-// to a second old, or older when reading takes long. Callers must not change it.
+// ErrorGroups groups the failed and dead rows, those being retried, and the events that a worker in shadow mode
+// found failing, by error. The result is shared by all callers: up to a second old, or older when reading takes
+// long. Callers must not change it.
 func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	all, err := s.groups.Get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
 	if err != nil {
@@ -94,40 +140,80 @@ func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 	return all, nil
 }
 
-func (s *Store) readGroups(ctx context.Context) (outbox.ErrorGroups, error) {
+func (s *Store) readGroups(ctx context.Context) (all outbox.ErrorGroups, err error) {
 	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
-	capped, now := false, sqldb.At(s.Now())
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		for _, status := range []outbox.Status{outbox.Dead, outbox.Failed, outbox.Processing} {
-			rows, err := t.groupRows(&g, status)
-			if err == nil {
-				err = t.groupHeads(&g, status, now)
-			}
-			if err == nil {
-				err = t.groupAttempts(&g, status)
-			}
-			if err != nil {
+	now := sqldb.At(s.Now())
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		fingerprints, err := t.Fingerprints(outbox.MaxCauses + 1)
+		if err != nil {
+			return err
+		}
+		all.More = len(fingerprints) > outbox.MaxCauses
+		fingerprints = fingerprints[:min(len(fingerprints), outbox.MaxCauses)]
+		for _, fingerprint := range fingerprints {
+			if err := t.readGroup(&g, fingerprint, len(fingerprints), now); err != nil {
 				return err
 			}
-			capped = capped || rows == outbox.MaxGrouped
+		}
+		if _, err := t.One([]any{&all.Rehearsed.Events, &all.Rehearsed.Failing}, selectRehearsed); err != nil {
+			return err
 		}
 		return t.groupDetails(&g)
 	})
-	return outbox.ErrorGroups{Groups: g.sorted(), Capped: capped}, err
+	all.Groups = g.sorted()
+	return all, err
 }
 
-func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error) {
+// Fingerprints are those of the rows that have failed and not been requeued since, and of the events that
+// would fail as rehearsed, at most limit of each.
+func (t *Tx) Fingerprints(limit int) ([]string, error) {
+	var all []string
+	for _, query := range []string{nextTried, nextRehearsed} {
+		found, err := sqldb.Apart(t, 1, limit, query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.Concat(found...)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// readGroup reads an equal share of rows of one of several errors.
+func (t *Tx) readGroup(g *groups, fingerprint string, of int, now time.Time) error {
+	each := outbox.MaxGrouped / 2 / of
+	looked, err := t.groupRows(g, fingerprint, each)
+	if err == nil && looked > 0 {
+		err = t.groupHeads(g, fingerprint, each, now)
+	}
+	if err == nil && looked > 0 {
+		err = t.groupAttempts(g, fingerprint, max(1, groupAttempts/2/of))
+	}
+	if err == nil {
+		err = t.groupRehearsed(g, fingerprint, each, now)
+	}
+	if group := g.by[fingerprint]; group != nil && looked == int64(2*each) {
+		group.Capped = true
+	}
+	return err
+}
+
+// groupRows counts the rows of an error by their status. looked is how many were read.
+func (t *Tx) groupRows(g *groups, fingerprint string, each int) (looked int64, err error) {
 	err = t.Each(func(row sqldb.Row) error {
-		var fingerprint, eventType, example string
+		var status, eventType, example string
 		var rows int64
-		if err := row.Scan(&fingerprint, &eventType, &example, &rows); err != nil {
+		if err := row.Scan(&status, &eventType, &example, &rows); err != nil {
 			return err
 		}
-		total += rows
+		looked += rows
+		if status == string(outbox.Pending) { // released before it was retried
+			return nil
+		}
 		group := g.of(fingerprint)
 		g.types[fingerprint][eventType] += rows
 		group.Example = cmp.Or(group.Example, example)
-		switch status {
+		switch outbox.Status(status) {
 		case outbox.Dead:
 			group.Dead += rows
 		case outbox.Failed:
@@ -136,24 +222,23 @@ func (t *Tx) groupRows(g *groups, status outbox.Status) (total int64, err error)
 			group.Retrying += rows
 		}
 		return nil
-	}, selectGroups(string(status)), outbox.MaxGrouped)
-	return total, err
+	}, selectGroup, fingerprint, each)
+	return looked, err
 }
 
-func (t *Tx) groupHeads(g *groups, status outbox.Status, now time.Time) error {
+func (t *Tx) groupHeads(g *groups, fingerprint string, each int, now time.Time) error {
 	return t.Each(func(row sqldb.Row) error {
-		c := outbox.CauseCampaign{HeadStatus: status}
-		var fingerprint string
+		var c outbox.CauseCampaign
 		var next, behind int64
 		var oldest sql.NullInt64
-		err := row.Scan(&fingerprint, &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
+		err := row.Scan((*string)(&c.HeadStatus), &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
 		if err != nil {
 			return err
 		}
 		c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
 		c.OldestAt = sqldb.AtOrNil(oldest)
 		group := g.of(fingerprint)
-		switch status {
+		switch c.HeadStatus {
 		case outbox.Dead:
 			group.Released += behind
 		case outbox.Failed:
@@ -161,15 +246,43 @@ func (t *Tx) groupHeads(g *groups, status outbox.Status, now time.Time) error {
 		}
 		group.AddCampaign(c.Scored(now))
 		return nil
-	}, selectGroupHeads(string(status)), outbox.MaxGrouped)
+	}, selectGroupHeads, fingerprint, each)
 }
 
-func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
+// groupRehearsed adds the events that would fail with an error, as a worker in shadow mode found.
+func (t *Tx) groupRehearsed(g *groups, fingerprint string, most int, now time.Time) error {
+	looked := 0
 	return t.Each(func(row sqldb.Row) error {
-		var fingerprint string
+		c := outbox.CauseCampaign{HeadStatus: outbox.Pending}
+		var example string
+		var at int64
+		var holds bool
+		var oldest sql.NullInt64
+		if err := row.Scan(&c.CampaignID, &c.HeadSeq, &example, &at, &c.EventsWaiting, &c.EventType, &oldest, &holds); err != nil {
+			return err
+		}
+		if looked++; !holds {
+			return nil
+		}
+		c.OldestAt = sqldb.AtOrNil(oldest)
+		group, when := g.of(fingerprint), sqldb.At(at)
+		g.types[fingerprint][c.EventType]++
+		group.Example = cmp.Or(group.Example, example)
+		group.Rehearsed++
+		group.Capped = group.Capped || looked == most
+		if group.LastAt == nil || when.After(*group.LastAt) {
+			group.LastAt = &when
+		}
+		group.AddCampaign(c.Scored(now))
+		return nil
+	}, selectGroupRehearsed, fingerprint, most)
+}
+
+func (t *Tx) groupAttempts(g *groups, fingerprint string, each int) error {
+	return t.Each(func(row sqldb.Row) error {
 		var tried outbox.Tried
 		var alike, first, last int64
-		err := row.Scan(&fingerprint, &tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
+		err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
 		if err != nil {
 			return err
 		}
@@ -179,7 +292,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 		group.Alike += alike
 		group.Permanent += tried.Permanent
 		g.built[fingerprint][tried.Build] += tried.Attempts
-		group.Tried = addTried(group.Tried, tried)
+		group.Tried = append(group.Tried, tried)
 		if group.FirstAt == nil || sqldb.At(first).Before(*group.FirstAt) {
 			group.FirstAt = sqldb.AtOrNil(sql.NullInt64{Int64: first, Valid: true})
 		}
@@ -187,24 +300,7 @@ func (t *Tx) groupAttempts(g *groups, status outbox.Status) error {
 			group.LastAt = sqldb.AtOrNil(sql.NullInt64{Int64: last, Valid: true})
 		}
 		return nil
-	}, selectGroupAttempts(string(status)), outbox.MaxGrouped, groupAttempts)
-}
-
-// addTried adds the attempt details of rows of one status to the others of their group.
-func addTried(all []outbox.Tried, one outbox.Tried) []outbox.Tried {
-	for i := range all {
-		known := &all[i]
-		if known.Build == one.Build && known.Projection == one.Projection && known.ProjectionVersion == one.ProjectionVersion {
-			known.Attempts += one.Attempts
-			known.Permanent += one.Permanent
-			known.Rows += one.Rows
-			if one.LastAt.After(known.LastAt) {
-				known.LastAt = one.LastAt
-			}
-			return all
-		}
-	}
-	return append(all, one)
+	}, selectGroupAttempts, fingerprint, each)
 }
 
 // earlierAttempts is how many failed attempts before the first one of an error are searched for it.
@@ -283,34 +379,19 @@ values ($1, $2, $3, $4)
 on conflict (fingerprint) do update
 set note = excluded.note, noted_by = excluded.noted_by, noted_at = excluded.noted_at`
 
-// selectKnown counts the rows that selectGroups reads, and those of them that have a
-// fingerprint.
-func selectKnown(status string) string {
-	return `
-select count(*), coalesce(sum(case when fingerprint = $2 then 1 else 0 end), 0)
-from (
-  select fingerprint
-  from projection_apply_outbox
-  where status = '` + status + `'
-    and attempt_count > 0
-  order by next_attempt_at, seq, campaign_id
-  limit $1
-) as o`
-}
-
-// groupExists reports whether a row failed with a fingerprint, among the rows that groups are
-// built from; it is true when there are more rows than that, since any of them may match.
+// groupExists reports whether a row failed with a fingerprint, or an event would.
 func (t *Tx) groupExists(fingerprint string) (bool, error) {
-	for _, status := range []outbox.Status{outbox.Dead, outbox.Failed} {
-		var rows, alike int64
-		if _, err := t.One([]any{&rows, &alike}, selectKnown(string(status)), outbox.MaxGrouped, fingerprint); err != nil {
-			return false, err
-		}
-		if alike > 0 || rows == outbox.MaxGrouped {
-			return true, nil
-		}
-	}
-	return false, nil
+	return t.One([]any{new(int64)}, `
+select 1
+from projection_apply_outbox
+where fingerprint = $1
+  and attempt_count > 0
+union all
+select 1
+from rehearsals
+where fingerprint = $1
+  and failed_seq is not null
+limit 1`, fingerprint)
 }
 
 // SetGroupNote sets the note of the rows that fail with a fingerprint, now or later; an empty

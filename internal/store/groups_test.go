@@ -130,13 +130,13 @@ func (f *fixture) check(seed uint64) {
 	}
 }
 
-// A deploy that breaks many campaigns must not leave the errors of others without a first attempt,
-// a build and a version.
-func TestErrorGroups_knowTheAttemptsOfEachErrorBesideACommonOne(t *testing.T) {
+// A deploy that breaks many campaigns must not hide the errors of others, nor leave them without a first
+// attempt, a build and a version.
+func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
-		with recursive n (i) as (select 1 union all select i + 1 from n where i < 1200)
+		with recursive n (i) as (select 1 union all select i + 1 from n where i < 12000)
 		select 'common-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`)
 	f.AppendN("rare", 3)
 	f.Fail("rare", "rare")
@@ -147,6 +147,14 @@ func TestErrorGroups_knowTheAttemptsOfEachErrorBesideACommonOne(t *testing.T) {
 	}
 	if len(all.Groups) != 3 || all.Groups[0].Fingerprint != "rare" || all.Groups[0].Attempts != 1 || all.Groups[0].FirstAt == nil || len(all.Groups[0].Tried) != 1 {
 		t.Errorf("%+v", all)
+	}
+	for _, g := range all.Groups {
+		if common := g.Fingerprint == "common"; g.Capped != common || common && g.Dead < 1_000 {
+			t.Errorf("%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)
+		}
+	}
+	if all.More || !all.Capped() {
+		t.Errorf("more causes: %v, lower bounds: %v", all.More, all.Capped())
 	}
 }
 

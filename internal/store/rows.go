@@ -196,6 +196,14 @@ where o.status = 'failed'
 order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit $4`)
 
+	// Rows that failed with an error.
+	rowsAlike = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+where o.fingerprint = $4
+  and o.attempt_count > 0
+  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
+order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
+limit $5`)
+
 	rowsOfCampaign = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.campaign_id = $3
   and o.seq {>} $2
@@ -267,6 +275,9 @@ func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 	case f.CampaignID != "":
 		l.Query, l.Args = rowsOfCampaign, []any{f.CampaignID}
 		l.Low[0], l.High[0] = f.CampaignID, f.CampaignID
+	case alike(f):
+		byDue(l, rowsAlike)
+		l.Args = []any{f.Fingerprint}
 	case f.Status == outbox.Dead:
 		byDue(l, rowsDead)
 	case f.Status == outbox.Failed:
@@ -283,6 +294,11 @@ func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 		l.Match = f.Matches
 	}
 	return l
+}
+
+// alike reports whether a list is of the failed or dead rows with an error.
+func alike(f outbox.RowFilter) bool {
+	return f.Fingerprint != "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
 }
 
 func byDue(l *sqldb.List[outbox.Row], query sqldb.Ways) {
@@ -312,6 +328,13 @@ from (
 
 	countFailed = countMatches + `projection_apply_outbox o
   where o.status = 'failed'
+    and o.attempt_count > 0
+  order by o.next_attempt_at, o.seq, o.campaign_id
+  limit $5
+) as o`
+
+	countAlike = countMatches + `projection_apply_outbox o
+  where o.fingerprint = $3
     and o.attempt_count > 0
   order by o.next_attempt_at, o.seq, o.campaign_id
   limit $5
@@ -349,6 +372,8 @@ func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) er
 	switch {
 	case f.CampaignID != "":
 		query, args = countOfCampaign, append(args, f.CampaignID)
+	case alike(f):
+		query = countAlike
 	case f.Status == outbox.Dead:
 		query = countDead
 	case f.Status == outbox.Failed:

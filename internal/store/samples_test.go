@@ -216,7 +216,7 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all.Capped || len(all.Groups) != 3 {
+	if all.Capped() || len(all.Groups) != 3 {
 		t.Fatalf("%+v", all)
 	}
 	g := all.Groups[0]

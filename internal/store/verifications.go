@@ -102,18 +102,15 @@ limit $1`
 
 	foundDrift = `
 select projection, verdict, count(*), min(at), min(error)
-from (
-  select projection, verdict, at, error
-  from verifications
-  where verdict in ('drift', 'failed')
-  limit $1) as found
+from verifications
+where verdict in ('drift', 'failed')
 group by projection, verdict
 order by verdict, count(*) desc, projection
-limit $2`
+limit $1`
 )
 
-// FoundDrift sums up by projection what the last verifications found, of which it examines at most
-// outbox.MaxGrouped: drift first, then those that failed; at most outbox.MaxPage.
+// FoundDrift sums up by projection what the last verifications found: drift first, then those that failed; at
+// most outbox.MaxPage.
 func (s *Store) FoundDrift(ctx context.Context) (all []outbox.FoundDrift, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		all, err = sqldb.All(t, func(row sqldb.Row) (outbox.FoundDrift, error) {
@@ -122,7 +119,7 @@ func (s *Store) FoundDrift(ctx context.Context) (all []outbox.FoundDrift, err er
 			err := row.Scan(&f.Projection, (*string)(&f.Verdict), &f.Campaigns, &since, &f.Error)
 			f.Since = sqldb.At(since)
 			return f, err
-		}, foundDrift, outbox.MaxGrouped, outbox.MaxPage)
+		}, foundDrift, outbox.MaxPage)
 		return err
 	})
 	if err != nil {

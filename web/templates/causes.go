@@ -19,10 +19,9 @@ const (
 // causeView is an error group as a block.
 type causeView struct {
 	outbox.AssessedGroup
-	Capped bool           // its counts are lower bounds
-	Shown  int            // the maximum number of campaigns to name
-	Own    bool           // the block is on the page of failures
-	After  *outbox.Marker // the last deploy before it; nil if none is known
+	Shown int            // the maximum number of campaigns to name
+	Own   bool           // the block is on the page of failures
+	After *outbox.Marker // the last deploy before it; nil if none is known
 	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known
 	Explained *outbox.EventExplanation
 }
@@ -92,10 +91,10 @@ func happenedBefore(markers []outbox.Marker, g outbox.ErrorGroup) bool {
 }
 
 // causesOf are the blocks of groups.
-func causesOf(groups []outbox.AssessedGroup, capped bool, shown int) []causeView {
+func causesOf(groups []outbox.AssessedGroup, shown int) []causeView {
 	all := make([]causeView, len(groups))
 	for i, g := range groups {
-		all[i] = causeView{AssessedGroup: g, Capped: capped, Shown: shown}
+		all[i] = causeView{AssessedGroup: g, Shown: shown}
 	}
 	return all
 }
@@ -185,8 +184,11 @@ func (c causeView) statementClass() string {
 	return "button"
 }
 
-// rowsLink lists the rows of the error.
+// rowsLink lists the rows of the error. Of events that would fail there is no list: its page names the worst.
 func (c causeView) rowsLink(p Page) URL {
+	if c.OnlyRehearsed() {
+		return p.Links.FailureGroup(c.Fingerprint)
+	}
 	return p.Links.Rows(outbox.RowFilter{Status: groupStatus(c.ErrorGroup), Fingerprint: c.Fingerprint})
 }
 
@@ -263,7 +265,7 @@ func heroNumbers(p Page, v Overview) []heroNumber {
 	n := len(v.Causes)
 	causes := heroNumber{number: strconv.Itoa(n), name: verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
 		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(outbox.Dead), zero: n == 0, link: p.Links.Failures()}
-	if v.Capped {
+	if v.Found.More {
 		causes.number += "+"
 	}
 	return []heroNumber{behind, oldest, causes}

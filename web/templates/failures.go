@@ -8,16 +8,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-func groupCount(g outbox.ErrorGroup, capped bool) string {
+func groupCount(g outbox.ErrorGroup) string {
 	more := ""
-	if capped {
+	if g.Capped {
 		more = "+"
 	}
 	var parts []string
 	for _, part := range []struct {
 		n    int64
 		what string
-	}{{g.Dead, "dead"}, {g.Failed, "failed"}, {g.Retrying, "being retried"}} {
+	}{{g.Dead, "dead"}, {g.Failed, "failed"}, {g.Retrying, "being retried"}, {g.Rehearsed, "would fail"}} {
 		if part.n > 0 {
 			parts = append(parts, num(part.n)+more+" "+part.what)
 		}
@@ -27,8 +27,11 @@ func groupCount(g outbox.ErrorGroup, capped bool) string {
 
 // groupStatus is the status by which to list a group's rows.
 func groupStatus(g outbox.ErrorGroup) outbox.Status {
-	if g.Dead > 0 {
+	switch {
+	case g.Dead > 0:
 		return outbox.Dead
+	case g.OnlyRehearsed():
+		return outbox.Pending
 	}
 	return outbox.Failed
 }

@@ -16,7 +16,7 @@ type Overview struct {
 	Range      outbox.Range
 	History    outbox.History
 	Causes     []outbox.AssessedGroup             // worst first
-	Capped     bool                               // the causes' counts are lower bounds
+	Found      outbox.ErrorGroups                 // that the causes are of
 	Stuck      []outbox.Campaign                  // without an error, worst first
 	Ended      []outbox.Operation                 // not acknowledged, the latest first, at most a few
 	Paused     []outbox.Campaign                  // the last first, at most a few
