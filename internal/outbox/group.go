@@ -184,11 +184,10 @@ func (g *AssessedGroup) RestOn(rehearsal int64, tried HeadsTried) {
 
 // rehearsedText says how many of the blocked campaigns passed the rehearsal, and what to do then.
 func (g AssessedGroup) rehearsedText() string {
-	heads := g.Heads
-	if g.Capped { // more than were counted
-		heads = -1
+	if g.Capped { // Heads is not all
+		return fmt.Sprintf("%s passed rehearsal %d, which did not try all: rehearse again", Count(g.RehearsedHeads, "campaign", "campaigns"), g.Rehearsal)
 	}
-	switch heads {
+	switch g.Heads {
 	case g.RehearsedHeads:
 		return fmt.Sprintf("every blocked campaign passed rehearsal %d: requeue with a canary", g.Rehearsal)
 	case g.RehearsedFailing:
@@ -197,17 +196,11 @@ func (g AssessedGroup) rehearsedText() string {
 		return fmt.Sprintf("every blocked campaign passed this event in rehearsal %d, and failed at a later one: requeue with a canary to get there, or fix that first", g.Rehearsal)
 	}
 	text := fmt.Sprintf("%s of these %s passed rehearsal %d", Number(g.RehearsedHeads), Count(g.Heads, "campaign", "campaigns"), g.Rehearsal)
-	if g.Capped {
-		text = fmt.Sprintf("%s passed rehearsal %d", Count(g.RehearsedHeads, "campaign", "campaigns"), g.Rehearsal)
-	}
 	if n := g.RehearsedFailing; n > 0 {
 		text += fmt.Sprintf(", %s failed in it", Number(n))
 	}
 	if n := g.RehearsedLater; n > 0 {
 		text += fmt.Sprintf(", %s passed this event in it and failed at a later one", Number(n))
-	}
-	if g.Capped {
-		return text + "; not all were tried in it: rehearse again"
 	}
 	if n := g.unrehearsed(); n > 0 {
 		return text + fmt.Sprintf("; the other %s not tried in it, or retried since: rehearse again", Count(n, "was", "were"))

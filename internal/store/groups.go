@@ -36,7 +36,8 @@ limit 1`
 
 	// The rows that failed with $1, at most $2 from each end: dead ones are due since they died, failed ones
 	// later.
-	triedRows = `(
+	triedRows = `
+from (
   select campaign_id, seq
   from (
     select campaign_id, seq
@@ -61,32 +62,26 @@ where o.campaign_id = k.campaign_id
   and o.seq = k.seq`
 
 	selectGroup = `
-select o.status, o.event_type, min(o.last_error), count(*)
-from ` + triedRows + ofTried + `
+select o.status, o.event_type, min(o.last_error), count(*)` + triedRows + ofTried + `
 group by o.status, o.event_type`
 
 	// The campaigns whose head is one of the rows.
 	selectGroupHeads = `
 select o.status, o.event_type, o.next_attempt_at, c.campaign_id, c.head_seq, c.high_water_seq - c.applied_seq,
-  c.pending + c.processing + c.failed + c.dead - 1, c.oldest_enqueued_at
-from ` + triedRows + `
-cross join campaigns c` + ofTried + `
-  and c.campaign_id = k.campaign_id
-  and c.head_seq = k.seq
+  c.pending + c.processing + c.failed + c.dead - 1, c.oldest_enqueued_at` + triedRows + `
+join campaigns c on c.campaign_id = k.campaign_id and c.head_seq = k.seq` + ofTried + `
   and o.status <> 'pending'`
 
 	selectGroupAttempts = `
 select build, projection, projection_version, count(*), sum(case when fingerprint = $1 then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
 from (
   select a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
-    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place
-  from ` + triedRows + `
-  cross join attempts a` + ofTried + `
+    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place` + triedRows + `
+  join attempts a on a.campaign_id = k.campaign_id and a.seq = k.seq` + ofTried + `
     and o.status <> 'pending'
-    and a.campaign_id = k.campaign_id
-    and a.seq = k.seq
 ) as made
-group by build, projection, projection_version`
+group by build, projection, projection_version
+order by max(at) desc, build desc, projection_version desc`
 
 	// The events that would fail, at most $2 of the campaigns, and whether each still waits untried.
 	selectGroupRehearsed = `
@@ -114,19 +109,13 @@ where c.campaign_id = r.campaign_id
   and ` + rehearsedHolds
 )
 
-// groups merges the results of the queries by fingerprint.
-type groups struct {
-	by    map[string]*outbox.ErrorGroup
-	types map[string]map[string]int64
-	built map[string]map[string]int64
-}
-
-func (g *groups) of(fingerprint string) *outbox.ErrorGroup {
-	if g.by[fingerprint] == nil {
-		g.by[fingerprint] = &outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}
-		g.types[fingerprint], g.built[fingerprint] = map[string]int64{}, map[string]int64{}
-	}
-	return g.by[fingerprint]
+// group is an error group while it is read.
+type group struct {
+	outbox.ErrorGroup
+	types, built map[string]int64
+	now          time.Time
+	looked       int64 // rows read
+	rehearsed    int64 // rehearsals read
 }
 
 // ErrorGroups groups the failed and dead rows, those being retried, and the events that a worker in shadow mode
@@ -141,26 +130,27 @@ func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
 }
 
 func (s *Store) readGroups(ctx context.Context) (all outbox.ErrorGroups, err error) {
-	g := groups{by: map[string]*outbox.ErrorGroup{}, types: map[string]map[string]int64{}, built: map[string]map[string]int64{}}
 	now := sqldb.At(s.Now())
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		fingerprints, err := t.Fingerprints(outbox.MaxCauses + 1)
 		if err != nil {
 			return err
 		}
-		all.More = len(fingerprints) > outbox.MaxCauses
+		all = outbox.ErrorGroups{Groups: []outbox.ErrorGroup{}, More: len(fingerprints) > outbox.MaxCauses}
 		fingerprints = fingerprints[:min(len(fingerprints), outbox.MaxCauses)]
 		for _, fingerprint := range fingerprints {
-			if err := t.readGroup(&g, fingerprint, len(fingerprints), now); err != nil {
+			g := group{ErrorGroup: outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}, types: map[string]int64{}, built: map[string]int64{}, now: now}
+			if err := t.readGroup(&g, len(fingerprints)); err != nil {
 				return err
 			}
+			if len(g.types) > 0 {
+				all.Groups = append(all.Groups, g.ErrorGroup)
+			}
 		}
-		if _, err := t.One([]any{&all.Rehearsed.Events, &all.Rehearsed.Failing}, selectRehearsed); err != nil {
-			return err
-		}
-		return t.groupDetails(&g)
+		_, err = t.One([]any{&all.Rehearsed.Events, &all.Rehearsed.Failing}, selectRehearsed)
+		return err
 	})
-	all.Groups = g.sorted()
+	slices.SortFunc(all.Groups, outbox.CompareGroups)
 	return all, err
 }
 
@@ -179,128 +169,118 @@ func (t *Tx) Fingerprints(limit int) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// readGroup reads an equal share of rows of one of several errors.
-func (t *Tx) readGroup(g *groups, fingerprint string, of int, now time.Time) error {
+// readGroup reads an equal share of rows of one of several errors, the note on it, and whether it happened before.
+func (t *Tx) readGroup(g *group, of int) error {
 	each := outbox.MaxGrouped / 2 / of
-	looked, err := t.groupRows(g, fingerprint, each)
-	if err == nil && looked > 0 {
-		err = t.groupHeads(g, fingerprint, each, now)
-	}
-	if err == nil && looked > 0 {
-		err = t.groupAttempts(g, fingerprint, max(1, groupAttempts/2/of))
-	}
-	if err == nil {
-		err = t.groupRehearsed(g, fingerprint, each, now)
-	}
-	if group := g.by[fingerprint]; group != nil && looked == int64(2*each) {
-		group.Capped = true
+	var b sqldb.Batch
+	b.Each(g.addRows, selectGroup, g.Fingerprint, each)
+	b.Each(g.addHead, selectGroupHeads, g.Fingerprint, each)
+	b.Each(g.addAttempts, selectGroupAttempts, g.Fingerprint, max(1, groupAttempts/2/of))
+	b.Each(g.addRehearsed, selectGroupRehearsed, g.Fingerprint, each)
+	b.Each(func(row sqldb.Row) (err error) {
+		g.Note, err = scanNote(row)
+		return err
+	}, selectNote, g.Fingerprint)
+	err := t.RunAll(&b)
+	g.Capped = g.looked == int64(2*each) || g.rehearsed == int64(each)
+	g.EventTypes, g.Builds = tallies(g.types), tallies(g.built)
+	if err == nil && g.FirstAt != nil {
+		var at sql.NullInt64
+		_, err = t.One([]any{&at}, selectEarlier, g.FirstAt.UnixMicro(), earlierAttempts, g.Fingerprint)
+		g.EarlierAt = sqldb.AtOrNil(at)
 	}
 	return err
 }
 
-// groupRows counts the rows of an error by their status. looked is how many were read.
-func (t *Tx) groupRows(g *groups, fingerprint string, each int) (looked int64, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		var status, eventType, example string
-		var rows int64
-		if err := row.Scan(&status, &eventType, &example, &rows); err != nil {
-			return err
-		}
-		looked += rows
-		if status == string(outbox.Pending) { // released before it was retried
-			return nil
-		}
-		group := g.of(fingerprint)
-		g.types[fingerprint][eventType] += rows
-		group.Example = cmp.Or(group.Example, example)
-		switch outbox.Status(status) {
-		case outbox.Dead:
-			group.Dead += rows
-		case outbox.Failed:
-			group.Failed += rows
-		default:
-			group.Retrying += rows
-		}
+// addRows counts rows of one status and event type.
+func (g *group) addRows(row sqldb.Row) error {
+	var status, eventType, example string
+	var rows int64
+	if err := row.Scan(&status, &eventType, &example, &rows); err != nil {
+		return err
+	}
+	g.looked += rows
+	switch outbox.Status(status) {
+	case outbox.Dead:
+		g.Dead += rows
+	case outbox.Failed:
+		g.Failed += rows
+	case outbox.Processing:
+		g.Retrying += rows
+	default: // released before it was retried
 		return nil
-	}, selectGroup, fingerprint, each)
-	return looked, err
+	}
+	g.types[eventType] += rows
+	g.Example = cmp.Or(g.Example, example)
+	return nil
 }
 
-func (t *Tx) groupHeads(g *groups, fingerprint string, each int, now time.Time) error {
-	return t.Each(func(row sqldb.Row) error {
-		var c outbox.CauseCampaign
-		var next, behind int64
-		var oldest sql.NullInt64
-		err := row.Scan((*string)(&c.HeadStatus), &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
-		if err != nil {
-			return err
-		}
-		c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
-		c.OldestAt = sqldb.AtOrNil(oldest)
-		group := g.of(fingerprint)
-		switch c.HeadStatus {
-		case outbox.Dead:
-			group.Released += behind
-		case outbox.Failed:
-			c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
-		}
-		group.AddCampaign(c.Scored(now))
-		return nil
-	}, selectGroupHeads, fingerprint, each)
+func (g *group) addHead(row sqldb.Row) error {
+	var c outbox.CauseCampaign
+	var next, behind int64
+	var oldest sql.NullInt64
+	err := row.Scan((*string)(&c.HeadStatus), &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
+	if err != nil {
+		return err
+	}
+	c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
+	c.OldestAt = sqldb.AtOrNil(oldest)
+	switch c.HeadStatus {
+	case outbox.Dead:
+		g.Released += behind
+	case outbox.Failed:
+		c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
+	}
+	g.AddCampaign(c.Scored(g.now))
+	return nil
 }
 
-// groupRehearsed adds the events that would fail with an error, as a worker in shadow mode found.
-func (t *Tx) groupRehearsed(g *groups, fingerprint string, most int, now time.Time) error {
-	looked := 0
-	return t.Each(func(row sqldb.Row) error {
-		c := outbox.CauseCampaign{HeadStatus: outbox.Pending}
-		var example string
-		var at int64
-		var holds bool
-		var oldest sql.NullInt64
-		if err := row.Scan(&c.CampaignID, &c.HeadSeq, &example, &at, &c.EventsWaiting, &c.EventType, &oldest, &holds); err != nil {
-			return err
-		}
-		if looked++; !holds {
-			return nil
-		}
-		c.OldestAt = sqldb.AtOrNil(oldest)
-		group, when := g.of(fingerprint), sqldb.At(at)
-		g.types[fingerprint][c.EventType]++
-		group.Example = cmp.Or(group.Example, example)
-		group.Rehearsed++
-		group.Capped = group.Capped || looked == most
-		if group.LastAt == nil || when.After(*group.LastAt) {
-			group.LastAt = &when
-		}
-		group.AddCampaign(c.Scored(now))
-		return nil
-	}, selectGroupRehearsed, fingerprint, most)
+// addRehearsed adds an event that would fail, as a worker in shadow mode found, if it still waits untried.
+func (g *group) addRehearsed(row sqldb.Row) error {
+	c := outbox.CauseCampaign{HeadStatus: outbox.Pending}
+	var example string
+	var at int64
+	var holds bool
+	var oldest sql.NullInt64
+	err := row.Scan(&c.CampaignID, &c.HeadSeq, &example, &at, &c.EventsWaiting, &c.EventType, &oldest, &holds)
+	g.rehearsed++
+	if err != nil || !holds {
+		return err
+	}
+	c.OldestAt = sqldb.AtOrNil(oldest)
+	g.Rehearsed++
+	g.types[c.EventType]++
+	g.Example = cmp.Or(g.Example, example)
+	g.happened(at)
+	g.AddCampaign(c.Scored(g.now))
+	return nil
 }
 
-func (t *Tx) groupAttempts(g *groups, fingerprint string, each int) error {
-	return t.Each(func(row sqldb.Row) error {
-		var tried outbox.Tried
-		var alike, first, last int64
-		err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
-		if err != nil {
-			return err
-		}
-		tried.LastAt = sqldb.At(last)
-		group := g.of(fingerprint)
-		group.Attempts += tried.Attempts
-		group.Alike += alike
-		group.Permanent += tried.Permanent
-		g.built[fingerprint][tried.Build] += tried.Attempts
-		group.Tried = append(group.Tried, tried)
-		if group.FirstAt == nil || sqldb.At(first).Before(*group.FirstAt) {
-			group.FirstAt = sqldb.AtOrNil(sql.NullInt64{Int64: first, Valid: true})
-		}
-		if group.LastAt == nil || sqldb.At(last).After(*group.LastAt) {
-			group.LastAt = sqldb.AtOrNil(sql.NullInt64{Int64: last, Valid: true})
-		}
-		return nil
-	}, selectGroupAttempts, fingerprint, each)
+func (g *group) addAttempts(row sqldb.Row) error {
+	var tried outbox.Tried
+	var alike, first, last int64
+	err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
+	if err != nil {
+		return err
+	}
+	tried.LastAt = sqldb.At(last)
+	g.Attempts += tried.Attempts
+	g.Alike += alike
+	g.Permanent += tried.Permanent
+	g.built[tried.Build] += tried.Attempts
+	g.Tried = append(g.Tried, tried)
+	if at := sqldb.At(first); g.FirstAt == nil || at.Before(*g.FirstAt) {
+		g.FirstAt = &at
+	}
+	g.happened(last)
+	return nil
+}
+
+// happened raises the time at which the error was last seen.
+func (g *group) happened(at int64) {
+	if last := sqldb.At(at); g.LastAt == nil || last.After(*g.LastAt) {
+		g.LastAt = &last
+	}
 }
 
 // earlierAttempts is how many failed attempts before the first one of an error are searched for it.
@@ -316,40 +296,6 @@ from (
   limit $2
 ) as before
 where fingerprint = $3`
-
-// groupDetails reads the notes on errors, and whether they happened before.
-func (t *Tx) groupDetails(g *groups) error {
-	var b sqldb.Batch
-	for fingerprint, group := range g.by {
-		if group.FirstAt != nil {
-			b.Each(func(row sqldb.Row) error {
-				var at sql.NullInt64
-				err := row.Scan(&at)
-				group.EarlierAt = sqldb.AtOrNil(at)
-				return err
-			}, selectEarlier, group.FirstAt.UnixMicro(), earlierAttempts, fingerprint)
-		}
-		b.Each(func(row sqldb.Row) error {
-			n, err := scanNote(row)
-			group.Note = n
-			return err
-		}, selectNote, fingerprint)
-	}
-	return t.RunAll(&b)
-}
-
-func (g *groups) sorted() []outbox.ErrorGroup {
-	all := make([]outbox.ErrorGroup, 0, len(g.by))
-	for fingerprint, group := range g.by {
-		group.EventTypes, group.Builds = tallies(g.types[fingerprint]), tallies(g.built[fingerprint])
-		slices.SortFunc(group.Tried, func(a, b outbox.Tried) int {
-			return cmp.Or(b.LastAt.Compare(a.LastAt), cmp.Compare(b.Build, a.Build), cmp.Compare(b.ProjectionVersion, a.ProjectionVersion))
-		})
-		all = append(all, *group)
-	}
-	slices.SortFunc(all, outbox.CompareGroups)
-	return all
-}
 
 func tallies(counts map[string]int64) []outbox.Tally {
 	all := make([]outbox.Tally, 0, len(counts))
