@@ -72,14 +72,17 @@ select o.status, o.event_type, o.next_attempt_at, c.campaign_id, c.head_seq, c.h
 join campaigns c on c.campaign_id = k.campaign_id and c.head_seq = k.seq` + ofTried + `
   and o.status <> 'pending'`
 
+	// The attempts of the projection that a row failed in, not those of others that failed at the same event.
 	selectGroupAttempts = `
 select build, projection, projection_version, count(*), sum(case when fingerprint = $1 then 1 else 0 end), sum(permanent), min(at), max(at), sum(case when place = 1 then 1 else 0 end)
 from (
   select a.build, a.projection, a.projection_version, a.fingerprint, a.permanent, a.at,
-    row_number() over (partition by a.campaign_id, a.seq order by a.at desc) as place` + triedRows + `
+    row_number() over alike as place, first_value(a.projection) over alike as failing` + triedRows + `
   join attempts a on a.campaign_id = k.campaign_id and a.seq = k.seq` + ofTried + `
     and o.status <> 'pending'
+  window alike as (partition by a.campaign_id, a.seq order by case when a.fingerprint = $1 then 0 else 1 end, a.at desc)
 ) as made
+where projection = failing
 group by build, projection, projection_version
 order by max(at) desc, build desc, projection_version desc`
 
