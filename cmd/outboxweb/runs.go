@@ -192,7 +192,7 @@ func (a *app) leaveRun(ctx context.Context, st *engine.Engine, id int64) {
 	case err != nil || run.Status.Active():
 		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)
 	case run.Status == outbox.RunInterrupted:
-		fmt.Fprintf(a.err, "run %d is interrupted; go on with: outboxweb runs resume %d --wait\n", id, id)
+		fmt.Fprintf(a.err, "run %d is interrupted; continue with: outboxweb runs resume %d --wait\n", id, id)
 	}
 }
 
