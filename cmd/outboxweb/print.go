@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -75,16 +76,18 @@ func (a *app) printCut(next *string, shown int, name string) {
 	}
 }
 
-// columns aligns tab-separated cells by their visible width.
+// columns pads cells that end with a tab to the width on a terminal of the column they form with those
+// of the lines around.
 type columns struct {
 	visible
-	cells *aligned
+	text *strings.Builder
+	to   io.Writer
 }
 
 // table returns columns that are written to w on Flush.
 func table(w io.Writer) columns {
-	cells := &aligned{to: w}
-	return columns{visible{cells}, cells}
+	text := new(strings.Builder)
+	return columns{visible{text}, text, w}
 }
 
 // row writes one line.
@@ -94,24 +97,12 @@ func (c columns) row(cells ...any) {
 }
 
 // Flush writes the rows so far; later rows are aligned separately.
-func (c columns) Flush() error { return c.cells.Flush() }
-
-// aligned pads cells that end with a tab to the width on a terminal of the column they form with those
-// of the lines around.
-type aligned struct {
-	to   io.Writer
-	text strings.Builder
-}
-
-func (a *aligned) Write(text []byte) (int, error) { return a.text.Write(text) }
-
-// Flush writes the lines so far.
-func (a *aligned) Flush() error {
+func (c columns) Flush() error {
 	var lines [][]string
-	for line := range strings.Lines(a.text.String()) {
+	for line := range strings.Lines(c.text.String()) {
 		lines = append(lines, strings.Split(line, "\t"))
 	}
-	a.text.Reset()
+	c.text.Reset()
 	for column, more := 0, true; more; column++ {
 		more = false
 		for from, to := 0, 0; from < len(lines); from = to + 1 {
@@ -124,12 +115,8 @@ func (a *aligned) Flush() error {
 			}
 		}
 	}
-	for _, line := range lines {
-		if _, err := io.WriteString(a.to, strings.Join(line, "")); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(c.to, strings.Join(slices.Concat(lines...), ""))
+	return err
 }
 
 // widthOf is how many cells of a terminal a text takes.

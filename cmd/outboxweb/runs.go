@@ -187,7 +187,7 @@ const leavePatience = 10 * time.Second
 func (a *app) leaveRun(ctx context.Context, st *engine.Engine, id int64) {
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
-	run, err := st.Runs.Interrupt(ctx, id, "the command that worked on it ended before it; resume it, or start a new run")
+	run, err := st.Runs.Interrupt(ctx, id, "the command that worked on it was stopped; resume it, or start a new run")
 	switch {
 	case err != nil || run.Status.Active():
 		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)

@@ -298,10 +298,10 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: it ends with %v", name, err)
 		}
-		if run := read(); run.Status != outbox.RunInterrupted || run.Error != "the command that worked on it ended before it; resume it, or start a new run" {
+		if run := read(); run.Status != outbox.RunInterrupted || run.Error != "the command that worked on it was stopped; resume it, or start a new run" {
 			t.Errorf("%s: the run is %s: %s", name, run.Status, run.Error)
 		}
-		if want := "run 1 is interrupted; go on with: outboxweb runs resume 1 --wait\n"; d.err.String() != want {
+		if want := "run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\n"; d.err.String() != want {
 			t.Errorf("%s: it says %q, want %q", name, d.err.String(), want)
 		}
 		if err := (&verifyCmd{}).Run(t.Context(), d.app); err != nil {
