@@ -79,6 +79,16 @@ func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
 	}
 }
 
+// Of more campaigns than were counted a rehearsal does not tell that every one failed.
+func TestRestOn_ofACountThatIsALowerBound(t *testing.T) {
+	t.Parallel()
+	g := AssessedGroup{ErrorGroup: ErrorGroup{Dead: 3, Heads: 3, Capped: true}, Outlook: OutlookSome, Verdict: "So"}
+	g.RestOn(7, HeadsTried{Passed: 1, Failed: 9})
+	if want := "So, and with the loaded files 1 campaign passed rehearsal 7, which did not try all: rehearse again"; g.Verdict != want || g.Outlook != OutlookSome || !g.PartlyRehearsed() {
+		t.Errorf("%s, %q", g.Outlook, g.Verdict)
+	}
+}
+
 // Where some rows failed again with what is loaded now, a rehearsal tells of the others; Go has none.
 func TestRemedy_ofRowsOfWhichSomeWereRetried(t *testing.T) {
 	t.Parallel()
