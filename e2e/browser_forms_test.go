@@ -185,6 +185,8 @@ const keepShown = `(() => {
 // pressed in. It returns whether the page has the form.
 const prepareForm = `(action => {
 	sessionStorage.clear()
+	const update = Idiomorph.defaults.callbacks.beforeAttributeUpdated
+	Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, ...rest) => name !== "data-judged" && update(name, ...rest) // marks outlive a refresh
 	const to = e => new URL(e, location.href).pathname === action
 	const button = [...document.querySelectorAll("form button:not([type=button])")].find(e =>
 		e.hasAttribute("formaction") ? to(e.getAttribute("formaction")) : e.form.method === "post" && to(e.form.getAttribute("action")))
