@@ -210,7 +210,7 @@ func TestRunsStart_ofARebuildOfAllIsToldItsPhrase(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.runs("runs start rebuild --all --wait", exitFailed, "a rebuild of all campaigns requires a reason")
-	d.runs("runs start rebuild --all --wait --reason odd", exitUsage, `this replaces the rows of 1 campaign; to confirm it, add --confirm "rebuild all campaigns"`)
+	d.runs("runs start rebuild --all --wait --reason odd", exitUsage, `this replaces the rows of 1 campaign; to confirm it, add --confirm 'rebuild all campaigns'`)
 }
 
 func TestRequeue_offersAVerifyNext(t *testing.T) {
@@ -218,7 +218,7 @@ func TestRequeue_offersAVerifyNext(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
-	d.says("requeue c-1 1", "applied is not yet verified: compare the read models with: outboxweb verify --campaign 'c-1'")
+	d.says("requeue c-1 1", "applied is not yet verified: compare the read models with: outboxweb verify --campaign=c-1")
 	d.apply()
 	d.says("requeue --dead", "requeued 1 dead row", "outboxweb verify --all")
 }

@@ -24,7 +24,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	f.Clock.Advance(20 * time.Second)
 	drifted := result("a", outbox.OutcomeDrift, 4)
 	drifted.Full, drifted.At = "sha256:full", f.Clock.Now()
-	comparison := outbox.Comparison{Changed: 2, FirstSeq: 3, Samples: []outbox.RowChange{{Table: "roster", Kind: outbox.RowChanged,
+	comparison := outbox.Comparison{Changed: 2, FirstSeq: 3, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}}, Samples: []outbox.RowChange{{Table: "roster", Kind: outbox.RowChanged,
 		Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []outbox.FieldChange{{Name: "n", Live: []byte("1"), Expected: []byte("2")}}}}}
 	drifted.Projections = []outbox.ProjectionResult{
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
