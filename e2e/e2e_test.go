@@ -293,7 +293,7 @@ type server struct {
 	cmd    *exec.Cmd
 	stderr *output
 	client *http.Client
-	strict func(error) // is told of every answer of the API that is not as its document says; may be nil
+	strict func(error)   // is told of every answer of the API that is not as its document says; may be nil
 	up     chan struct{} // closed once it listens
 	exited chan struct{} // closed once it ended; code is set then
 	code   int           // -1 when a signal ended it

@@ -81,12 +81,12 @@ const (
 
 // ModelRow is a row as of an event, beside the one before that event.
 type ModelRow struct {
-	Row       string      `json:"row" redact:"-"`                                   // names the row; empty for a live one
+	Row       string      `json:"row" redact:"-"`                                         // names the row; empty for a live one
 	Kind      string      `json:"kind" redact:"-" api:"enum=added changed removed,empty"` // what the event did to it; empty for nothing
-	Key       []Field     `json:"key"`                                              // the primary key without the campaign
-	Cells     []ModelCell `json:"cells"`                                            // the other columns; of a removed row those it had
-	Previous  int64       `json:"previous_seq"`                                     // the event of its last change before; 0 when there is none
-	Following int64       `json:"next_seq"`                                         // the event of its next change; 0 when there is none
+	Key       []Field     `json:"key"`                                                    // the primary key without the campaign
+	Cells     []ModelCell `json:"cells"`                                                  // the other columns; of a removed row those it had
+	Previous  int64       `json:"previous_seq"`                                           // the event of its last change before; 0 when there is none
+	Following int64       `json:"next_seq"`                                               // the event of its next change; 0 when there is none
 }
 
 // ModelCell is a value of a row, and what set it.

@@ -61,7 +61,9 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	if _, ok, err := f.progress.Claim(f.Ctx, "killed 7", sub.SubscriptionName, time.Millisecond); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	takeovers := func() float64 { return counted(t, c.Metrics.PublisherTakenOver.WithLabelValues(sub.Topic, sub.Publisher)) }
+	takeovers := func() float64 {
+		return counted(t, c.Metrics.PublisherTakenOver.WithLabelValues(sub.Topic, sub.Publisher))
+	}
 	stop := deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 	if !log.says("level=WARN", "took over a publisher", "publisher=one", `from="killed 7"`, "lease_over_for=") || takeovers() != 1 {
