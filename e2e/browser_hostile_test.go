@@ -21,7 +21,7 @@ var (
 	knownTags = strings.Fields(`a abbr article aside b bdi blockquote body br button caption circle code col colgroup datalist dd defs desc details dialog div dl dt em fieldset figcaption figure footer form g h1 h2 h3 h4 head header
 		hr html i input kbd label legend li line link main mark meta meter nav ol optgroup option output p path polyline polygon pre progress rect s samp script section select small span strong
 		style sub summary sup svg table tbody td text textarea tfoot th thead time title tr u ul use var wbr`)
-	knownAttributes = regexp.MustCompile(`^(abbr|accept(-charset)?|action|aria-[a-z]+|as|autocomplete|autofocus|charset|checked|class|cols|colspan|content|crossorigin|cx|cy|d|data-[a-z]+(-[a-z]+)*|datetime|defer|dir|disabled|dy|download|enctype|fill|focusable|for|form|formaction|formmethod|height|hidden|high|href|http-equiv|` +
+	knownAttributes = regexp.MustCompile(`^(abbr|accept(-charset)?|action|aria-[a-z]+|as|autocomplete|autofocus|charset|checked|class|cols|colspan|content|crossorigin|cx|cy|d|data-[a-z]+(-[a-z]+)*|datetime|defer|dir|disabled|dy|download|enctype|fill|focusable|for|form|formaction|formmethod|formnovalidate|height|hidden|high|href|http-equiv|` +
 		`hx-(boost|confirm|disabled-elt|ext|get|headers|include|indicator|post|push-url|replace-url|select|swap|sync|target|trigger)|id|inputmode|label|lang|list|low|max|maxlength|media|method|min|minlength|multiple|name|nonce|novalidate|open|optimum|pattern|placeholder|points|popover|popovertarget|preserveAspectRatio|` +
 		`r|readonly|rel|required|role|rows|rowspan|rx|ry|scope|selected|size|span|spellcheck|src|start|step|stroke(-[a-z]+)?|tabindex|text-anchor|title|transform|type|value|vector-effect|viewBox|visibility|width|wrap|x|x1|x2|xmlns|y|y1|y2)$`)
 )

@@ -263,7 +263,7 @@ func TestBrowser_oddNames(t *testing.T) {
 			b.typeInto("input[name=reason]", odd)
 			b.click(marked("requeue"))
 			b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign "+odd))
-			b.click(marked("flash") + " a")
+			b.click(marked("flash") + ` a[href*="/audit"]`)
 			b.await("the audit has it", telling("tbody tr", "Requeued event 2 of campaign "+odd)+" && "+saying(`tbody tr [data-label="Reason"]`, odd))
 			b.open("/rows?campaign=" + url.QueryEscape(odd))
 			b.await("its rows are listed", `document.querySelectorAll("tbody tr").length === 2 && !!document.querySelector(`+js(marked("row-"+odd+"-2"))+`)`)

@@ -93,7 +93,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 			if c == "verify" {
 				said, offered, _ := strings.Cut(r.stdout, "outboxweb runs start rebuild")
 				names("before the rebuild, outboxweb verify", said)
-				if line, _, _ := strings.Cut(offered, "\n"); strings.Count(line, " --campaign ") != differing || strings.Contains(line, "--all") {
+				if line, _, _ := strings.Cut(offered, "\n"); strings.Count(line, " --campaign=") != differing || strings.Contains(line, "--all") {
 					t.Errorf("verify offers to rebuild%s", line)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -202,6 +203,8 @@ func (d *Document) checkRequest(o operation, at string, r *http.Request, names m
 		if p.Schema.Type == "string" || p.Schema.Type == "" {
 			quoted, _ := json.Marshal(value)
 			value = string(quoted)
+		} else if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			value = strconv.FormatInt(n, 10) // +1 and 01 are no numbers of JSON
 		}
 		if err := d.valid(pointer+"/schema", []byte(value)); err != nil {
 			return fmt.Errorf("the parameter %s: %w", p.Name, err)

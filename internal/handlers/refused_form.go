@@ -151,7 +151,7 @@ func (s *server) pageAt(r *http.Request, address string) ([]byte, error) {
 	again.Method, again.URL, again.RequestURI = http.MethodGet, inside, inside.RequestURI()
 	again.Body, again.ContentLength, again.Form, again.PostForm = http.NoBody, 0, nil, nil
 	for name := range again.Header {
-		if strings.HasPrefix(name, "Hx-") || strings.HasPrefix(name, "If-") || strings.HasPrefix(name, "Content-") {
+		if strings.HasPrefix(name, "Hx-") || strings.HasPrefix(name, "If-") || strings.HasPrefix(name, "Content-") || name == "Accept-Encoding" {
 			again.Header.Del(name)
 		}
 	}
