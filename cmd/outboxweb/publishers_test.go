@@ -90,7 +90,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.said("PUBLISHER STATE POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
 	d.does("show", "scenes/archive")
 	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
-		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured; no event is at fault.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
+		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured, as far as its answer says.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
 	d.does("show", "scenes/archive", "--json")
 	var p outbox.Publisher
 	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.SubscriptionName != archive.SubscriptionName || p.ErrorEvent == nil {

@@ -101,7 +101,7 @@ func TestPublisherPages_act(t *testing.T) {
 	s.submit(archivePage+"/pause", "").want(t, 409, "is already paused", `href="`+archivePage+`" data-testid="back">`, "Refresh")
 	s.submitted(archivePage+"/resume", nil).want(t, 200, "Resumed publisher scenes/archive")
 	s.publisherFails(2, "destination")
-	s.get(archivePage).want(t, 200, "no event is at fault", "type <strong>skip anyway</strong>", "Failed after 10 errors")
+	s.get(archivePage).want(t, 200, "as far as its answer says", "type <strong>skip anyway</strong>", "Failed after 10 errors")
 	skip := url.Values{"position": {"2"}, "reason": {"they will not have it"}}
 	s.submit(archivePage+"/skip", skip.Encode()).want(t, 422, "skip anyway")
 	s.submit(archivePage+"/skip", url.Values{"position": {"3"}, "reason": {"x"}, "confirm": {"skip anyway"}}.Encode()).want(t, 409, "position 2 is")

@@ -346,7 +346,7 @@ func TestAlertRules_knowWhatIsBehindACause(t *testing.T) {
 		{outbox.AlertPublisher, pub, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, long, "event 7", time.Minute, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, function, "event 7", time.Second, "Publisher t/p has failed after 3 errors; its function fails at event 3 of campaign c-5;"},
-		{outbox.AlertPublisher, unknown, "unknown 7", time.Second, "Publisher t/p has failed after 3 errors; the event at position 7 or its destination is at fault;"},
+		{outbox.AlertPublisher, unknown, "event 7", time.Second, "Publisher t/p has failed after 3 errors; the event at position 7 or its destination is at fault;"},
 		{outbox.AlertPublisher, down, "destination", time.Second, "Publisher t/p has failed after 3 errors;"},
 		{outbox.AlertPublisher, again, "event 7", time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertDrift, pub, "drift seats, drift users, failed users", 2 * time.Hour,

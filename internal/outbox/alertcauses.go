@@ -266,9 +266,9 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 
 // publisherCause is the last error of a publisher, without a sentence.
 func publisherCause(p Publisher) AlertCause {
-	part := AlertPart{Key: string(p.ErrorKind), AlertError: AlertError{Error: p.LastError}}
-	if p.ErrorKind != DestinationError { // the event is to blame, or may be
-		part.Key += " " + strconv.FormatInt(p.ErrorPosition, 10)
+	part := AlertPart{Key: string(DestinationError), AlertError: AlertError{Error: p.LastError}}
+	if p.ErrorKind != DestinationError || p.TestTaken != nil { // the event is to blame, or may be; a test event tells, and makes no other cause
+		part.Key = string(EventError) + " " + strconv.FormatInt(p.ErrorPosition, 10)
 	}
 	c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
 	if p.LastPublishedAt != nil {

@@ -176,9 +176,9 @@ var byBlame = &confirmation{
 	},
 	does: func(r Reach) string {
 		if r.Blames == UnknownError {
-			return fmt.Sprintf("the last error of publisher %s does not say that the event is at fault: if its destination is, the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
+			return fmt.Sprintf("the last error of publisher %s does not say that the event is at fault: if its destination is, the next event fails too; fix the destination and resume the publisher instead", r.Pair)
 		}
-		return fmt.Sprintf("the last error of publisher %s came from its destination, not from the event: the next event would fail too; fix the destination and resume the publisher instead", r.Pair)
+		return fmt.Sprintf("the last error of publisher %s came from its destination, as far as is known: the next event may fail too; fix the destination and resume the publisher instead", r.Pair)
 	},
 }
 

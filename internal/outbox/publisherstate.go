@@ -109,7 +109,9 @@ func (p Publisher) Blame() string {
 	case p.TestTaken != nil && *p.TestTaken && p.ErrorKind == EventError:
 		return "A test event was taken, and this event is refused. Later events wait for it."
 	case p.TestTaken != nil && !*p.TestTaken:
-		return "A test event was refused like this one: the destination is at fault, unless it takes no test events."
+		return "A test event was not taken either: the destination is at fault, unless it takes no test events."
+	case p.TestTaken != nil && *p.TestTaken && p.ErrorKind == DestinationError:
+		return "A test event was taken since: the destination was away for a time, or answers so to this event only."
 	case p.ErrorKind == EventError && p.ByFunction():
 		return "The function fails at this event. Later events wait for it."
 	case p.ByFunction():
@@ -117,7 +119,7 @@ func (p Publisher) Blame() string {
 	case p.ErrorKind == EventError:
 		return "The destination rejects this event. Later events wait for it."
 	}
-	return "The destination is unreachable, overloaded or misconfigured; no event is at fault."
+	return "The destination is unreachable, overloaded or misconfigured, as far as its answer says."
 }
 
 // Why says in one sentence why the subscription does or does not make progress.

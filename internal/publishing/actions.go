@@ -210,7 +210,7 @@ set test_taken = $3
 where topic = $1
   and publisher = $2
   and error_count > 0
-  and error_kind = 'unknown'`
+  and error_kind <> 'event'`
 
 // RecordTestDelivery writes the audit record of a sent test delivery, and what it says of the errors of
 // the subscription. A missing one is outbox.ErrNotFound.

@@ -455,7 +455,7 @@ func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error)
 
 func (p *publisherRow) fail(f Failure, now int64) {
 	p.errors++
-	if f.Kind != outbox.UnknownError || f.Position != p.errorPosition {
+	if f.Kind == outbox.EventError || f.Kind != p.errorKind || f.Position != p.errorPosition {
 		p.testTaken = sql.NullInt64{}
 	}
 	p.errorKind, p.lastError, p.errorPosition = f.Kind, sqldb.Storable(sqldb.Clip(f.Message, maxDeliveryError)), f.Position
