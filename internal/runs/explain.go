@@ -18,7 +18,7 @@ const explainTime = 2 * time.Second
 // explanation again and again.
 const ExplainedBytes = 1 << 20
 
-// Explain says why projections cannot apply an event: the last error of its row, and the open
+// Explain says why projections cannot apply an event: the last error of its row or of its rehearsal in shadow mode, and the open
 // failure of each quarantined projection. It changes nothing, and reads live rows only where the
 // projections database answers in time. A missing event is outbox.ErrNotFound.
 func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
@@ -82,6 +82,8 @@ func openFailures(ctx context.Context, s *store.Store, campaign string, seq int6
 			f = openFailure{message: last.Error, projection: last.Projection, version: last.ProjectionVersion}
 		}
 		all = append(all, f)
+	} else if d.Rehearsal != nil && d.Rehearsal.Error != "" {
+		all = append(all, openFailure{message: d.Rehearsal.Error})
 	}
 	open, err := s.ReadModel().Failures(ctx, outbox.FailureFilter{CampaignID: campaign, Status: outbox.FailureOpen, Limit: 200})
 	if err != nil {

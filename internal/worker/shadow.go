@@ -62,6 +62,10 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o store.Outstanding) erro
 				return err
 			}
 			outcome.RehearsedSeq = max(mark.AppliedSeq, p.result.Applied)
+			if aside := p.result.Quarantines; len(aside) > 0 { // applied without that projection; it would fail there
+				p.result.Failure, outcome.RehearsedSeq = &aside[0].Failure, aside[0].Seq-1
+				break
+			}
 			if p.result.Diverged != "" {
 				p.result.Failure = w.Failure(fmt.Errorf("diverged: %s", p.result.Diverged))
 			}

@@ -80,6 +80,15 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	}
 }
 
+func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeShadow), enginetest.MaxAttempts(1))
+	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+	rehearse(t, b)
+	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
+	mustBeUntouched(t, b)
+}
+
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))

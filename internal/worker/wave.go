@@ -325,7 +325,14 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		settled.Fenced = 0 // by an earlier try whose answer was lost
 	}
 	w.count(settled.Settled)
-	w.warn(settled.Dead)
+	w.warn("an event is dead, and its campaign waits for an operator", settled.Dead)
+	var aside []store.DeadEvent
+	for _, p := range parts {
+		for _, q := range p.result.Quarantines {
+			aside = append(aside, store.DeadEvent{CampaignID: p.claim.CampaignID, Seq: q.Seq, Failure: q.Failure})
+		}
+	}
+	w.warn("a projection is quarantined in a campaign, which continues without it", aside)
 	w.observe(parts)
 	for _, p := range parts {
 		if !p.gap {
@@ -338,9 +345,9 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// warn logs the events that died: one line for each error of a wave, for a bad deploy may kill an event
-// of every campaign. Who appends in inline_apply_only mode is told in the answer.
-func (w *Worker) warn(dead []store.DeadEvent) {
+// warn logs what failed for good at events: one line for each error of a wave, for a bad deploy may fail at an
+// event of every campaign. Who appends in inline_apply_only mode is told in the answer.
+func (w *Worker) warn(what string, dead []store.DeadEvent) {
 	if w.Mode == outbox.ModeInline {
 		return
 	}
@@ -355,7 +362,7 @@ func (w *Worker) warn(dead []store.DeadEvent) {
 		}
 		delete(alike, d.Failure.Fingerprint)
 		message, _, _ := strings.Cut(d.Failure.Message, "\n")
-		w.Logger.Warn("an event is dead, and its campaign waits for an operator", "campaign", d.CampaignID, "seq", d.Seq,
+		w.Logger.Warn(what, "campaign", d.CampaignID, "seq", d.Seq,
 			"projection", d.Failure.Projection, "error", message, "others_of_the_same_error", n-1)
 	}
 }
