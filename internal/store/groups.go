@@ -141,11 +141,11 @@ func (s *Store) readGroups(ctx context.Context) (all outbox.ErrorGroups, err err
 		}
 		all = outbox.ErrorGroups{Groups: []outbox.ErrorGroup{}, More: len(fingerprints) > outbox.MaxCauses}
 		fingerprints = fingerprints[:min(len(fingerprints), outbox.MaxCauses)]
-		for _, fingerprint := range fingerprints {
-			g := group{ErrorGroup: outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}, types: map[string]int64{}, built: map[string]int64{}, now: now}
-			if err := t.readGroup(&g, len(fingerprints)); err != nil {
-				return err
-			}
+		found, err := t.readEach(fingerprints, now)
+		if err != nil {
+			return err
+		}
+		for _, g := range found {
 			if len(g.types) > 0 {
 				all.Groups = append(all.Groups, g.ErrorGroup)
 			}
@@ -172,13 +172,42 @@ func (t *Tx) Fingerprints(limit int) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// readGroup reads an equal share of rows of one of several errors, the note on it, and whether it happened before.
-func (t *Tx) readGroup(g *group, of int) error {
-	each := outbox.MaxGrouped / 2 / of
+// readEach reads errors. What those of few rows leave over of an equal share is for the others.
+func (t *Tx) readEach(fingerprints []string, now time.Time) ([]group, error) {
+	found, all := make([]group, len(fingerprints)), make([]int, len(fingerprints))
+	for i := range all {
+		all[i] = i
+	}
+	read := func(which []int, rows int) (capped []int, left int, err error) {
+		left = rows
+		for _, i := range which {
+			g := &found[i]
+			if err := t.readGroup(g, fingerprints[i], rows/2/len(which), groupAttempts/2/len(which), now); err != nil {
+				return nil, 0, err
+			}
+			if g.Capped {
+				capped = append(capped, i)
+			} else {
+				left -= int(g.looked + g.rehearsed)
+			}
+		}
+		return capped, left, nil
+	}
+	capped, left, err := read(all, outbox.MaxGrouped)
+	if err == nil && len(capped) > 0 && len(capped) < len(all) {
+		_, _, err = read(capped, left)
+	}
+	return found, err
+}
+
+// readGroup reads rows of an error, at most each from both ends, attempts of some of them, the note on it, and
+// whether it happened before.
+func (t *Tx) readGroup(g *group, fingerprint string, each, tried int, now time.Time) error {
+	*g = group{ErrorGroup: outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}, types: map[string]int64{}, built: map[string]int64{}, now: now}
 	var b sqldb.Batch
 	b.Each(g.addRows, selectGroup, g.Fingerprint, each)
 	b.Each(g.addHead, selectGroupHeads, g.Fingerprint, each)
-	b.Each(g.addAttempts, selectGroupAttempts, g.Fingerprint, max(1, groupAttempts/2/of))
+	b.Each(g.addAttempts, selectGroupAttempts, g.Fingerprint, max(1, tried))
 	b.Each(g.addRehearsed, selectGroupRehearsed, g.Fingerprint, each)
 	b.Each(func(row sqldb.Row) (err error) {
 		g.Note, err = scanNote(row)

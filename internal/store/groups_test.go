@@ -149,7 +149,7 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for _, g := range all.Groups {
-		if common := g.Fingerprint == "common"; g.Capped != common || common && g.Dead < 1_000 {
+		if common := g.Fingerprint == "common"; g.Capped != common || common && g.Dead < 9_000 {
 			t.Errorf("%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)
 		}
 	}

@@ -98,7 +98,7 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 	}
 	if !found {
 		if seq >= 1 && seq <= c.Applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied%s", campaign, seq, t.LastAction(campaign, seq, now))
+			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied, or was skipped%s", campaign, seq, t.LastAction(campaign, seq, now))
 		}
 		if seq >= 1 && seq <= c.HighWater {
 			return nil, row, outbox.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaign, seq)
