@@ -103,8 +103,12 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outb
 	if err != nil {
 		return err
 	}
-	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads\n%s",
-		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), verifyNext(c.Only))
+	next := ""
+	if done.Requeued > 0 {
+		next = "\n" + verifyNext(c.Only)
+	}
+	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads%s",
+		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), next)
 }
 
 // filter returns the rows that the flags select; a zero limit means the store's default.

@@ -33,6 +33,7 @@ type appendResult struct {
 	Appended     int           `json:"appended"`
 	AlreadyThere int           `json:"already_there"`
 	Refused      []refusedLine `json:"refused"`
+	unread       bool          // there are lines after the batch
 	NotWritten   int           `json:"not_written"` // valid lines of a batch that has a refused line
 	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns with events that are not applied yet; workers apply them
 	Position     int64         `json:"position"`    // of the last event appended or already present; 0 without one
@@ -81,6 +82,10 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 		bar.set(lines.bytes, size)
 	}
 	bar.end()
+	if err == nil && len(total.Refused) > 0 {
+		rest, readErr := readBatch(lines, 1)
+		total.unread = readErr != nil || !rest.empty()
+	}
 	if printErr := c.print(a, total); err == nil {
 		err = printErr
 	}
@@ -131,7 +136,10 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 		fmt.Fprintf(a.err, "outboxweb: %d lines: %s%s\n", len(same), same[0].Detail, lineNumbers(same))
 	}
 	if len(r.Refused) > 0 && r.NotWritten > 0 {
-		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written; later lines were not read\n", outbox.Count(int64(r.NotWritten), "event", "events"))
+		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written\n", outbox.Count(int64(r.NotWritten), "event", "events"))
+	}
+	if r.unread {
+		fmt.Fprintln(a.err, "outboxweb: later lines were not read")
 	}
 	var err error
 	if c.JSON {

@@ -101,6 +101,15 @@ func (v ReadModelView) notApplied() string {
 	return "Events " + num(from) + " to " + num(to) + " wait"
 }
 
+// stands says what the campaign's head is, and what waits behind it.
+func (v ReadModelView) stands() string {
+	c, behind := v.Campaign, ""
+	if n := c.HighWaterSeq - c.HeadSeq; n > 0 {
+		behind = ", and " + count(n, "event waits", "events wait") + " behind it"
+	}
+	return "is " + string(c.HeadStatus) + behind + "."
+}
+
 // changeSentence says how many rows the event changed.
 func (v ReadModelView) changeSentence() string {
 	tables, more := v.Changes, false
