@@ -230,7 +230,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 		"/campaigns/c-00/events/3":         telling(marked("judged"), "It can never succeed with this version") + ` && document.querySelector(".primary").matches('[data-testid="rehearse"]') && !document.querySelector("#row-form .primary")`,
 		"/projections/guests":              telling(marked("failing-now"), "fails now") + ` && !document.body.innerText.includes("Rebuild all…")`,
 		"/runs/new?kind=rebuild&all=1":     telling(marked("failing-now"), "rebuild and replay fail where it does"),
-		"/campaigns/c-00/read-model":       telling(marked("table-guests"), "Live rows") + " && " + telling(marked("not-applied"), "behind event 3, which is dead"),
+		"/campaigns/c-00/read-model":       telling(marked("table-guests"), "Live rows") + " && " + telling(marked("not-applied"), "Event 3 is dead"),
 		"/campaigns/c-00/read-model?seq=1": telling(marked("unknown-guests"), "Not known"),
 	} {
 		b.open(path)

@@ -204,7 +204,7 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 			b.click(marked("publishers") + " li a")
 			b.at("/publishers/sales/partner")
 			b.await("the page says why", telling(marked("publisher-why"), "Failed after 3 errors in a row; next attempt in")+" && "+
-				telling(marked("publisher-error"), "502")+" && "+telling(marked("publisher-error"), "<script>alert(1)</script>")+" && "+telling(marked("blame"), "no event is at fault"))
+				telling(marked("publisher-error"), "502")+" && "+telling(marked("publisher-error"), "<script>alert(1)</script>")+" && "+telling(marked("blame"), "as far as its answer says"))
 			b.await("and which event waits", telling(marked("error-event"), "event 1"))
 			b.sound("a publisher that has failed")
 
