@@ -98,6 +98,11 @@ func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
 	return ""
 }
 
+// markup is a block of an embedded document, whose links begin with the base path.
+func markup(p Page, b docs.Block) templ.Component {
+	return templ.Raw(strings.ReplaceAll(b.HTML, docs.Base, templ.EscapeString(p.Links.Base())))
+}
+
 // hitTitle is the title of a section found by a search.
 func hitTitle(h docs.Hit) string {
 	if h.Heading == "" {

@@ -502,7 +502,7 @@ func blocks(p Page, all []docs.Block) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.Raw(strings.ReplaceAll(b.HTML, docs.Base, p.Links.Base())).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = markup(p, b).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -511,7 +511,7 @@ func blocks(p Page, all []docs.Block) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templ.Raw(strings.ReplaceAll(b.HTML, docs.Base, p.Links.Base())).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = markup(p, b).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
