@@ -17,9 +17,9 @@ import (
 )
 
 // Start queues a run over a scope of the loaded projections for workers. It returns
-// outbox.ErrInvalid for an invalid request, and for a rebuild of all campaigns without a reason or its phrase, outbox.ErrNotFound for an unknown campaign, and
-// outbox.ErrConflict if another active run has part of its scope, or where the mode does not permit
-// changes.
+// outbox.ErrInvalid for an invalid request, and for a rebuild of all campaigns without a reason or its
+// phrase, outbox.ErrNotFound for an unknown campaign, and outbox.ErrConflict if another active run has
+// part of its scope, or where the mode does not permit changes.
 func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := auditTarget(order)
@@ -84,7 +84,10 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
-	if err := errors.Join(rs.core.Require(o, 0), t.confirmRebuild(o, *r)); err != nil {
+	if err := rs.core.Require(o, 0); err != nil {
+		return outbox.Run{}, err
+	}
+	if err := t.confirmRebuild(o, *r); err != nil {
 		return outbox.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
@@ -416,11 +419,13 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 			if r.Kind == outbox.RunRehearse {
 				return nil
 			}
-			_, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id)
-			return err
+			if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
+				return fmt.Errorf("take the scope of run %d again: %w", id, err)
+			}
+			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("take the scope of run %d again: %w", id, err)
+			return err
 		}
 		if _, err := t.Exec(deleteFailed, id); err != nil {
 			return fmt.Errorf("forget the failures of run %d: %w", id, err)

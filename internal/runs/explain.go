@@ -18,9 +18,9 @@ const explainTime = 2 * time.Second
 // explanation again and again.
 const ExplainedBytes = 1 << 20
 
-// Explain says why projections cannot apply an event: the last error of its row or of its rehearsal in shadow mode, and the open
-// failure of each quarantined projection. It changes nothing, and reads live rows only where the
-// projections database answers in time. A missing event is outbox.ErrNotFound.
+// Explain says why projections cannot apply an event: the last error of its row or of its rehearsal in
+// shadow mode, and the open failure of each quarantined projection. It changes nothing, and reads live
+// rows only where the projections database answers in time. A missing event is outbox.ErrNotFound.
 func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
 	row, err := s.RowWithin(ctx, campaign, seq, 0)
 	event, sizes := row.Event, row.Sizes
