@@ -368,11 +368,14 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	case f.Untried && f.counted:
 		attempts--
 	}
-	tried, err := t.triedBy(c.ID, seq)
-	if err != nil {
-		return err
+	own := attempts
+	if attempts > 1 {
+		tried, err := t.triedBy(c.ID, seq)
+		if err != nil {
+			return err
+		}
+		own = min(tried[f.Projection]+1, attempts)
 	}
-	own := min(tried[f.Projection]+1, attempts)
 	if !f.Untried {
 		delay = s.options.Retry.Delay(own)
 	}
