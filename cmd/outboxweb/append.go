@@ -33,10 +33,11 @@ type appendResult struct {
 	Appended     int           `json:"appended"`
 	AlreadyThere int           `json:"already_there"`
 	Refused      []refusedLine `json:"refused"`
-	unread       bool          // there are lines after the batch
 	NotWritten   int           `json:"not_written"` // valid lines of a batch that has a refused line
 	NotApplied   []string      `json:"not_applied"` // in inline mode: campaigns with events that are not applied yet; workers apply them
 	Position     int64         `json:"position"`    // of the last event appended or already present; 0 without one
+
+	unread bool // there are lines after the batch
 
 	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"` // why the condition does not hold
 }

@@ -194,10 +194,7 @@ func (a *app) printComparison(p outbox.ProjectionResult) {
 // id=3: name "rex" → "max".
 func rowChangeText(row outbox.RowChange) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", row.Kind, row.Table)
-	for _, k := range row.Key {
-		fmt.Fprintf(&b, " %s=%s", k.Name, k.Value)
-	}
+	b.WriteString(strings.Join(append([]string{row.Kind, row.Table}, keyTexts(row.Key)...), " "))
 	for i, f := range row.Fields {
 		separator := ", "
 		if i == 0 {
@@ -213,6 +210,14 @@ func rowChangeText(row outbox.RowChange) string {
 		}
 	}
 	return firstLine(b.String(), 400)
+}
+
+// keyTexts are the columns of a row's key with their values.
+func keyTexts(key []outbox.Field) (texts []string) {
+	for _, k := range key {
+		texts = append(texts, k.Name+"="+string(k.Value))
+	}
+	return texts
 }
 
 func valueOr(value []byte, other string) string {

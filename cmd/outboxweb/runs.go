@@ -428,7 +428,7 @@ func (a *app) printCells(d runDetail) error {
 					} else if row.Kind == outbox.RowRemoved {
 						f.Expected = []byte("absent")
 					}
-					t.row(firstLine(r.CampaignID, idShown), row.Table, cmp.Or(kinds[row.Kind], row.Kind), keyText(row.Key), f.Name, firstLine(string(f.Live), valueShown), firstLine(string(f.Expected), valueShown))
+					t.row(firstLine(r.CampaignID, idShown), row.Table, cmp.Or(kinds[row.Kind], row.Kind), firstLine(strings.Join(keyTexts(row.Key), " "), valueShown), f.Name, firstLine(string(f.Live), valueShown), firstLine(string(f.Expected), valueShown))
 					cells++
 				}
 				more--
@@ -439,14 +439,6 @@ func (a *app) printCells(d runDetail) error {
 		fmt.Fprintf(t, "and %s; runs show %d --json has up to %d of each campaign and projection\n", outbox.Count(more, "more row", "more rows"), d.ID, outbox.MaxSamples)
 	}
 	return t.Flush()
-}
-
-func keyText(key []outbox.Field) string {
-	var parts []string
-	for _, k := range key {
-		parts = append(parts, k.Name+"="+string(k.Value))
-	}
-	return firstLine(strings.Join(parts, " "), valueShown)
 }
 
 // leftShown is how many lines are printed about parts that were not compared.

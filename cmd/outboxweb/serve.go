@@ -111,7 +111,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	tuneCollector(c.BatchBytes)
-	signal.Ignore(syscall.SIGPIPE) // the end of whoever reads the log is then an error of the write
+	signal.Ignore(syscall.SIGPIPE) // a write to a log that nobody reads fails, and ends nothing
 	defer ignoreHangups(a.logger())()
 	listener, err := c.listen(ctx)
 	if err != nil {

@@ -262,8 +262,8 @@ func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 		var number, n int64
 		var status string
 		err := row.Scan(&number, &status, &n)
-		if n := len(d.Groups); n > 0 {
-			d.MoreGroups = max(d.MoreGroups, number-d.Groups[n-1].Number)
+		if shown := len(d.Groups); shown > 0 {
+			d.MoreGroups = max(d.MoreGroups, number-d.Groups[shown-1].Number)
 		}
 		if i, known := index[number]; known {
 			if field := d.Groups[i].Totals.Field(outbox.RowResult(status)); field != nil {

@@ -45,16 +45,21 @@ line:
 	return false
 }
 
+// overheard is a relay to one receiver with an event to deliver, and what it logs.
+func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subscription, *spoken) {
+	f.appendAll(noted("c-1"))
+	r, sub := receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
+	c, log := r.config(f, id, sub), new(spoken)
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return c, sub, log
+}
+
 // A publisher whose holder was killed is taken over with a line in the log and a count; one that was
 // released is not.
 func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(noted("c-1"))
-	r, sub := receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
-	c := r.config(f, "heir", sub)
-	var log spoken
-	c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c, sub, log := overheard(f, "heir")
 	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{sub.Definition()}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +103,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, live)
-			f.appendAll(noted("c-1"))
-			r, sub := receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
-			c := r.config(f, "one", sub)
-			var log spoken
-			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			c, sub, log := overheard(f, "one")
 			deliver(t, f, c)
 			f.mustStandAt(t, sub.SubscriptionName, 1)
 			if err := happen(f, sub.SubscriptionName); err != nil {
