@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // quiet times have time zones, which containers may lack
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -99,10 +98,7 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 			}
 			status := string(one.Status) + muted
 			if one.EndedAt != nil {
-				status += ", over since " + stamp(*one.EndedAt)
-			}
-			if one.HeldUntil != nil && one.HeldBecause != outbox.AlertHeldMuted {
-				status += ", a message is held back until " + stamp(*one.HeldUntil) + ": " + one.WhyHeld()
+				status += ", not found since " + stamp(*one.EndedAt)
 			}
 			t.row(r.Name, status, firstLine(one.Cause.Sentence, 120), stamp(one.Since), strings.Join(r.To, ", "), r.Condition)
 			found = true
@@ -145,7 +141,7 @@ func (c *alertsTestCmd) Run(ctx context.Context, a *app) error {
 
 type alertsMuteCmd struct {
 	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
-	For  string `enum:"1h,8h,morning" default:"1h" help:"How long: 1h, 8h, or until 8 in the morning."`
+	For  string `enum:"1h,8h,24h" default:"1h" help:"How long: 1h, 8h or 24h."`
 	actionFlags
 }
 

@@ -52,7 +52,7 @@ var completionCases = []struct {
 	{"outboxweb serve --no-w", []string{"--no-worker"}, nil},
 	{"outboxweb serve --auth ", []string{"none", "jwt", "token"}, []string{"--listen"}},
 	{"outboxweb report --log-format t", []string{"text"}, []string{"json"}},
-	{"outboxweb alerts mute dead --for ", []string{"morning"}, []string{"--for"}},
+	{"outboxweb alerts mute dead --for ", []string{"24h"}, []string{"--for"}},
 	{"outboxweb --mode ", []string{"outbox_apply_only", "shadow_only"}, []string{"--mode"}},
 	{"outboxweb token create --role ", []string{"viewer", "admin"}, []string{"--role"}},
 	{"outboxweb serve --auth-preset ", []string{"tailscale", "pomerium"}, nil},

@@ -29,7 +29,7 @@ func (a *Alerts) Mute(ctx context.Context, o outbox.Command, rule, span string) 
 		if m.Rule, err = a.muted(rule); err != nil {
 			return m, err
 		}
-		if m.Until, err = outbox.MuteEnd(span, a.zone(), m.At); err != nil {
+		if m.Until, err = outbox.MuteEnd(span, m.At); err != nil {
 			return m, err
 		}
 		if err := a.core.RequireReason(o, 0); err != nil {
@@ -66,12 +66,7 @@ func (a *Alerts) Unmute(ctx context.Context, o outbox.Command, rule string) (out
 			if err := a.core.RequireReason(o, 0); err != nil {
 				return m, err
 			}
-			if _, err := t.Exec(`delete from alert_mutes where rule = $1`, name); err != nil {
-				return m, err
-			}
-			// What the mute held back is due; what quiet times hold back stays so.
-			_, err := t.Exec(`update alert_messages set due_at = $1 where status = 'waiting' and held = 1 and due_at = $2`,
-				max(now, sqldb.Micros(a.Quiet.Until(sqldb.At(now)))), m.Until.UnixMicro())
+			_, err := t.Exec(`delete from alert_mutes where rule = $1`, name)
 			c.After = muteCommand{Rule: rule, Until: m.Until}
 			return m, err
 		}
@@ -129,7 +124,7 @@ func (a *Alerts) Test(ctx context.Context, o outbox.Command, receiver string) (o
 	c.After = result
 	return store.Perform(recording, a.core, c, func(t *store.Tx, now int64) (outbox.AlertTestResult, error) {
 		at := sqldb.At(now)
-		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, DueAt: at, Status: "failed", LastError: result.Error}
+		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, Status: "failed", LastError: result.Error}
 		if result.OK {
 			d.Status, d.SentAt = "sent", &at
 		}

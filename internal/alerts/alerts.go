@@ -86,11 +86,8 @@ func (a *Alerts) link(page, anchor string) string {
 // stored is the state of a cause as the database has it.
 type stored struct {
 	outbox.Alert
-	Held      int64                `json:"held"` // microseconds
-	SentCount int64                `json:"sent_count"`
-	ToldOf    map[string]time.Time `json:"told_of"`
-	Recent    []time.Time          `json:"recent"`
-	outbox.AlertFlaps
+	Held      int64 `json:"held"` // microseconds
+	SentCount int64 `json:"sent_count"`
 }
 
 // maxStates is how many causes of rules are kept and shown, far more than there are publishers and
@@ -108,8 +105,6 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 			return fmt.Errorf("read the state of an alert: %w", err)
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
-		s.Alert.ToldOf, s.Alert.Recent = s.ToldOf, s.Recent
-		s.Alert.AlertFlaps = s.AlertFlaps
 		all = append(all, s.Alert)
 		return nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
@@ -117,7 +112,7 @@ func readStates(t *store.Tx) (all []outbox.Alert, err error) {
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
-	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount, ToldOf: a.ToldOf, Recent: a.Recent, AlertFlaps: a.AlertFlaps})
+	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount})
 	if err != nil {
 		return err
 	}
@@ -155,16 +150,16 @@ func readMessages(t *store.Tx) ([]outbox.AlertDelivery, error) {
 	return all, err
 }
 
-const messageColumns = `id, receiver, body, created_at, due_at, held, status, sent_at, last_error`
+const messageColumns = `id, receiver, body, created_at, status, sent_at, last_error`
 
 func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
 	var body string
-	var created, due, held int64
+	var created int64
 	var sent sql.NullInt64
-	if err := row.Scan(&d.Number, &d.Receiver, &body, &created, &due, &held, &d.Status, &sent, &d.LastError); err != nil {
+	if err := row.Scan(&d.Number, &d.Receiver, &body, &created, &d.Status, &sent, &d.LastError); err != nil {
 		return d, err
 	}
-	d.CreatedAt, d.DueAt, d.Held, d.SentAt = sqldb.At(created), sqldb.At(due), held == 1, sqldb.AtOrNil(sent)
+	d.CreatedAt, d.SentAt = sqldb.At(created), sqldb.AtOrNil(sent)
 	if err := json.Unmarshal([]byte(body), &d.Message); err != nil {
 		return d, fmt.Errorf("read message %d: %w", d.Number, err)
 	}
@@ -175,10 +170,7 @@ func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
 // messages.
 func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 	now := a.core.Now()
-	v := outbox.AlertsView{Configured: a.Configured(), Linked: a.Link != nil, Quiet: a.Quiet.String(), Rules: []outbox.AlertRuleState{}, Receivers: []outbox.AlertReceiver{}}
-	if until := a.Quiet.Until(sqldb.At(now)); !until.IsZero() {
-		v.QuietUntil = &until
-	}
+	v := outbox.AlertsView{Configured: a.Configured(), Linked: a.Link != nil, Rules: []outbox.AlertRuleState{}, Receivers: []outbox.AlertReceiver{}}
 	err := a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		var evaluated, expires int64
 		_, err := t.One([]any{&evaluated, &v.Evaluator, &expires}, `select evaluated_at, lease_owner, lease_expires_at from alert_evaluator`)
@@ -211,8 +203,7 @@ func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 	return v, nil
 }
 
-// endedFor is how long a cause that is over is shown, and its state kept: its last message must be
-// known for as long as it delays the next one.
+// endedFor is how long a cause that is over is shown, and its state kept.
 const endedFor = 24 * time.Hour
 
 func (a *Alerts) ruleStates(states []outbox.Alert, mutes []outbox.AlertMute, now time.Time) []outbox.AlertRuleState {

@@ -43,15 +43,14 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	}
 	p.LastErrorAt = new(f.Clock.Now())
 	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
-	if w.kinds() != "firing firing" {
-		t.Fatalf("at the other error: sent %q", w.kinds())
-	}
-	if m := w.got[1]; m.Title != "Another cause: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign c-5" || !m.Since.Equal(rejected) ||
+	f.Clock.Advance(outbox.AlertAgain)
+	f.step()
+	if m := w.got[len(w.got)-1]; w.kinds() != "firing reminder" || m.Title != "Still: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign c-5" || !m.Since.Equal(rejected) ||
 		!strings.HasPrefix(m.Todo, "Have the receiver fixed for this event, or skip the event.") || m.RunbookURL != "https://ops.example/docs/operating#one-event-is-rejected" {
-		t.Errorf("at the other error: sent %+v", m)
+		t.Errorf("a day later: sent %q, %+v", w.kinds(), m)
 	}
 	state(outbox.PublisherActive, 0, outbox.EventError, 0)
-	if w.kinds() != "firing firing resolved" || !strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again") {
+	if w.kinds() != "firing reminder resolved" || !strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again") {
 		t.Errorf("at the end: sent %+v", w.got)
 	}
 }
@@ -117,32 +116,31 @@ func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
 	}
 }
 
-// A failed run is told once; another of its kind is another cause.
-func TestWorker_tellsOfEachFailedRunOnce(t *testing.T) {
+// Failed runs of a kind are one trouble, until one completes.
+func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := open(t, hook(w))
 	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, FinishedAt: new(f.Clock.Now())}
 	f.facts = outbox.AlertFacts{Moved: true, FailedRuns: []outbox.Run{failed}}
-	for range 3 {
-		f.pass(time.Minute)
-		f.Clock.Advance(time.Hour)
-	}
-	if w.kinds() != "firing" || w.got[0].Title != "Run 7 (rebuild) has failed" {
-		t.Fatalf("sent %+v", w.got)
-	}
+	f.pass(time.Minute)
 	next := failed
 	next.ID = 9
 	f.facts.FailedRuns = []outbox.Run{next, failed}
 	f.pass(time.Minute)
+	if w.kinds() != "firing" || w.got[0].Title != "Run 7 (rebuild) has failed" {
+		t.Fatalf("sent %+v", w.got)
+	}
+	f.Clock.Advance(outbox.AlertAgain)
+	f.pass(time.Minute)
 	f.facts.FailedRuns = nil
 	f.pass(time.Minute)
-	if w.kinds() != "firing firing resolved" || w.got[1].Title != "Another cause: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed, or a later one completed") {
+	if w.kinds() != "firing reminder resolved" || w.got[1].Title != "Still: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed, or a later one completed") {
 		t.Errorf("sent %+v", w.got)
 	}
 }
 
-// A silent instance is told once. It is over when it is back, was stopped, or is not listed any
+// A silent instance is over when it is back, was stopped, or is not listed any
 // more; one that was silent long before is not told.
 func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -152,7 +150,7 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 		end    func(*fixture)
 		want   string
 	}{
-		{"it is back", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances[0].LastSeen = f.Clock.Now().Add(time.Minute) }, "no longer silent or stalled"},
+		{"it is back", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances[0].LastSeen = f.Clock.Now().Add(time.Hour) }, "no longer silent or stalled"},
 		{"it was stopped", 2 * time.Minute, func(f *fixture) { at := f.Clock.Now(); f.facts.Summary.Instances[0].StoppedAt = &at }, "was stopped"},
 		{"it is forgotten", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances = nil }, "is forgotten"},
 		{"it was silent before", 61 * time.Minute, func(*fixture) {}, ""},
@@ -172,7 +170,7 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 				t.Fatalf("after three hours it sent %q", got)
 			}
 			c.end(f)
-			f.step()
+			f.pass(3 * time.Minute)
 			if c.want != "" && (w.kinds() != "firing resolved" || !strings.Contains(w.got[1].Title, c.want)) {
 				t.Errorf("at the end it sent %+v", w.got)
 			}
@@ -189,9 +187,9 @@ func TestWorker_tellsOfEachSource(t *testing.T) {
 	shop := read
 	shop.Name, shop.Rejected = "shop", 2
 	f.facts = outbox.AlertFacts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
-	f.pass(50 * time.Minute)
+	f.pass(5 * time.Minute)
 	if w.kinds() != "firing" {
-		t.Fatalf("sent %q in the first hour", w.kinds())
+		t.Fatalf("sent %q before anything changed", w.kinds())
 	}
 	if m := w.got[0]; m.Rule != "rejected_rows" || m.Cause != "shop" || m.Count != 2 || m.Title != "2 rows of source shop are rejected; later rows of the same campaigns wait" ||
 		m.RunbookURL != "https://ops.example/docs/intake#rejected-rows" || m.ConsoleURL != "https://ops.example/intake#" {
@@ -206,7 +204,7 @@ func TestWorker_tellsOfEachSource(t *testing.T) {
 		t.Errorf("sent %+v", m)
 	}
 	f.facts.Sources[0] = read
-	f.step()
+	f.pass(2 * time.Minute)
 	if w.kinds() != "firing resolved firing resolved" || !strings.Contains(w.got[3].Title, "source billing is read again") {
 		t.Errorf("at the end it sent %+v", w.got[len(w.got)-1])
 	}

@@ -18,7 +18,6 @@ import (
 type Settings struct {
 	Rules     []outbox.AlertRule
 	Receivers []Receiver
-	Quiet     *outbox.QuietTimes // nil without
 }
 
 // Receiver is where messages are sent.
@@ -57,7 +56,7 @@ const schemeExamples = "https://host/path, slack+https://host/path, ntfy+https:/
 // secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error) {
 	r := &reader{Reader: outbound.Reader{Getenv: getenv}, node: node}
-	fields := r.Fields(node, "alerts", "to", "receivers", "rules", "quiet")
+	fields := r.Fields(node, "alerts", "to", "receivers", "rules")
 	for _, e := range r.Entries(fields["receivers"].Value, "alerts.receivers") {
 		r.Check(e, outbox.CheckAlertName("receiver", e.Name))
 		r.receiver(e)
@@ -67,7 +66,6 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error
 		r.Fail(node, "alerts", "there is no receiver; name one: to: [slack+https://hooks.slack.com/services/…]")
 	}
 	r.rules(fields["rules"], to)
-	r.quiet(fields["quiet"])
 	if r.Err != nil {
 		return Settings{}, r.Err
 	}
@@ -275,26 +273,6 @@ func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.Aler
 	return rule
 }
 
-func (r *reader) quiet(field outbound.Entry) {
-	if field.Value == nil {
-		return
-	}
-	fields := r.Fields(field.Value, "alerts.quiet", "time_zone", "times")
-	zone, times := r.Text(fields["time_zone"]), r.Texts(fields["times"], `["22:00-07:00", "sat,sun 00:00-24:00"]`)
-	if r.Err == nil && (zone == "" || len(times) == 0) {
-		r.Fail(field.Key, "alerts.quiet", `quiet times need both keys: time_zone: Europe/Berlin and times: ["22:00-07:00"]`)
-		return
-	}
-	if r.Err != nil {
-		return
-	}
-	quiet, err := outbox.ParseQuiet(zone, times)
-	if err != nil {
-		r.Check(field, err)
-	}
-	r.settings.Quiet = quiet
-}
-
 // receiver returns the named receiver.
 func (s Settings) receiver(name string) (Receiver, bool) {
 	i := slices.IndexFunc(s.Receivers, func(r Receiver) bool { return r.Name == name })
@@ -311,12 +289,4 @@ func (s Settings) rule(name string) (outbox.AlertRule, bool) {
 		return outbox.AlertRule{}, false
 	}
 	return s.Rules[i], true
-}
-
-// zone is the time zone of mornings: that of quiet times.
-func (s Settings) zone() *time.Location {
-	if s.Quiet == nil {
-		return time.UTC
-	}
-	return s.Quiet.Zone
 }

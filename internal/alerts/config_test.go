@@ -35,8 +35,6 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"to: [\"https://h/x\"]\nrules:\n  publisher: {over: 1}", "has no threshold", 3},
 		{"to: [\"https://h/x\"]\nrules:\n  all: {what: drift}", "all means every rule", 3},
 		{"to: [\"https://h/x\"]\nrules:\n  pager: off", "must be off, for one of the rules", 3},
-		{"to: [\"https://h/x\"]\nquiet: {time_zone: Mars, times: [\"22:00-07:00\"]}", "Mars", 2},
-		{"to: [\"https://h/x\"]\nquiet: {times: [\"22:00-07:00\"]}", "need both keys", 2},
 		{"receivers:\n  m: {url: \"smtps://h\", from: a@b.c}", "e-mail needs from: ADDRESS and to", 2},
 		{"receivers:\n  m: {url: \"smtps://h\", from: nobody, to: [x@y.z]}", "is not an e-mail address", 2},
 		{"receivers:\n  m: {url: \"https://h\", from: a@b.c}", "from is a key of e-mail", 2},

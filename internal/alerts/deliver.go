@@ -21,15 +21,13 @@ select ` + messageColumns + `
 from alert_messages
 where receiver = $1
   and status = 'waiting'
-  and due_at <= $2
 order by id
-limit $3`
+limit $2`
 
 // apart is how many messages that are due at once are sent by themselves.
 const apart = 3
 
-// due returns the next message of a receiver, or several to be summed up: those that were held back, or
-// all if there are many. It returns none while the receiver is not to be tried.
+// due returns the next message of a receiver, or several to be summed up if there are many. It returns none while the receiver is not to be tried.
 func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDelivery, err error) {
 	err = a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		due = nil
@@ -43,16 +41,12 @@ func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDe
 			d, err := scanMessage(row)
 			due = append(due, d)
 			return err
-		}, selectDue, receiver, now, summedUp)
+		}, selectDue, receiver, summedUp)
 	})
 	if len(due) > apart {
 		return due, err
 	}
-	held := 0
-	for held < len(due) && due[held].Held {
-		held++
-	}
-	return due[:min(len(due), max(held, 1))], err
+	return due[:min(len(due), 1)], err
 }
 
 // recordSent records how sending the messages went.

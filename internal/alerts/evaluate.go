@@ -98,25 +98,21 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 
 // next stores the state of a cause, and its message if there is one.
 func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *outbox.AlertCause) error {
-	hush := outbox.AlertHush{Muted: outbox.MutedUntil(e.mutes, rule.Name, e.now)}
-	if !rule.Urgent {
-		hush.Quiet = e.Alerts.Quiet.Until(e.now)
-	}
 	if cause != nil {
 		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
 		cause.Sentence = e.Alerts.Hide(cause.Sentence)
 	}
-	a, kind, others := before.Next(rule, cause, hush, e.now)
+	a, kind := before.Next(rule, cause, !outbox.MutedUntil(e.mutes, rule.Name, e.now).IsZero(), e.now)
 	if a.Status == outbox.AlertFiring {
 		e.firing[rule.Name]++
 	}
 	if kind != outbox.AlertNoMessage {
 		var counted *int64
-		if kind != outbox.AlertStarted || len(others) > 0 {
+		if kind != outbox.AlertStarted {
 			counted = &before.SentCount
 		}
-		m := a.Message(rule, e.facts, kind, others, counted, e.Alerts.link, e.Alerts.Hide)
-		if err := e.post(rule, m, hush.Due(e.now)); err != nil {
+		m := a.Message(rule, e.facts, kind, counted, e.Alerts.link, e.Alerts.Hide)
+		if err := e.post(rule, m); err != nil {
 			return err
 		}
 	}
@@ -130,8 +126,8 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 const errorKept = 4 << 10
 
 // post stores a message for each receiver of the rule. It replaces one about the same cause that is
-// not sent yet, so that a receiver that was down, or was not to be disturbed, gets the latest only.
-func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage, due time.Time) error {
+// not sent yet, so that a receiver that was down gets the latest only.
+func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage) error {
 	m.ID = rule.Name + "-" + strconv.FormatInt(e.epoch, 36) + "-" + strconv.FormatInt(e.micros, 36)
 	if m.Cause != "" {
 		m.ID += "-" + outbox.Fingerprint(m.Cause)
@@ -141,7 +137,7 @@ func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage, due time
 		if err != nil {
 			return err
 		}
-		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: e.now, DueAt: due, Held: due.After(e.now), Status: "waiting"}
+		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: e.now, Status: "waiting"}
 		if err := insertMessage(e.tx, d); err != nil {
 			return err
 		}
@@ -160,13 +156,13 @@ func insertMessage(t *store.Tx, d outbox.AlertDelivery) error {
 	}
 	_, err = t.Exec(`
 insert into alert_messages (receiver, rule, cause, body, created_at, due_at, held, status, sent_at, last_error)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, d.Receiver, d.Message.Rule, d.Message.Cause, sqldb.Storable(string(body)), d.CreatedAt.UnixMicro(), d.DueAt.UnixMicro(),
-		sqldb.Truth(d.Held), d.Status, sent, sqldb.Storable(d.LastError))
+values ($1, $2, $3, $4, $5, $5, 0, $6, $7, $8)`, d.Receiver, d.Message.Rule, d.Message.Cause, sqldb.Storable(string(body)), d.CreatedAt.UnixMicro(), d.Status,
+		sent, sqldb.Storable(d.LastError))
 	return err
 }
 
 // tooOld is the age at which a message that cannot be sent is given up. While its cause goes on, a
-// reminder replaces it long before.
+// reminder replaces it before.
 const tooOld = 3 * 24 * time.Hour
 
 // messagesKept is how many messages are kept, beside those that wait.
@@ -188,7 +184,7 @@ func (e *evaluation) prune(states []outbox.Alert) error {
 	if _, err := e.tx.Exec(`delete from alert_mutes where until <= $1`, e.micros); err != nil {
 		return err
 	}
-	_, err := e.tx.Exec(`update alert_messages set status = 'failed' where status = 'waiting' and due_at < $1`, e.now.Add(-tooOld).UnixMicro())
+	_, err := e.tx.Exec(`update alert_messages set status = 'failed' where status = 'waiting' and created_at < $1`, e.now.Add(-tooOld).UnixMicro())
 	if err != nil {
 		return err
 	}

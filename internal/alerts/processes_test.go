@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,8 +23,9 @@ import (
 func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one := open(t, hook(w))
-	two := around(one.Beside(), "w-2", hook(w))
+	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: {for: 0}}}`
+	one := open(t, config)
+	two := around(one.Beside(), "w-2", config)
 	for _, f := range []*fixture{one, two} {
 		f.dead(3)
 	}

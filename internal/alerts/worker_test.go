@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
+func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := open(t, hook(w))
@@ -33,18 +33,18 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 		t.Errorf("headers %v", h)
 	}
 	f.dead(5)
-	f.pass(time.Hour)
+	f.pass(time.Minute)
 	if w.kinds() != "firing reminder" || w.got[1].Before == nil || *w.got[1].Before != 3 || w.got[1].Count != 5 {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
-	f.dead(8)
+	f.dead(6)
 	f.step()
 	f.dead(0)
-	f.pass(time.Minute)
-	if said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "Changed: 8 before it was over, 5 in the last message") {
+	f.pass(5 * time.Minute)
+	if said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "Changed: 6 before it was over, 5 in the last message") {
 		t.Errorf("at the end it says %q", said)
 	}
-	if m := w.got[2]; w.kinds() != "firing reminder resolved" || !strings.HasPrefix(m.Title, "Resolved after 1 h 6 min: no row is dead") || m.Count != 0 || *m.Ended != 8 || *m.Before != 5 {
+	if m := w.got[2]; w.kinds() != "firing reminder resolved" || !strings.HasPrefix(m.Title, "Resolved after 7 min: no row is dead") || m.Count != 0 || *m.Ended != 6 || *m.Before != 5 {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
 	v, err := f.View(f.Ctx)
@@ -56,67 +56,31 @@ func TestWorker_tellsOfAProblemOnceAnHourAndOfItsEnd(t *testing.T) {
 	}
 }
 
-// What receivers were told last is true: a new incident is told at once after the end of one, the third
-// of a cause within an hour says that it comes and goes, and is over when it has been over for ten
-// minutes, also when another process evaluates. Another cause does not come and go.
-func TestWorker_tellsWhatComesBackWithinTheHour(t *testing.T) {
+// What another process found, and told, is known to the next one.
+func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: off, blocked_campaigns: {for: 0s}}}`
+	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: off}}`
 	f := open(t, config)
-	title := func(i int, want string) {
-		t.Helper()
-		if len(w.got) != i+1 || w.got[i].Title != want {
-			t.Fatalf("sent %q, the last %+v; want %q", w.kinds(), w.got[len(w.got)-1], want)
-		}
-	}
-	over := func(f *fixture) { f.dead(0); f.pass(time.Minute) }
-	f.blocked("no such table", 25)
+	f.dead(25)
+	f.pass(6 * time.Minute)
+	f.dead(0)
 	f.step()
-	title(0, "25 campaigns are blocked by a permanently failed event")
-	over(f)
-	f.blocked("no such table", 60)
-	f.step()
-	title(2, "Again: 60 campaigns are blocked by a permanently failed event")
-	f.blocked("no such table", 120) // the rule is urgent
-	f.step()
-	title(3, "Still: 120 campaigns are blocked by a permanently failed event")
-	over(f)
-	f.blocked("seat is taken", 50)
-	f.step()
-	title(5, "50 campaigns are blocked by a permanently failed event")
-	over(f)
-	f.blocked("no such table", 24)
-	f.step()
-	title(7, "Again, 3 times within an hour: 24 campaigns are blocked by a permanently failed event")
-	if said := strings.Join(w.got[7].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "It comes and goes: that it is over is told when it has been over for 10 min") || !w.got[7].FlapsUntil.Equal(f.Clock.Now().Add(10*time.Minute)) {
-		t.Errorf("it says %q until %v", said, w.got[7].FlapsUntil)
-	}
-	ended := f.Clock.Now()
-	over(f)
 	two := around(f.Beside(), "w-2", config)
-	f.Clock.Advance(2 * time.Minute) // the lease of the first expires
 	two.dead(0)
+	f.Clock.Advance(2 * time.Minute) // the lease of the first expires
 	two.step()
-	v, err := two.View(two.Ctx)
-	if err != nil {
-		t.Fatal(err)
+	two.dead(30)
+	two.pass(time.Minute)
+	if w.kinds() != "firing" {
+		t.Fatalf("sent %q while it came and went", w.kinds())
 	}
-	a := v.Rules[0].Alerts[0]
-	if len(w.got) != 8 || a.Status != outbox.AlertFiring || a.EndedAt == nil || a.HeldBecause != outbox.AlertHeldFlaps || a.HeldUntil == nil || !a.HeldUntil.Equal(ended.Add(10*time.Minute)) {
-		t.Fatalf("sent %q, and holds back: %+v", w.kinds(), a)
-	}
-	two.blocked("no such table", 12)
-	two.facts.Groups = append(two.facts.Groups, outbox.ErrorGroup{Fingerprint: "disk I/O", Example: "disk I/O error", Heads: 1})
+	two.dead(40)
 	two.step()
-	if m := w.got[len(w.got)-1]; len(w.got) != 9 || m.Title != "Another cause: 12 campaigns are blocked by a permanently failed event, with 2 different errors" || m.Error != "disk I/O error" || *m.Before != 24 {
-		t.Fatalf("sent %q: %+v", w.kinds(), m)
-	}
-	ended = two.Clock.Now()
-	over(two)
-	two.pass(10 * time.Minute)
-	if kinds := w.kinds(); kinds != "firing resolved firing reminder resolved firing resolved firing firing resolved" || !w.got[9].EndedAt.Equal(ended) {
-		t.Errorf("after ten minutes it sent %q: %+v", kinds, w.got[len(w.got)-1])
+	two.dead(0)
+	two.pass(5 * time.Minute)
+	if last := w.got[len(w.got)-1]; w.kinds() != "firing reminder resolved" || *last.Ended != 40 || w.got[1].Title != "Still: 40 campaigns are blocked by a permanently failed event" || *w.got[1].Before != 25 {
+		t.Errorf("sent %q: %+v", w.kinds(), w.got)
 	}
 }
 
@@ -193,36 +157,10 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 		t.Errorf("receiver %+v", r)
 	}
 	f.dead(0)
-	f.pass(time.Minute)
+	f.pass(6 * time.Minute)
 	w.answer(0)
 	f.pass(6 * time.Minute)
 	if w.kinds() != "resolved" {
 		t.Errorf("sent %q, want only how it ended", w.kinds())
-	}
-}
-
-func TestWorker_sumsUpAfterAQuietTime(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, strings.TrimSuffix(hook(w), "}")+`, quiet: {time_zone: UTC, times: ["06:00-09:00"]}}`) // the clock begins at 7
-	f.dead(3)
-	f.facts.Summary.Campaigns.Drifted, f.facts.Summary.Campaigns.Mismatched = 1, 1
-	f.pass(30 * time.Minute)
-	if w.kinds() != "" {
-		t.Fatalf("sent %q in the quiet time", w.kinds())
-	}
-	f.dead(12) // more than 9 blocked campaigns are urgent
-	f.pass(10 * time.Minute)
-	if w.kinds() != "firing" || w.got[0].Rule != "blocked_campaigns" || !w.got[0].Urgent {
-		t.Fatalf("sent %q: %+v", w.kinds(), w.got)
-	}
-	f.pass(90 * time.Minute)
-	if w.kinds() != "firing reminder summary" {
-		t.Fatalf("sent %q", w.kinds())
-	}
-	for _, m := range w.got {
-		if m.Kind == outbox.AlertSummary && (len(m.Messages) != 2 || m.Title != "2 messages were held back: 1 open, 1 resolved") {
-			t.Errorf("summary %+v", m)
-		}
 	}
 }

@@ -23,7 +23,7 @@ func (s *server) alertsPage(w http.ResponseWriter, r *http.Request) error {
 
 // alertMuteBody is the body of a mute.
 type alertMuteBody struct {
-	For    string `json:"for" validate:"oneof=1h 8h morning" api:"required"` // 1h, 8h, or morning: until 8 in the time zone of the quiet times
+	For    string `json:"for" validate:"oneof=1h 8h 24h" api:"required"`
 	Reason string `json:"reason" validate:"reason"`
 }
 

@@ -29,16 +29,12 @@ type AlertCause struct {
 	Count    int64  `json:"count"`          // rows, campaigns, seconds or errors
 	Sentence string `json:"sentence"`
 	AlertError
-	// Parts are what is behind it, the worst first: errors, projections, the event that a publisher
-	// cannot deliver. One that no message told of is another cause. Empty where only the subject is known.
-	Parts []AlertPart `json:"-"`
-	Since time.Time   `json:"-"` // as far as the finding knows; zero if it does not
+	Since time.Time `json:"-"` // as far as the finding knows; zero if it does not
 	// Worked is when the subject last worked; zero if that is unknown or never was. What began before is
 	// over, and what is found now began at Since, or is over without it.
 	Worked time.Time `json:"-"`
 	// Lingers means that it goes on if it was found before, and does not begin.
 	Lingers bool `json:"-"`
-	Once    bool `json:"-"` // no reminders
 	// Todo and Runbook are what to do about it, where the rule's advice does not fit; empty otherwise.
 	Todo    string `json:"-"`
 	Runbook string `json:"-"`
@@ -50,12 +46,6 @@ type AlertError struct {
 	Build             string `json:"build"`                 // of the program; empty if unknown
 	Projection        string `json:"projection" redact:"-"` // that it happened in; empty if unknown
 	ProjectionVersion string `json:"projection_version"`    // likewise
-}
-
-// AlertPart is one of several things behind a cause.
-type AlertPart struct {
-	Key string
-	AlertError
 }
 
 // Blind reports whether the facts lack what the rule decides on, so that it finds nothing and ends
@@ -101,11 +91,7 @@ func (r AlertRule) Causes(f AlertFacts, now time.Time) []AlertCause {
 
 func age(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// alertParts is how many of the errors behind a cause are told apart.
-const alertParts = 100
-
-// above is the only cause of a rule about a number of rows or campaigns. Its parts are the errors
-// behind them; of counts those of an error.
+// above is the only cause of a rule about a number of rows or campaigns. of counts those of an error.
 func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(ErrorGroup) int64) []AlertCause {
 	if n <= r.Over {
 		return nil
@@ -113,18 +99,16 @@ func (r AlertRule) above(n int64, sentence string, groups []ErrorGroup, of func(
 	c, more := AlertCause{Count: n, Sentence: sentence}, len(groups) == MaxCauses
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g ErrorGroup) bool { return of(g) == 0 })
 	slices.SortStableFunc(groups, func(a, b ErrorGroup) int { return cmp.Compare(of(b), of(a)) })
-	for _, g := range groups[:min(len(groups), alertParts)] {
-		p := AlertPart{Key: g.Fingerprint, AlertError: AlertError{Error: g.Example}}
-		if len(g.Tried) > 0 {
-			p.Build, p.Projection, p.ProjectionVersion = g.Tried[0].Build, g.Tried[0].Projection, g.Tried[0].ProjectionVersion
-		}
-		c.Parts = append(c.Parts, p)
+	for _, g := range groups {
 		if g.FirstAt != nil && (c.Since.IsZero() || g.FirstAt.Before(c.Since)) {
 			c.Since = *g.FirstAt
 		}
 	}
-	if len(c.Parts) > 0 {
-		c.AlertError = c.Parts[0].AlertError
+	if len(groups) > 0 {
+		c.Error = groups[0].Example
+		if tried := groups[0].Tried; len(tried) > 0 {
+			c.Build, c.Projection, c.ProjectionVersion = tried[0].Build, tried[0].Projection, tried[0].ProjectionVersion
+		}
 	}
 	if len(groups) > 1 {
 		c.Sentence += ", with " + AtLeast(int64(len(groups)), more) + " different errors"
@@ -149,22 +133,18 @@ func (r AlertRule) driftCauses(f AlertFacts) []AlertCause {
 	}
 	cause := AlertCause{Count: n}
 	var drifted []string
-	for _, d := range f.Found {
-		p := AlertPart{Key: string(d.Verdict) + " " + d.Projection, AlertError: AlertError{Error: d.Error, Projection: d.Projection}}
+	for i, d := range f.Found {
+		found := AlertError{Error: d.Error, Projection: d.Projection}
 		if d.Verdict == VerdictDrift {
 			drifted = append(drifted, d.Projection)
-			p.Error = builtByOther(f.OtherBuilt, d.Projection)
+			found.Error = builtByOther(f.OtherBuilt, d.Projection)
 		}
-		cause.Parts = append(cause.Parts, p)
+		if i == 0 {
+			cause.AlertError = found
+		}
 		if cause.Since.IsZero() || d.Since.Before(cause.Since) {
 			cause.Since = d.Since
 		}
-	}
-	if len(cause.Parts) > 0 {
-		cause.AlertError = cause.Parts[0].AlertError
-	}
-	if c.Diverged > 0 {
-		cause.Parts = append(cause.Parts, AlertPart{Key: "diverged"})
 	}
 	cause.Sentence = "Read models do not match the journal: " + foundWrong(c, drifted)
 	if n < c.Drifted+c.Diverged+c.Unverifiable {
@@ -255,7 +235,7 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 		case p.ErrorCount > 0 && state != PublisherIsPaused:
 			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row%s", p, errors, p.atFault()), true
 		case p.LastErrorAt == nil && state != PublisherIsPaused && !delivered(p):
-			c.Sentence, c.Lingers, c.Parts = fmt.Sprintf("Publisher %s has delivered nothing since it failed; an operator's action cleared its errors", p), true, nil
+			c.Sentence, c.Lingers = fmt.Sprintf("Publisher %s has delivered nothing since it failed; an operator's action cleared its errors", p), true
 		default:
 			continue
 		}
@@ -266,11 +246,7 @@ func publisherCauses(all []Publisher, now time.Time) (causes []AlertCause) {
 
 // publisherCause is the last error of a publisher, without a sentence.
 func publisherCause(p Publisher) AlertCause {
-	part := AlertPart{Key: string(DestinationError), AlertError: AlertError{Error: p.LastError}}
-	if p.ErrorKind != DestinationError || p.TestTaken != nil { // the event is to blame, or may be; a test event tells, and makes no other cause
-		part.Key = string(EventError) + " " + strconv.FormatInt(p.ErrorPosition, 10)
-	}
-	c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: part.AlertError, Parts: []AlertPart{part}}
+	c := AlertCause{Key: p.String(), Count: int64(p.ErrorCount), AlertError: AlertError{Error: p.LastError}}
 	if p.LastPublishedAt != nil {
 		c.Worked = *p.LastPublishedAt
 	}
@@ -332,7 +308,7 @@ func instanceCauses(s Summary, now time.Time) (causes []AlertCause) {
 		switch {
 		case state == InstanceSilent:
 			causes = append(causes, AlertCause{Key: i.ID, Count: int64(quiet.Seconds()), Sentence: fmt.Sprintf("Instance %s has been silent for %s", i.ID, Age(quiet)),
-				AlertError: AlertError{Build: i.Version}, Since: i.LastSeen, Lingers: quiet >= newsFor, Once: true})
+				AlertError: AlertError{Build: i.Version}, Since: i.LastSeen, Lingers: quiet >= newsFor})
 		case i.Stalled && state == InstanceRunning:
 			causes = append(causes, AlertCause{Key: i.ID, Sentence: fmt.Sprintf("Instance %s is stalled: it applies nothing", i.ID), AlertError: AlertError{Error: i.Trouble, Build: i.Version}})
 		}
@@ -405,9 +381,8 @@ func failedRunCauses(failed []Run, now time.Time) (causes []AlertCause) {
 		if r.FinishedAt == nil || r.Kind == RunVerify && r.Counts.Failed > 0 || slices.ContainsFunc(causes, func(c AlertCause) bool { return c.Key == kind }) {
 			continue
 		}
-		told := AlertError{Error: r.Error}
-		causes = append(causes, AlertCause{Key: kind, Count: r.Counts.Failed, Sentence: fmt.Sprintf("Run %d (%s) has failed", r.ID, kind), AlertError: told,
-			Parts: []AlertPart{{Key: strconv.FormatInt(r.ID, 10), AlertError: told}}, Since: *r.FinishedAt, Lingers: now.Sub(*r.FinishedAt) > 24*time.Hour, Once: true})
+		causes = append(causes, AlertCause{Key: kind, Count: r.Counts.Failed, Sentence: fmt.Sprintf("Run %d (%s) has failed", r.ID, kind), AlertError: AlertError{Error: r.Error}, Since: *r.FinishedAt,
+			Lingers: now.Sub(*r.FinishedAt) > 24*time.Hour})
 	}
 	return causes
 }

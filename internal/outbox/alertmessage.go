@@ -27,25 +27,22 @@ type AlertMessage struct {
 	AlertNote
 	Before *int64 `json:"count_before"` // what the last message about it counted; nil in the first one
 	Ended  *int64 `json:"count_ended"`  // what the rule found last, of one that is over; nil otherwise
-	// It comes and goes: no message says before then that it is over, and after that one does when it has
-	// been over for 10 minutes; nil otherwise
-	FlapsUntil *time.Time `json:"flaps_until"`
 
 	AlertError
 
 	Todo       string      `json:"todo"`
 	RunbookURL string      `json:"runbook_url"`             // empty without a public origin
 	ConsoleURL string      `json:"console_url"`             // likewise
-	Messages   []AlertNote `json:"messages" api:"nullable"` // of a summary: what was held back; otherwise nil
+	Messages   []AlertNote `json:"messages" api:"nullable"` // of a summary; otherwise nil
 }
 
 // alertError is the maximum length of an error in a message, in bytes.
 const alertError = 500
 
-// Message is the message about the state after an evaluation of the facts. others are the causes that it
-// adds to those told before. link returns the address of a page, empty if it is not known. hide removes
-// secrets from an error.
-func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []AlertPart, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
+// Message is the message about the state after an evaluation of the facts. before is what the last message
+// about it counted; nil in the first one. link returns the address of a page, empty if it is not known.
+// hide removes secrets from an error.
+func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
 	todo, runbook, page := r.What.Advice()
 	todo = cmp.Or(c.Todo, todo)
@@ -56,35 +53,11 @@ func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, others []Alert
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
 		m.Error, m.Todo, m.Count, m.Ended = "", "", r.left(f, c.Key), &c.Count
-	case kind == AlertStarted && len(others) == 0:
-		m.Title = a.again() + c.Sentence
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
-	case len(others) == 1:
-		m.Title = "Another cause: " + c.Sentence
-	case len(others) > 1:
-		m.Title = Number(int64(len(others))) + " other causes: " + c.Sentence
-	}
-	if len(others) > 0 {
-		m.AlertError = others[0].AlertError
-	}
-	if kind != AlertResolved && a.Flaps {
-		m.FlapsUntil = new(a.SeenAt.Add(alertSettled))
 	}
 	m.Error = cut(strings.TrimSpace(hide(m.Error)), alertError)
 	return m
-}
-
-// again begins the title of an incident whose cause was told to be over within the hour.
-func (a Alert) again() string {
-	switch n := a.ends(a.Named); n {
-	case 0:
-		return ""
-	case 1:
-		return "Again: "
-	default:
-		return fmt.Sprintf("Again, %d times within an hour: ", n+1)
-	}
 }
 
 // cut shortens a text to this many bytes.
@@ -100,10 +73,10 @@ func TestAlert(id, by string, link func(page, anchor string) string) AlertMessag
 	return AlertMessage{AlertNote: AlertNote{ID: id, Kind: AlertTest, Title: "Test message, sent by " + by}, Todo: "Nothing is wrong. Alerts are sent here.", ConsoleURL: link("alerts", "")}
 }
 
-// SumUp is one message for several that were held back, or are due at once; they are in order.
+// SumUp is one message for several, which are in order.
 func SumUp(all []AlertDelivery, link func(page, anchor string) string) AlertMessage {
 	m := AlertMessage{AlertNote: AlertNote{ID: all[0].Message.ID + "-" + all[len(all)-1].Message.ID, Kind: AlertSummary}, ConsoleURL: link("alerts", "")}
-	over, what := int64(0), Count(int64(len(all)), "message was held back", "messages were held back")
+	over := int64(0)
 	for _, d := range all {
 		m.Messages = append(m.Messages, d.Message.AlertNote)
 		if d.Message.Kind == AlertResolved {
@@ -111,11 +84,8 @@ func SumUp(all []AlertDelivery, link func(page, anchor string) string) AlertMess
 		} else if d.Message.Urgent {
 			m.Urgent = true
 		}
-		if !d.Held {
-			what = Number(int64(len(all))) + " messages at once"
-		}
 	}
-	m.Title = fmt.Sprintf("%s: %s open, %s resolved", what, Number(int64(len(all))-over), Number(over))
+	m.Title = fmt.Sprintf("%s messages at once: %s open, %s resolved", Number(int64(len(all))), Number(int64(len(all))-over), Number(over))
 	return m
 }
 
@@ -143,9 +113,6 @@ func (m AlertMessage) Lines(now time.Time) []string {
 		add("Changed: ", fmt.Sprintf("%s now, %s in the last message", Number(m.Count), Number(*m.Before)))
 	case m.Ended != nil && *m.Ended != *m.Before:
 		add("Changed: ", fmt.Sprintf("%s before it was over, %s in the last message", Number(*m.Ended), Number(*m.Before)))
-	}
-	if m.FlapsUntil != nil {
-		add("It comes and goes: ", "that it is over is told when it has been over for "+Limit(alertSettled))
 	}
 	add("Build: ", m.Build)
 	add("Projection: ", strings.TrimSpace(m.Projection+" "+ShortHash(m.ProjectionVersion)))
@@ -186,7 +153,7 @@ type AlertReceiver struct {
 	LastError   string     `json:"last_error"`
 	ErrorAt     *time.Time `json:"error_at"`
 	RetryAt     *time.Time `json:"retry_at"` // nil unless the last message failed
-	Waiting     int64      `json:"waiting"`  // messages not sent yet, those held back included
+	Waiting     int64      `json:"waiting"`  // messages not sent yet
 }
 
 // AlertDelivery is a message to one receiver.
@@ -195,8 +162,6 @@ type AlertDelivery struct {
 	Receiver  string       `json:"receiver" redact:"-"`
 	Message   AlertMessage `json:"message"`
 	CreatedAt time.Time    `json:"created_at"`
-	DueAt     time.Time    `json:"due_at"`
-	Held      bool         `json:"held"` // held back by quiet times or a mute
 	Status    string       `json:"status" api:"enum=waiting sent failed superseded"`
 	SentAt    *time.Time   `json:"sent_at"`
 	LastError string       `json:"last_error"`
@@ -207,9 +172,7 @@ type AlertsView struct {
 	Configured  bool             `json:"configured"`   // this process has alerts in its configuration
 	EvaluatedAt *time.Time       `json:"evaluated_at"` // by any process; nil before the first time
 	Evaluator   string           `json:"evaluator" redact:"-"`
-	QuietUntil  *time.Time       `json:"quiet_until"` // nil outside quiet times
-	Quiet       string           `json:"quiet"`       // the quiet times; empty without
-	Linked      bool             `json:"linked"`      // messages have links to the console
+	Linked      bool             `json:"linked"` // messages have links to the console
 	Rules       []AlertRuleState `json:"rules"`
 	Receivers   []AlertReceiver  `json:"receivers"`
 	Mutes       []AlertMute      `json:"mutes"`

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 // exampleAlerts is a configuration of alerts to copy.
 const exampleAlerts = `alerts:
   to: ["slack+https://hooks.slack.com/services/${SLACK_HOOK}"]
-  quiet: {time_zone: Europe/Berlin, times: ["22:00-07:00"]}
 `
 
 // embeddedAlerts is the same for Config.Alerts, which is the value of the key.
@@ -34,22 +32,15 @@ var deliveryLooks = map[string]look{
 	"superseded": {"⊘", "s-paused"},
 }
 
-// deliveryWord is the status of a message; one that is held back is not late.
-func deliveryWord(d outbox.AlertDelivery, now time.Time) string {
+// deliveryWord is the status of a message.
+func deliveryWord(d outbox.AlertDelivery) string {
 	switch {
-	case d.Status == "waiting" && d.DueAt.After(now):
-		return "held back"
 	case d.Status == "waiting" && d.LastError != "":
 		return "retrying"
 	case d.Status == "superseded":
 		return "replaced"
 	}
 	return d.Status
-}
-
-// heldBack reports whether a message about the rule is held back.
-func heldBack(r outbox.AlertRuleState, now time.Time) bool {
-	return slices.ContainsFunc(r.Alerts, func(a outbox.Alert) bool { return a.HeldUntil != nil && a.HeldUntil.After(now) })
 }
 
 // alertsHealth says in a sentence how things are.
@@ -93,9 +84,6 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 			h.Level = outbox.LevelWarn
 		}
 		h.Notes = append(h.Notes, "The rules were last evaluated "+outbox.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
-	}
-	if v.QuietUntil != nil {
-		h.Notes = append(h.Notes, "Quiet time until "+stampTime(*v.QuietUntil)+": messages are held back, except urgent ones.")
 	}
 	for _, m := range v.Mutes {
 		what := "All rules are"
@@ -142,13 +130,11 @@ func muteFormID(rule string) string { return "mute-" + rule }
 func testFormID(receiver string) string { return "test-" + receiver }
 
 func muteSpanWords(span string) string {
-	switch span {
-	case "1h":
+	n := strings.TrimSuffix(span, "h")
+	if n == "1" {
 		return "1 hour"
-	case "8h":
-		return "8 hours"
 	}
-	return "until morning"
+	return n + " hours"
 }
 
 func alertTwins(p Page) Twins {
