@@ -46,10 +46,12 @@ type Config struct {
 	Header      string   // header that carries the assertion
 	Issuer      string   // exactly as in the assertions
 	Audience    []string // an assertion must have at least one of them
-	JWKS        string   // the issuer's public keys: an https URL, or the name of a file read by New
+	JWKS        string   // the issuer's public keys: an https URL, or the name of a file read by New; by discovery when empty
 	Algorithms  []string // asymmetric ones; RS256 and ES256 without a preset
 	UserClaim   string   // "email" without a preset; dots lead into objects
 	GroupsClaim string   // "groups" without a preset
+
+	refresh string // see preset
 
 	// For KindProxyHeader.
 	UserHeader   string
@@ -156,6 +158,8 @@ type denial struct {
 	refusal *outbox.Refusal
 	cause   error // for the log, not for the client
 }
+
+func (d *denial) Error() string { return d.refusal.Detail }
 
 func deny(why, format string, args ...any) *denial {
 	return &denial{why: why, refusal: &outbox.Refusal{Err: ErrUnidentified, Detail: fmt.Sprintf(format, args...)}}

@@ -79,13 +79,16 @@ func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, tex
 	}
 	kind := ErrUnidentified
 	switch why {
-	case whyRole:
+	case whyRole, whyOutlived:
 		kind = ErrNoRole
 	case whyUnavailable:
 		kind = outbox.ErrBusy
 	}
 	if !errors.Is(err, kind) || told.last() != why || !strings.Contains(refusal.Detail, text) {
 		t.Errorf("refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
+	}
+	if (refusal.RetryAfter > 0) != (why == whyUnavailable && g.remote() != nil) {
+		t.Errorf("refused for %q and to try again after %s", why, refusal.RetryAfter)
 	}
 	if who.Name != "" || who.Role != outbox.RoleNone {
 		t.Errorf("the refusal has an identity: %+v", who)

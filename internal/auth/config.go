@@ -28,6 +28,8 @@ type preset struct {
 	algorithms                   []string
 	jwks                         func(issuer string) string // nil when it cannot be derived from the issuer
 
+	refresh string // how the proxy renews its assertion, in parentheses after a space
+
 	userHeader, groupsHeader string
 }
 
@@ -42,7 +44,8 @@ var presets = []preset{
 			host := strings.TrimPrefix(strings.TrimSuffix(issuer, "/"), "https://")
 			return "https://" + host + "/.well-known/pomerium/jwks.json"
 		}},
-	{kind: KindJWT, name: "oauth2-proxy", header: "X-Outboxweb-Id-Token", algorithms: []string{"RS256"}, user: "email", groups: "groups"},
+	{kind: KindJWT, name: "oauth2-proxy", header: "X-Outboxweb-Id-Token", algorithms: []string{"RS256"}, user: "email", groups: "groups",
+		refresh: " (oauth2-proxy: cookie_refresh below the token's lifetime, the scope offline_access, and pass the Set-Cookie of its answer on)"},
 	{kind: KindProxyHeader, name: "oauth2-proxy", userHeader: "X-Forwarded-Email", groupsHeader: "X-Forwarded-Groups"},
 	{kind: KindProxyHeader, name: "authelia", userHeader: "Remote-User", groupsHeader: "Remote-Groups"},
 	{kind: KindProxyHeader, name: "tailscale", userHeader: "Tailscale-User-Login"},
@@ -150,6 +153,7 @@ func (c *Config) fillIn() error {
 	}
 	switch c.Kind {
 	case KindJWT:
+		c.refresh = p.refresh
 		fill(&c.Header, p.header)
 		fill(&c.Issuer, p.issuer)
 		fill(&c.UserClaim, p.user)
@@ -185,7 +189,6 @@ func (c *Config) checkJWT() error {
 	}{
 		{"auth-issuer", "the issuer of the assertions", c.Issuer == ""},
 		{"auth-audience", "the audience of the assertions; without it, assertions meant for other services would be accepted", len(c.Audience) == 0 || slices.Contains(c.Audience, "")},
-		{"auth-jwks", "where the issuer's public keys are: an https address or a file", c.JWKS == ""},
 	} {
 		if f.missing {
 			return outbox.Invalid(f.name, "it is missing: set %s", f.what)

@@ -56,8 +56,8 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"no issuer", jwt(func(c *Config) { c.Issuer = "" }), "auth-issuer", "missing"},
 		{"no audience", jwt(func(c *Config) { c.Audience = nil }), "auth-audience", "missing"},
 		{"empty audience", jwt(func(c *Config) { c.Audience = []string{""} }), "auth-audience", "missing"},
-		{"no keys", jwt(func(c *Config) { c.JWKS = "" }), "auth-jwks", "missing"},
-		{"no keys of the preset", jwt(func(c *Config) { c.Preset, c.JWKS = "oauth2-proxy", "" }), "auth-jwks", "missing"},
+		{"no keys", jwt(func(c *Config) { c.Issuer, c.JWKS = "sso.example.org", "" }), "auth-jwks", "missing"},
+		{"no keys of an issuer by http", jwt(func(c *Config) { c.Issuer, c.JWKS = "http://sso.example.org", "" }), "auth-jwks", "missing"},
 		{"keys by http", jwt(func(c *Config) { c.JWKS = "http://sso.example.org/keys" }), "auth-jwks", "https"},
 		{"keys with a password", jwt(func(c *Config) { c.JWKS = "https://a:b@sso.example.org/keys" }), "auth-jwks", "https"},
 		{"keys by ftp", jwt(func(c *Config) { c.JWKS = "ftp://localhost/keys" }), "auth-jwks", "https"},
@@ -114,7 +114,7 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 		{Config{Preset: "pomerium", Issuer: "ops.example.org"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
 		{Config{Preset: "pomerium", Issuer: "https://ops.example.org/"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
 		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys", Header: "x-id-token", UserClaim: "sub"}, "X-Id-Token", issuer + "/keys", "sub", "groups", "RS256"},
-		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys"}, "X-Outboxweb-Id-Token", issuer + "/keys", "email", "groups", "RS256"},
+		{Config{Preset: "oauth2-proxy", Issuer: issuer}, "X-Outboxweb-Id-Token", "", "email", "groups", "RS256"},
 		{Config{Header: "X-Assertion", Issuer: issuer, JWKS: issuer + "/keys", Algorithms: []string{"EdDSA"}}, "X-Assertion", issuer + "/keys", "email", "groups", "EdDSA"},
 	} {
 		c.config.Kind, c.config.Audience, c.config.Grants = KindJWT, []string{"outboxweb"}, everybody

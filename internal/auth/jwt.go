@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -16,7 +15,8 @@ import (
 
 const (
 	maxAssertion = 16 << 10    // bytes
-	skew         = time.Minute // tolerated advance of an issuer's clock
+	skew         = time.Minute // tolerated difference of an issuer's clock, in both directions
+	timeLayout   = "2006-01-02 15:04:05 UTC"
 )
 
 // assertions verifies signed assertions.
@@ -34,7 +34,7 @@ func newAssertions(c Config) (*assertions, error) {
 	return &assertions{config: c, keys: keys, verify: oidc.Config{
 		SupportedSigningAlgs: c.Algorithms,
 		SkipClientIDCheck:    true, // there may be several audiences, which verifiedClaims compares
-		Now:                  c.Now,
+		SkipExpiryCheck:      true, // untimely checks it
 	}}, nil
 }
 
@@ -83,9 +83,10 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	}
 	ask := &asked{keys: a.keys}
 	token, err := oidc.NewVerifier(a.config.Issuer, ask, &a.verify).Verify(ctx, text)
+	unknown, _ := errors.AsType[*denial](ask.err)
 	switch {
-	case errors.Is(ask.err, errNoKeys):
-		return nil, temporaryDenial(ask.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in a few seconds")
+	case unknown != nil:
+		return nil, unknown
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with one of the issuer's keys", a.config.Header)
 	case !ask.called:
@@ -93,39 +94,42 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	}
 	// The verifier matches claim names case-insensitively.
 	claims, wrong := members(ask.signed, append([]string{a.config.UserClaim, a.config.GroupsClaim}, knownClaims...))
-	switch expired := (*oidc.TokenExpiredError)(nil); {
+	switch {
 	case wrong != "":
 		return nil, deny(whyMalformed, "the assertion in the header %s has invalid claims: their object %s", a.config.Header, wrong)
-	case errors.As(err, &expired):
-		return nil, deny(whyExpired, "the assertion in the header %s has expired, or has no expiry", a.config.Header)
+	case err != nil && claims["iss"] != a.config.Issuer:
+		return nil, deny(whyIssuer, "the assertion in the header %s is from another issuer", a.config.Header)
 	case err != nil:
-		return nil, a.refused(ask.signed)
+		return nil, deny(whyMalformed, "the assertion in the header %s has invalid claims", a.config.Header)
 	case !slices.ContainsFunc(token.Audience, func(of string) bool { return slices.Contains(a.config.Audience, of) }):
 		return nil, deny(whyAudience, "the assertion in the header %s is for another audience", a.config.Header)
 	}
-	latest := float64(a.config.Now().Add(skew).Unix())
-	for _, name := range []string{"nbf", "iat"} {
-		if from, told := claims[name].(float64); told && from > latest {
-			return nil, deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
-		}
-	}
-	return claims, nil
+	return claims, a.untimely(claims)
 }
 
-// refused says why the verifier refused an assertion with a valid signature.
-func (a *assertions) refused(signed []byte) *denial {
-	var claims struct {
-		Issuer    string  `json:"iss"`
-		NotBefore float64 `json:"nbf"`
+// untimely refuses claims whose time has passed or is to come.
+func (a *assertions) untimely(claims map[string]any) *denial {
+	now := a.config.Now()
+	for _, name := range []string{"exp", "nbf", "iat"} {
+		value, told := claims[name]
+		at, isNumber := value.(float64)
+		switch off := at - float64(now.UnixMicro())/1e6; {
+		case !told && name == "exp":
+			return deny(whyMalformed, "the assertion in the header %s has invalid claims: %q is missing", a.config.Header, name)
+		case !told:
+		case !isNumber:
+			return deny(whyMalformed, "the assertion in the header %s has invalid claims: %q is not a number", a.config.Header, name)
+		case name == "exp" && off <= -skew.Seconds():
+			expired := time.Unix(int64(max(at, 0)), 0)
+			denied := deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: let the proxy refresh it%s, or compare the clocks of both machines",
+				a.config.Header, expired.UTC().Format(timeLayout), outbox.Age(now.Sub(expired)), a.config.refresh)
+			denied.refusal.Err = ErrNoRole // the proxy would answer 401 with a login that changes nothing
+			return denied
+		case name != "exp" && off > skew.Seconds():
+			return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
+		}
 	}
-	err := json.Unmarshal(signed, &claims)
-	switch {
-	case err == nil && claims.Issuer != a.config.Issuer:
-		return deny(whyIssuer, "the assertion in the header %s is from another issuer", a.config.Header)
-	case err == nil && claims.NotBefore > float64(a.config.Now().Unix()):
-		return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
-	}
-	return deny(whyMalformed, "the assertion in the header %s has invalid claims", a.config.Header)
+	return nil
 }
 
 // compact reports whether text is three parts in base64url. The other form of a JWS, an object,

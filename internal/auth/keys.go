@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -22,28 +22,30 @@ import (
 )
 
 const (
-	fetchPause = 10 * time.Second // the least time between two requests to a key server
-	fetchTime  = 5 * time.Second  // timeout of one request
-	maxKeySet  = 512 << 10        // bytes
+	fetchPause = 10 * time.Second // the least time between the starts of two fetches
+	fetchTime  = 5 * time.Second  // timeout of one fetch
+	maxKeySet  = 512 << 10        // bytes of an answer
 	keysAge    = time.Hour        // after which keys are fetched again, so that withdrawn ones are dropped
-)
-
-var (
-	errNoKeys     = errors.New("no keys could be read")
-	errNotFetched = errors.New("the keys were not fetched")
-	errTooSoon    = fmt.Errorf("%w: the key server was queried a moment ago", errNotFetched)
 )
 
 // openKeys opens the issuer's keys and reads them if they are in a file.
 func openKeys(c Config) (oidc.KeySet, error) {
-	if !strings.Contains(c.JWKS, "://") {
+	switch {
+	case c.JWKS == "" && !fetchable(c.Issuer):
+		return nil, outbox.Invalid("auth-jwks", "it is missing: set where the issuer's public keys are, an https address or a file; only an issuer that is an https address can name them itself")
+	case c.JWKS != "" && !strings.Contains(c.JWKS, "://"):
 		return readKeyFile(c.JWKS, c.Algorithms)
-	}
-	u, err := url.Parse(c.JWKS)
-	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && IsLoopback(u.Hostname())) {
+	case c.JWKS != "" && !fetchable(c.JWKS):
 		return nil, outbox.Invalid("auth-jwks", "%q is neither a file nor an https address; http is allowed on this machine alone", c.JWKS)
 	}
-	return newRemoteKeys(c.JWKS, c.Now), nil
+	return newRemoteKeys(c), nil
+}
+
+// fetchable reports whether keys may be fetched from an address: by https, or by http on this
+// machine.
+func fetchable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Hostname()))
 }
 
 // IsLoopback reports whether a host is certainly this machine.
@@ -52,203 +54,283 @@ func IsLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// publicKeys are public keys of an issuer, and the algorithms that they may sign with.
+type publicKeys struct {
+	keys       []jose.JSONWebKey
+	algorithms []jose.SignatureAlgorithm
+}
+
 // parseKeys parses the signature keys of a JWK set, ignoring unknown kinds.
-func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
+func parseKeys(text []byte, algorithms []string) (publicKeys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, errors.New("it is not a JSON Web Key Set")
+		return publicKeys{}, errors.New("it is not a JSON Web Key Set")
 	}
-	var keys []jose.JSONWebKey
+	var found publicKeys
 	for i, raw := range set.Keys {
 		var key jose.JSONWebKey
 		switch err := json.Unmarshal(raw, &key); {
 		case errors.Is(err, jose.ErrUnsupportedKeyType):
 		case err != nil:
-			return nil, fmt.Errorf("its key %d is not well formed", i+1)
+			return publicKeys{}, fmt.Errorf("its key %d is not well formed", i+1)
 		case key.IsPublic() && key.Valid() && key.Use != "enc":
-			keys = append(keys, key)
+			found.keys = append(found.keys, key)
 		}
 	}
-	if len(keys) == 0 {
-		return nil, errors.New("it holds no public key")
+	if len(found.keys) == 0 {
+		return publicKeys{}, errors.New("it holds no public key")
 	}
-	return keys, nil
+	for _, a := range algorithms {
+		found.algorithms = append(found.algorithms, jose.SignatureAlgorithm(a))
+	}
+	return found, nil
 }
 
-// fileKeys are keys read from a file.
-type fileKeys struct {
-	keys       []jose.JSONWebKey
-	algorithms []jose.SignatureAlgorithm
-}
-
-func readKeyFile(name string, algorithms []string) (*fileKeys, error) {
+func readKeyFile(name string, algorithms []string) (oidc.KeySet, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, outbox.Invalid("auth-jwks", "cannot read %s: %v", name, outbox.Cause(err))
 	}
-	f := &fileKeys{}
-	if f.keys, err = parseKeys(text); err != nil {
+	set, err := parseKeys(text, algorithms)
+	if err != nil {
 		return nil, outbox.Invalid("auth-jwks", "%s: %v", name, err)
 	}
-	for _, a := range algorithms {
-		f.algorithms = append(f.algorithms, jose.SignatureAlgorithm(a))
-	}
-	return f, nil
+	return set, nil
 }
 
 // VerifySignature implements oidc.KeySet.
-func (f *fileKeys) VerifySignature(_ context.Context, text string) ([]byte, error) {
-	signed, err := jose.ParseSignedCompact(text, f.algorithms)
-	if err != nil {
-		return nil, err
-	}
-	head := signed.Signatures[0].Header
-	for _, key := range f.keys {
-		if head.KeyID != "" && key.KeyID != head.KeyID || key.Algorithm != "" && key.Algorithm != head.Algorithm {
-			continue
-		}
-		if payload, err := signed.Verify(&key); err == nil {
-			return payload, nil
-		}
-	}
-	return nil, errors.New("no key matches")
-}
-
-// remoteKeys are keys fetched from a URL.
-type remoteKeys struct {
-	url  string
-	ctx  context.Context // with the HTTP client, as oidc requires
-	pace *paced
-
-	mu  sync.Mutex
-	set *oidc.RemoteKeySet
-}
-
-func newRemoteKeys(address string, now func() time.Time) *remoteKeys {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // a request on a dead connection would be sent twice
-	pace := &paced{next: transport, now: now}
-	ctx := oidc.ClientContext(context.Background(), &http.Client{Transport: pace, Timeout: fetchTime})
-	return &remoteKeys{url: address, ctx: ctx, pace: pace, set: oidc.NewRemoteKeySet(ctx, address)}
-}
-
-// VerifySignature implements oidc.KeySet. Its error is errNoKeys when no known key fits and the
-// current keys cannot be fetched: the issuer may have signed with one of those.
-func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, error) {
-	set := k.current(ctx, text)
-	payload, err := set.VerifySignature(ctx, text)
-	// Keys just fetched for another request may fit. While a fetch was allowed, the set's answer
-	// may come from an earlier fetch, which the set is about to drop.
-	for again := true; errors.Is(err, errNotFetched) && again; again = k.pace.ready() {
-		payload, err = set.VerifySignature(ctx, text)
-	}
-	if err != nil && k.pace.failed() {
-		return nil, fmt.Errorf("%w: %w", errNoKeys, err)
-	}
+func (s publicKeys) VerifySignature(_ context.Context, text string) ([]byte, error) {
+	payload, _, err := s.verify(text)
 	return payload, err
 }
 
-// current returns the key set to use: a new one when the keys have expired and could be fetched
-// again.
-func (k *remoteKeys) current(ctx context.Context, text string) *oidc.RemoteKeySet {
-	k.mu.Lock()
-	set := k.set
-	k.mu.Unlock()
-	read := k.pace.lastRead()
-	if read.IsZero() || k.pace.now().Sub(read) < keysAge || !k.pace.ready() {
-		return set
+// verify checks the signature of an assertion. named reports whether a key has the id that the
+// assertion names.
+func (s publicKeys) verify(text string) (payload []byte, named bool, err error) {
+	signed, err := jose.ParseSignedCompact(text, s.algorithms)
+	if err != nil {
+		return nil, false, err
 	}
-	fresh := oidc.NewRemoteKeySet(k.ctx, k.url)
-	_, _ = fresh.VerifySignature(ctx, text) // the result is checked again by the caller
-	if !k.pace.lastRead().After(read) {
-		return set
+	head := signed.Signatures[0].Header
+	for _, key := range s.keys {
+		if head.KeyID != "" && key.KeyID != head.KeyID {
+			continue
+		}
+		named = head.KeyID != ""
+		if key.Algorithm != "" && key.Algorithm != head.Algorithm {
+			continue
+		}
+		if payload, err := signed.Verify(&key); err == nil {
+			return payload, named, nil
+		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.set = fresh
-	return fresh
+	return nil, named, errors.New("no key matches")
 }
 
-// paced allows one request per fetchPause, for all callers together, and passes on only
-// responses with keys.
-type paced struct {
-	next http.RoundTripper
-	now  func() time.Time
-
-	mu    sync.Mutex
-	asked time.Time // time of the last request
-	read  time.Time // last time that keys were fetched
-	err   error     // result of the last request
+// remoteKeys are keys fetched from the address of the configuration, or from the one that the
+// issuer's discovery document names.
+type remoteKeys struct {
+	Config
+	client *http.Client
+	turn   sync.Mutex // held while fetching
+	last   atomic.Pointer[fetched]
 }
 
-func (p *paced) lastRead() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.read
+// fetched is the outcome of the last fetch.
+type fetched struct {
+	publicKeys           // of the last fetch that succeeded
+	read       time.Time // start of that one; zero if there is none
+	asked      time.Time // start of the last fetch
+	err        error     // of the last fetch
 }
 
-// failed reports whether the last request returned no keys, or there was none yet.
-func (p *paced) failed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.read.IsZero() || p.err != nil
+// pause is how long to wait until the next fetch.
+func (f *fetched) pause(now time.Time) time.Duration {
+	if f.asked.IsZero() {
+		return 0
+	}
+	return max(0, fetchPause-now.Sub(f.asked))
 }
 
-func (p *paced) ready() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mayAsk(p.now())
+func newRemoteKeys(c Config) *remoteKeys {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true // a request on a dead connection would be sent twice
+	k := &remoteKeys{Config: c, client: &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	k.last.Store(&fetched{})
+	return k
 }
 
-// mayAsk must be called with the lock held.
-func (p *paced) mayAsk(now time.Time) bool {
-	return p.asked.IsZero() || now.Sub(p.asked) >= fetchPause
-}
-
-// RoundTrip implements http.RoundTripper. A redirect counts as a response without keys.
-func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	p.mu.Lock()
-	now := p.now()
-	if !p.mayAsk(now) {
-		err := errors.Join(errTooSoon, p.err)
-		p.mu.Unlock()
+// VerifySignature implements oidc.KeySet. Its error is a *denial when no known key fits and the
+// current keys are unknown: the issuer may have signed with one of those.
+func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, error) {
+	seen, now := k.last.Load(), k.Now()
+	payload, _, err := seen.verify(text)
+	if err == nil && (now.Sub(seen.read) < keysAge || seen.pause(now) > 0) {
+		return payload, nil
+	}
+	last := k.refresh(context.WithoutCancel(ctx), seen) // others wait for the outcome too
+	payload, named, err := last.verify(text)
+	if err == nil {
+		return payload, nil
+	}
+	var denied *denial
+	pause := last.pause(k.Now())
+	switch again := outbox.Age(pause + time.Second - 1); {
+	case last.err != nil:
+		denied = temporaryDenial(last.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in %s", again)
+	case last == seen && !named:
+		denied = temporaryDenial(err, "the assertion in the header %s is signed with a key that was not among the issuer's keys %s ago; they are read again in %s: try again then", k.Header, outbox.Age(k.Now().Sub(last.asked)), again)
+	default:
 		return nil, err
 	}
-	p.asked = now
-	p.mu.Unlock()
-	response, err := p.fetch(r)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errNotFetched, err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err = err; err == nil {
-		p.read = now
-	}
-	return response, err
+	denied.refusal.RetryAfter = pause
+	return nil, denied
 }
 
-func (p *paced) fetch(r *http.Request) (*http.Response, error) {
-	response, err := p.next.RoundTrip(r)
+// refresh fetches the keys, unless that was done after seen or less than fetchPause ago. It returns
+// the last outcome.
+func (k *remoteKeys) refresh(ctx context.Context, seen *fetched) *fetched {
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	last, now := k.last.Load(), k.Now()
+	if last != seen || last.pause(now) > 0 {
+		return last
+	}
+	next := *last
+	next.asked = now
+	k.last.Store(&next) // whose key is known does not wait
+	found, err := k.fetch(ctx)
+	if ctx.Err() != nil { // the server ends
+		k.last.Store(last)
+		return last
+	}
+	done := next
+	if done.err = err; err == nil {
+		done.publicKeys, done.read = found, now
+	}
+	k.last.Store(&done)
+	switch {
+	case err != nil && last.err == nil:
+		k.Logger.Warn(done.trouble())
+	case err == nil && last.err != nil:
+		k.Logger.Info("the issuer's keys can be read again")
+	}
+	return &done
+}
+
+// trouble says why the current keys are unknown; empty when they are known.
+func (f *fetched) trouble() string {
+	next := f.asked.Add(fetchPause).UTC().Format(timeLayout)
+	switch {
+	case f.err == nil:
+		return ""
+	case f.read.IsZero():
+		return fmt.Sprintf("the issuer's keys have not been read yet, so every user is refused: %v; the next try is at %s", f.err, next)
+	}
+	return fmt.Sprintf("the issuer's keys cannot be read again: %v; those of %s are used, and the next try is at %s", f.err, f.read.UTC().Format(timeLayout), next)
+}
+
+func (k *remoteKeys) fetch(ctx context.Context) (publicKeys, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	address := k.JWKS
+	if address == "" {
+		var err error
+		if address, err = k.discover(ctx); err != nil {
+			return publicKeys{}, err
+		}
+	}
+	text, err := k.get(ctx, address)
+	if err != nil {
+		return publicKeys{}, err
+	}
+	found, err := parseKeys(text, k.Algorithms)
+	if err != nil {
+		return publicKeys{}, fmt.Errorf("the answer of %s: %w", address, err)
+	}
+	return found, nil
+}
+
+// discover returns the address of the keys, see OpenID Connect Discovery 1.0, section 4.
+func (k *remoteKeys) discover(ctx context.Context) (string, error) {
+	at := strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration"
+	text, err := k.get(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	var document oidc.ProviderConfig
+	switch err := json.Unmarshal(text, &document); {
+	case err != nil:
+		return "", fmt.Errorf("the answer of %s is not a discovery document", at)
+	case document.IssuerURL != k.Issuer:
+		return "", fmt.Errorf("the document at %s is of the issuer %.200q, and --auth-issuer is %q", at, document.IssuerURL, k.Issuer)
+	case !fetchable(document.JWKSURL) || strings.HasPrefix(k.Issuer, "https:") && !strings.HasPrefix(document.JWKSURL, "https:"):
+		return "", fmt.Errorf("the document at %s names the keys' address %.200q, which is not an https address", at, document.JWKSURL)
+	}
+	return document.JWKSURL, nil
+}
+
+// get reads an address without following redirects.
+func (k *remoteKeys) get(ctx context.Context, address string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
+	}
+	response, err := k.client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, outbox.Cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the key server answered %s", response.Status)
+		return nil, fmt.Errorf("%s answered %s", address, response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", address, outbox.Cause(err))
+	case len(text) > maxKeySet:
+		return nil, fmt.Errorf("the answer of %s is larger than %d bytes", address, maxKeySet)
 	}
-	if len(text) > maxKeySet {
-		return nil, fmt.Errorf("the key server's answer is larger than %d bytes", maxKeySet)
+	return text, nil
+}
+
+// remote returns the keys that are fetched, or nil.
+func (g *Gate) remote() *remoteKeys {
+	if g == nil || g.assert == nil {
+		return nil
 	}
-	if _, err := parseKeys(text); err != nil {
-		return nil, fmt.Errorf("the key server's answer: %w", err)
+	k, _ := g.assert.keys.(*remoteKeys)
+	return k
+}
+
+// Run keeps the issuer's keys current until ctx ends. Without it they are fetched when a request
+// needs them.
+func (g *Gate) Run(ctx context.Context) {
+	k := g.remote()
+	for k != nil && ctx.Err() == nil {
+		last := k.refresh(ctx, k.last.Load())
+		next := last.asked.Add(keysAge)
+		if last.err != nil {
+			next = last.asked.Add(fetchPause)
+		}
+		timer := time.NewTimer(next.Sub(k.Now()))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
-	response.Body = io.NopCloser(bytes.NewReader(text))
-	return response, nil
+}
+
+// Trouble says why users may be refused or withdrawn keys still count, and is empty when nothing is
+// known to be wrong.
+func (g *Gate) Trouble() string {
+	k := g.remote()
+	if k == nil {
+		return ""
+	}
+	return k.last.Load().trouble()
 }

@@ -1,13 +1,18 @@
 package auth
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -66,7 +71,7 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	server, clock := newKeyServer(t, known), newHandClock()
 	c := jwtConfig(server.URL)
 	c.Now = clock.now
-	g, _ := gate(t, c)
+	g, told := gate(t, c)
 	storm := func(text func(i int) string) {
 		t.Helper()
 		var all sync.WaitGroup
@@ -102,9 +107,8 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	server.holds(keySet(t, known, next))
 	rotated := next.sign(t, good())
 	clock.advance(fetchPause - time.Second)
-	if _, err := g.Identify(asserting(rotated)); err == nil {
-		t.Fatal("a key was read before its time")
-	}
+	wantDenied(t, g, told, asserting(rotated), whyUnavailable, "not among the issuer's keys 9 s ago; they are read again in 1 s")
+	wantDenied(t, g, told, asserting(forged), whySignature, "not signed with one of the issuer's keys")
 	asked(1)
 	clock.advance(time.Second)
 	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops", "dev")
@@ -152,7 +156,142 @@ func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
 	wantUser(t, g, asserting(next.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
-	wantDenied(t, g, told, asserting(newSigner(t, "k-3", jose.ES256).sign(t, good())), whySignature, "not signed with one of the issuer's keys")
+	never := asserting(newSigner(t, "k-3", jose.ES256).sign(t, good()))
+	wantDenied(t, g, told, never, whyUnavailable, "not among the issuer's keys 0 s ago; they are read again in 10 s")
+	clock.advance(fetchPause)
+	wantDenied(t, g, told, never, whySignature, "not signed with one of the issuer's keys")
+}
+
+// discoverable is an issuer that names its keys' address.
+func discoverable(t testing.TB, signers ...signer) *keyServer {
+	t.Helper()
+	s := newKeyServer(t)
+	s.documents(map[string]any{"issuer": s.URL, "jwks_uri": s.URL + "/keys"}, keySet(t, signers...))
+	return s
+}
+
+// documents makes the server answer with a discovery document, and with keys at any other path.
+func (s *keyServer) documents(document map[string]any, set []byte) {
+	text, _ := json.Marshal(document) // it holds strings
+	s.answers(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(map[bool][]byte{true: text, false: set}[r.URL.Path == wellKnown])
+	})
+}
+
+const wellKnown = "/.well-known/openid-configuration"
+
+func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "k-1", jose.RS256)
+	server, clock := discoverable(t, s), newHandClock()
+	c := Config{Kind: KindJWT, Preset: "oauth2-proxy", Issuer: server.URL, Audience: []string{"outboxweb"}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}, Now: clock.now}
+	g, told := gate(t, c)
+	from := func(text string) *http.Request { return request("192.0.2.1:80", "X-Outboxweb-Id-Token", text) }
+	text := s.sign(t, good(map[string]any{"iss": server.URL}))
+	wantUser(t, g, from(text), "ana@example.org", outbox.RoleViewer, "ops", "dev")
+	wantUser(t, g, from("Bearer "+text), "ana@example.org", outbox.RoleViewer, "ops", "dev")
+	wantDenied(t, g, told, from("ana@example.org"), whyMalformed, "not a signed JWT")
+	wantDenied(t, g, told, from(newSigner(t, "k-1", jose.RS256).sign(t, good(map[string]any{"iss": server.URL}))), whySignature, "not signed with one of the issuer's keys")
+	wantDenied(t, g, told, from(s.sign(t, good(map[string]any{"iss": server.URL, "exp": now.Unix() - 300}))), whyOutlived, "let the proxy refresh it (oauth2-proxy: cookie_refresh below the token's lifetime,")
+	if n := server.asked.Load(); n != 2 {
+		t.Errorf("the issuer was asked %d times", n)
+	}
+	for _, c := range []struct{ issuer, keys, text string }{
+		{server.URL + "/", server.URL + "/keys", `is of the issuer "` + server.URL + `/", and --auth-issuer is "` + server.URL + `"`},
+		{"", server.URL + "/keys", `is of the issuer ""`},
+		{server.URL, "", `names the keys' address "", which is not an https address`},
+		{server.URL, "http://sso.example.org/keys", "which is not an https address"},
+		{server.URL, "https://ana:secret@sso.example.org/keys", "which is not an https address"},
+		{server.URL, "/keys", "which is not an https address"},
+	} {
+		clock.advance(keysAge)
+		server.documents(map[string]any{"issuer": c.issuer, "jwks_uri": c.keys}, keySet(t, s))
+		_, _ = g.Identify(from(text)) // whose time is past
+		if told := g.Trouble(); !strings.Contains(told, c.text) || !strings.Contains(told, "cannot be read again: the document at "+server.URL+wellKnown) {
+			t.Errorf("issuer %q and keys at %q: %q", c.issuer, c.keys, told)
+		}
+	}
+	clock.advance(fetchPause)
+	server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/elsewhere"}, keySet(t, s))
+	if _, _ = g.Identify(from(text)); g.Trouble() != "" {
+		t.Error(g.Trouble())
+	}
+}
+
+// A document that came by https does not lead to keys that come by http.
+func TestKeys_areNotFetchedByHTTPForAnIssuerByHTTPS(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "k-1", jose.ES256)
+	plain, document := newKeyServer(t, s), []byte(nil)
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document) }))
+	defer secure.Close()
+	document = asJSON(t, map[string]any{"issuer": secure.URL, "jwks_uri": plain.URL})
+	c := jwtConfig("")
+	c.Issuer = secure.URL
+	g, told := gate(t, c)
+	g.remote().client.Transport = secure.Client().Transport
+	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"iss": secure.URL}))), whyUnavailable, "keys cannot be read at the moment")
+	if !strings.Contains(g.Trouble(), "which is not an https address") || plain.asked.Load() != 0 {
+		t.Errorf("%q, and the keys were fetched %d times", g.Trouble(), plain.asked.Load())
+	}
+}
+
+// transport answers requests without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "k-1", jose.ES256)
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		var asked []string
+		start, away := time.Now(), true
+		c := jwtConfig(issuer + "/keys")
+		c.Now, c.Logger = time.Now, slog.New(slog.NewTextHandler(&log, nil))
+		g, told := gate(t, c)
+		g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
+			asked = append(asked, time.Since(start).String())
+			if away {
+				return nil, errors.New("connection refused")
+			}
+			w := httptest.NewRecorder()
+			_, _ = w.Write(keySet(t, s))
+			return w.Result(), nil
+		})
+		at := time.Now().Unix()
+		r := asserting(s.sign(t, good(map[string]any{"iat": at, "nbf": at, "exp": at + 86_400})))
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { g.Run(ctx) })
+		after := func(wait time.Duration, trouble string) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			if got := g.Trouble(); got != trouble {
+				t.Errorf("trouble: %q, want %q", got, trouble)
+			}
+		}
+		const never = "the issuer's keys have not been read yet, so every user is refused: https://sso.example.org/keys: connection refused; the next try is at "
+		after(0, never+"2000-01-01 00:00:10 UTC")
+		after(25*time.Second, never+"2000-01-01 00:00:30 UTC")
+		wantDenied(t, g, told, r, whyUnavailable, "cannot be read at the moment, so the signature cannot be checked; try again in 5 s")
+		away = false
+		after(5*time.Second, "")
+		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		away = true
+		after(keysAge, "the issuer's keys cannot be read again: https://sso.example.org/keys: connection refused; those of 2000-01-01 00:00:30 UTC are used, and the next try is at 2000-01-01 01:00:40 UTC")
+		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		end()
+		running.Wait()
+		if got := strings.Join(asked, " "); got != "0s 10s 20s 30s 1h0m30s" {
+			t.Errorf("the keys were asked for at %s", got)
+		}
+		if lines := log.String(); strings.Count(lines, "have not been read yet") != 1 || strings.Count(lines, "can be read again") != 1 || strings.Count(lines, "cannot be read again") != 1 {
+			t.Errorf("the log:\n%s", lines)
+		}
+	})
 }
 
 func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
@@ -176,22 +315,28 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 			_, _ = w.Write([]byte(`{"keys":[],"filler":"` + strings.Repeat("x", maxKeySet) + `"}`))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, clock := newKeyServer(t), newHandClock()
-			server.answers(reply)
-			c := jwtConfig(server.URL)
-			c.Now = clock.now
-			g, told := gate(t, c)
-			for range 5 {
-				wantDenied(t, g, told, asserting(s.sign(t, good())), whyUnavailable, "keys cannot be read at the moment")
-			}
-			if n := server.asked.Load(); n != 1 {
-				t.Errorf("the key server was asked %d times", n)
-			}
-			server.holds(keySet(t, s))
-			clock.advance(fetchPause)
-			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
-		})
+		for _, discovered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, discovered %t", name, discovered), func(t *testing.T) {
+				t.Parallel()
+				server, clock := newKeyServer(t), newHandClock()
+				server.answers(reply)
+				c := jwtConfig(server.URL)
+				if c.Issuer = server.URL; discovered {
+					c.JWKS = ""
+				}
+				c.Now = clock.now
+				g, told := gate(t, c)
+				r := asserting(s.sign(t, good(map[string]any{"iss": server.URL})))
+				for range 5 {
+					wantDenied(t, g, told, r, whyUnavailable, "keys cannot be read at the moment")
+				}
+				if n := server.asked.Load(); n != 1 {
+					t.Errorf("the key server was asked %d times", n)
+				}
+				server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"}, keySet(t, s))
+				clock.advance(fetchPause)
+				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			})
+		}
 	}
 }

@@ -21,7 +21,8 @@ const (
 	whySignature   = "signature"   // no key of the issuer fits
 	whyIssuer      = "issuer"      // the assertion is another issuer's
 	whyAudience    = "audience"    // the assertion is for another audience
-	whyExpired     = "expired"     // the assertion or token is no longer valid
+	whyExpired     = "expired"     // the token is no longer valid
+	whyOutlived    = "outlived"    // the assertion has expired, and its proxy still sends it
 	whyFuture      = "future"      // the assertion is not valid yet
 	whyClaims      = "claims"      // the assertion does not name a user
 	whyUnknown     = "unknown"     // no such token

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // The kinds of refusal. A *Refusal has one of them and a sentence for the user; test with
@@ -39,6 +40,8 @@ type Refusal struct {
 	Index        int    // in a batch: index of the event, from 0
 	Run          int64  // the blocking run, or 0
 	AuditEntryID int64  // the audit record of the refused action; 0 if there is none
+
+	RetryAfter time.Duration // until the same call may succeed; 0 if that is not known
 
 	Confirm       string    // the phrase that the action requires, or empty
 	BlockingEvent *EventRef // the event that conflicts with a conditional append, or nil
