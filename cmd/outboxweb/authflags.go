@@ -17,9 +17,9 @@ type authFlags struct {
 	Auth             string   `default:"local" enum:"local,none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: local (not at all; only for this machine, not for a proxy), jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header), token (API tokens only), or none (not at all; everyone whom a proxy or the Unix socket admits is an admin)."`
 	AuthPreset       string   `placeholder:"PROXY" values:"preset" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
 	AuthHeader       string   `placeholder:"NAME" help:"jwt: the header that carries the assertion. Not Authorization, which is for API tokens."`
-	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions."`
+	AuthIssuer       string   `placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions. If it is an https address, its discovery document names the keys."`
 	AuthAudience     []string `placeholder:"TEXT" help:"jwt: an accepted audience. Repeatable."`
-	AuthJWKS         string   `name:"auth-jwks" placeholder:"URL|FILE" help:"jwt: the issuer's public keys, a JSON Web Key Set: an https address or a file."`
+	AuthJWKS         string   `name:"auth-jwks" placeholder:"URL|FILE" help:"jwt: the issuer's public keys, a JSON Web Key Set: an https address or a file; needed where the issuer has no discovery document."`
 	AuthAlgorithms   []string `placeholder:"NAME" help:"jwt: an accepted signature algorithm; RS256 and ES256 unless the preset says otherwise. Repeatable."`
 	AuthUserClaim    string   `placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. Use dots for nested claims."`
 	AuthGroupsClaim  string   `placeholder:"NAME" help:"jwt: the claim that lists the user's groups; groups unless the preset says otherwise."`

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,23 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	}
 	if strings.Contains(scrape, "battery") {
 		t.Error("the scrape has the secret")
+	}
+}
+
+// A server whose issuer is away starts, says so before anybody asks, and ends.
+func TestServe_startsWithoutItsIssuer(t *testing.T) {
+	t.Parallel()
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	defer issuer.Close()
+	s := serve(t, "--auth", "jwt", "--auth-preset", "oauth2-proxy", "--auth-issuer", issuer.URL, "--auth-audience", "outboxweb", "--viewer", "*")
+	trouble := "the issuer's keys have not been read yet, so every user is refused: " + issuer.URL + "/.well-known/openid-configuration answered 502 Bad Gateway"
+	eventually(t, "the fetch at start has failed", func() bool {
+		status, text := s.ask("/readyz?verbose")
+		return status == http.StatusOK && strings.Contains(text, trouble)
+	})
+	s.signal(syscall.SIGTERM)
+	if err := s.wait(); err != nil || strings.Count(s.stderr.String(), trouble) != 1 {
+		t.Errorf("%v; stderr: %s", err, s.stderr.String())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/intake"
@@ -281,6 +282,7 @@ func (c *serveCmd) checkDurations() error {
 // server is what serve runs: a process, and its HTTP server.
 type server struct {
 	process *engine.Process
+	gate    *auth.Gate
 	http    *http.Server
 	log     *slog.Logger
 	limit   time.Duration  // stopLimit
@@ -311,7 +313,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 	stopping := make(chan struct{})
 	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
 		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, Stopping: stopping})
-	s := &server{process: p, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log, limit: stopLimit, exit: os.Exit}
+	s := &server{process: p, gate: gate, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log, limit: stopLimit, exit: os.Exit}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil
 }
@@ -332,6 +334,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 			cancel(fmt.Errorf("the worker ended: %w", workErr))
 		}
 	})
+	running.Go(func() { s.gate.Run(ctx) })
 	<-ctx.Done()
 	defer time.AfterFunc(s.limit, s.giveUp).Stop()
 	asked := time.Now()

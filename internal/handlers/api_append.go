@@ -53,7 +53,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait.Wait != "" { // before anything is appended
-		leave, err := s.waits.acquire(w, r)
+		leave, err := s.waits.acquire(r)
 		if err != nil {
 			return err
 		}

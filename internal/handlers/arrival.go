@@ -65,13 +65,15 @@ func trustFlag(peer string) string {
 // authenticated. It depends on a and on how settings are named.
 func (s *server) adviceFor(a outbox.Arrival) []string {
 	var all []string
-	for _, rule := range []func(outbox.Arrival) string{s.warnAboutPrefix, s.warnAboutPublicOrigin, s.warnAboutIdentity} {
+	for _, rule := range []func(outbox.Arrival) string{s.warnAboutPrefix, s.warnAboutPublicOrigin, s.warnAboutIdentity, s.warnAboutKeys} {
 		if sentence := rule(a); sentence != "" {
 			all = append(all, sentence)
 		}
 	}
 	return all
 }
+
+func (s *server) warnAboutKeys(outbox.Arrival) string { return s.Auth.Trouble() }
 
 func (s *server) warnAboutPrefix(a outbox.Arrival) string {
 	h := a.Header(prefixHeader)

@@ -305,16 +305,22 @@ func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
 type readiness struct {
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons"`
+	// Warnings are asked for with ?verbose: what does not keep the server from working.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
 	reasons := s.Store.Ready(ctx)
+	state, status := readiness{Ready: true, Reasons: []string{}}, http.StatusOK
 	if len(reasons) > 0 {
-		return s.writeJSON(w, http.StatusServiceUnavailable, readiness{Reasons: reasons})
+		state, status = readiness{Reasons: reasons}, http.StatusServiceUnavailable
 	}
-	return s.writeJSON(w, http.StatusOK, readiness{Ready: true, Reasons: []string{}})
+	if trouble := s.Auth.Trouble(); trouble != "" && r.URL.Query().Has("verbose") {
+		state.Warnings = []string{trouble}
+	}
+	return s.writeJSON(w, status, state)
 }
 
 func (s *server) asset(w http.ResponseWriter, r *http.Request) error {

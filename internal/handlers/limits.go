@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -212,7 +211,7 @@ func (p *rateLimiter) evict(now time.Time) {
 }
 
 // checkRate refuses an action of an identity that is over its rate.
-func (s *server) checkRate(w http.ResponseWriter, r *http.Request, t route) error {
+func (s *server) checkRate(r *http.Request, t route) error {
 	if !t.action.Audited() {
 		return nil
 	}
@@ -221,8 +220,7 @@ func (s *server) checkRate(w http.ResponseWriter, r *http.Request, t route) erro
 		return nil
 	}
 	seconds := int(math.Ceil(wait.Seconds()))
-	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	return &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
+	return &outbox.Refusal{Err: errRate, RetryAfter: wait, Detail: fmt.Sprintf(
 		"too many actions by %s: this server accepts %g per second per identity; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
 }
 

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -141,8 +144,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, internal := explain(err)
 	p = redact.Shown(s.Redact, p)
 	var refusal *outbox.Refusal
+	var retryAfter time.Duration
 	if errors.As(err, &refusal) {
-		p.run = refusal.Run
+		p.run, retryAfter = refusal.Run, refusal.RetryAfter
 	}
 	p.RequestID, p.badQuery = requestID(r), errors.As(err, new(badQuery))
 	s.recordRefusal(r, p, err)
@@ -153,7 +157,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if me(r).Auth != "" { // the gate logs unauthenticated requests at a limited rate, so that they do not fill the disk
 			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
 		}
-		w.Header().Set("Retry-After", "1")
+		retryAfter = max(retryAfter, time.Second)
+	}
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="outboxweb"`)

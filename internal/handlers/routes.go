@@ -144,7 +144,7 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 			err = t.checkQuery(r)
 		}
 		if err == nil {
-			err = s.checkRate(w, r, t)
+			err = s.checkRate(r, t)
 		}
 		if err != nil {
 			s.fail(w, r, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -24,14 +25,13 @@ type waits struct {
 
 // acquire lets a request wait, until leave is called. Over the limit it is refused: with errRate
 // for the sender's own limit, and otherwise with outbox.ErrBusy.
-func (w *waits) acquire(answer http.ResponseWriter, r *http.Request) (leave func(), err error) {
+func (w *waits) acquire(r *http.Request) (leave func(), err error) {
 	who := paced{me(r).Auth, me(r).Name}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.of[who] >= waitsOfOne:
-		answer.Header().Set("Retry-After", "1")
-		return nil, &outbox.Refusal{Err: errRate, Detail: fmt.Sprintf(
+		return nil, &outbox.Refusal{Err: errRate, RetryAfter: time.Second, Detail: fmt.Sprintf(
 			"%d requests by %s are waiting for projections, the limit per identity; nothing was done. Try again in a moment, or do not wait", waitsOfOne, who.name)}
 	case w.total >= waitsAtATime:
 		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(
