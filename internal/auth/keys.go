@@ -38,7 +38,12 @@ func openKeys(c Config) (oidc.KeySet, error) {
 	case c.JWKS != "" && !fetchable(c.JWKS):
 		return nil, outbox.Invalid("auth-jwks", "%q is neither a file nor an https address; http is allowed on this machine alone", c.JWKS)
 	}
-	return newRemoteKeys(c), nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true // a request on a dead connection would be sent twice
+	k := &remoteKeys{Config: c, client: &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	k.last.Store(&fetched{})
+	return k, nil
 }
 
 // fetchable reports whether keys may be fetched from an address: by https, or by http on this
@@ -148,19 +153,7 @@ type fetched struct {
 
 // pause is how long to wait until the next fetch.
 func (f *fetched) pause(now time.Time) time.Duration {
-	if f.asked.IsZero() {
-		return 0
-	}
 	return max(0, fetchPause-now.Sub(f.asked))
-}
-
-func newRemoteKeys(c Config) *remoteKeys {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // a request on a dead connection would be sent twice
-	k := &remoteKeys{Config: c, client: &http.Client{Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-	k.last.Store(&fetched{})
-	return k
 }
 
 // VerifySignature implements oidc.KeySet. Its error is a *denial when no known key fits and the
@@ -199,17 +192,15 @@ func (k *remoteKeys) refresh(ctx context.Context, seen *fetched) *fetched {
 	if last != seen || last.pause(now) > 0 {
 		return last
 	}
-	next := *last
-	next.asked = now
-	k.last.Store(&next) // whose key is known does not wait
+	k.last.Store(&fetched{last.publicKeys, last.read, now, last.err}) // whose key is known does not wait
 	found, err := k.fetch(ctx)
 	if ctx.Err() != nil { // the server ends
 		k.last.Store(last)
 		return last
 	}
-	done := next
-	if done.err = err; err == nil {
-		done.publicKeys, done.read = found, now
+	done := fetched{found, now, now, nil}
+	if err != nil {
+		done = fetched{last.publicKeys, last.read, now, err}
 	}
 	k.last.Store(&done)
 	switch {
@@ -233,68 +224,60 @@ func (f *fetched) trouble() string {
 	return fmt.Sprintf("the issuer's keys cannot be read again: %v; those of %s are used, and the next try is at %s", f.err, f.read.UTC().Format(timeLayout), next)
 }
 
-func (k *remoteKeys) fetch(ctx context.Context) (publicKeys, error) {
+func (k *remoteKeys) fetch(ctx context.Context) (found publicKeys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	address := k.JWKS
 	if address == "" {
-		var err error
-		if address, err = k.discover(ctx); err != nil {
-			return publicKeys{}, err
+		at := strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration"
+		if address, err = read(ctx, k.client, at, k.keysAddress); err != nil {
+			return found, err
 		}
 	}
-	text, err := k.get(ctx, address)
-	if err != nil {
-		return publicKeys{}, err
-	}
-	found, err := parseKeys(text, k.Algorithms)
-	if err != nil {
-		return publicKeys{}, fmt.Errorf("the answer of %s: %w", address, err)
-	}
-	return found, nil
+	return read(ctx, k.client, address, func(text []byte) (publicKeys, error) { return parseKeys(text, k.Algorithms) })
 }
 
-// discover returns the address of the keys, see OpenID Connect Discovery 1.0, section 4.
-func (k *remoteKeys) discover(ctx context.Context) (string, error) {
-	at := strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration"
-	text, err := k.get(ctx, at)
-	if err != nil {
-		return "", err
-	}
+// keysAddress returns the address of the keys in a discovery document; see OpenID Connect Discovery
+// 1.0, section 4.
+func (k *remoteKeys) keysAddress(text []byte) (string, error) {
 	var document oidc.ProviderConfig
 	switch err := json.Unmarshal(text, &document); {
 	case err != nil:
-		return "", fmt.Errorf("the answer of %s is not a discovery document", at)
+		return "", errors.New("it is not a discovery document")
 	case document.IssuerURL != k.Issuer:
-		return "", fmt.Errorf("the document at %s is of the issuer %.200q, and --auth-issuer is %q", at, document.IssuerURL, k.Issuer)
+		return "", fmt.Errorf("it is the document of the issuer %.200q, not of %q", document.IssuerURL, k.Issuer)
 	case !fetchable(document.JWKSURL) || strings.HasPrefix(k.Issuer, "https:") && !strings.HasPrefix(document.JWKSURL, "https:"):
-		return "", fmt.Errorf("the document at %s names the keys' address %.200q, which is not an https address", at, document.JWKSURL)
+		return "", fmt.Errorf("its jwks_uri %.200q is not an https address", document.JWKSURL)
 	}
 	return document.JWKSURL, nil
 }
 
-// get reads an address without following redirects.
-func (k *remoteKeys) get(ctx context.Context, address string) ([]byte, error) {
+// read parses what an address answers. It follows no redirect.
+func read[T any](ctx context.Context, client *http.Client, address string, parse func([]byte) (T, error)) (found T, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", address, outbox.Cause(err))
+		}
+	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
-	response, err := k.client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", address, outbox.Cause(err))
+		return found, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", address, response.Status)
-	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
 	switch {
+	case response.StatusCode != http.StatusOK:
+		return found, fmt.Errorf("the answer is %s", response.Status)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", address, outbox.Cause(err))
+		return found, err
 	case len(text) > maxKeySet:
-		return nil, fmt.Errorf("the answer of %s is larger than %d bytes", address, maxKeySet)
+		return found, fmt.Errorf("the answer is larger than %d bytes", maxKeySet)
 	}
-	return text, nil
+	return parse(text)
 }
 
 // remote returns the keys that are fetched, or nil.
@@ -316,21 +299,18 @@ func (g *Gate) Run(ctx context.Context) {
 		if last.err != nil {
 			next = last.asked.Add(fetchPause)
 		}
-		timer := time.NewTimer(next.Sub(k.Now()))
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(next.Sub(k.Now())):
 		}
-		timer.Stop()
 	}
 }
 
 // Trouble says why users may be refused or withdrawn keys still count, and is empty when nothing is
 // known to be wrong.
 func (g *Gate) Trouble() string {
-	k := g.remote()
-	if k == nil {
-		return ""
+	if k := g.remote(); k != nil {
+		return k.last.Load().trouble()
 	}
-	return k.last.Load().trouble()
+	return ""
 }

@@ -197,17 +197,17 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 		t.Errorf("the issuer was asked %d times", n)
 	}
 	for _, c := range []struct{ issuer, keys, text string }{
-		{server.URL + "/", server.URL + "/keys", `is of the issuer "` + server.URL + `/", and --auth-issuer is "` + server.URL + `"`},
-		{"", server.URL + "/keys", `is of the issuer ""`},
-		{server.URL, "", `names the keys' address "", which is not an https address`},
-		{server.URL, "http://sso.example.org/keys", "which is not an https address"},
-		{server.URL, "https://ana:secret@sso.example.org/keys", "which is not an https address"},
-		{server.URL, "/keys", "which is not an https address"},
+		{server.URL + "/", server.URL + "/keys", `it is the document of the issuer "` + server.URL + `/", not of "` + server.URL + `"`},
+		{"", server.URL + "/keys", `it is the document of the issuer ""`},
+		{server.URL, "", `its jwks_uri "" is not an https address`},
+		{server.URL, "http://sso.example.org/keys", "is not an https address"},
+		{server.URL, "https://ana:secret@sso.example.org/keys", "is not an https address"},
+		{server.URL, "/keys", "is not an https address"},
 	} {
 		clock.advance(keysAge)
 		server.documents(map[string]any{"issuer": c.issuer, "jwks_uri": c.keys}, keySet(t, s))
 		_, _ = g.Identify(from(text)) // whose time is past
-		if told := g.Trouble(); !strings.Contains(told, c.text) || !strings.Contains(told, "cannot be read again: the document at "+server.URL+wellKnown) {
+		if told := g.Trouble(); !strings.Contains(told, c.text) || !strings.Contains(told, "cannot be read again: "+server.URL+wellKnown+": it") {
 			t.Errorf("issuer %q and keys at %q: %q", c.issuer, c.keys, told)
 		}
 	}
@@ -231,7 +231,7 @@ func TestKeys_areNotFetchedByHTTPForAnIssuerByHTTPS(t *testing.T) {
 	g, told := gate(t, c)
 	g.remote().client.Transport = secure.Client().Transport
 	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"iss": secure.URL}))), whyUnavailable, "keys cannot be read at the moment")
-	if !strings.Contains(g.Trouble(), "which is not an https address") || plain.asked.Load() != 0 {
+	if !strings.Contains(g.Trouble(), "is not an https address") || plain.asked.Load() != 0 {
 		t.Errorf("%q, and the keys were fetched %d times", g.Trouble(), plain.asked.Load())
 	}
 }

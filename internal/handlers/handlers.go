@@ -312,10 +312,9 @@ type readiness struct {
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	reasons := s.Store.Ready(ctx)
-	state, status := readiness{Ready: true, Reasons: []string{}}, http.StatusOK
-	if len(reasons) > 0 {
-		state, status = readiness{Reasons: reasons}, http.StatusServiceUnavailable
+	state, status := readiness{Reasons: append([]string{}, s.Store.Ready(ctx)...)}, http.StatusServiceUnavailable
+	if len(state.Reasons) == 0 {
+		state.Ready, status = true, http.StatusOK
 	}
 	if trouble := s.Auth.Trouble(); trouble != "" && r.URL.Query().Has("verbose") {
 		state.Warnings = []string{trouble}
