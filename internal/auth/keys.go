@@ -164,7 +164,7 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, 
 	if err == nil && (now.Sub(seen.read) < keysAge || seen.pause(now) > 0) {
 		return payload, nil
 	}
-	last := k.refresh(context.WithoutCancel(ctx), seen) // others wait for the outcome too
+	last := k.refresh(context.WithoutCancel(ctx)) // others wait for the outcome too
 	payload, named, err := last.verify(text)
 	if err == nil {
 		return payload, nil
@@ -183,13 +183,13 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, 
 	return nil, denied
 }
 
-// refresh fetches the keys, unless that was done after seen or less than fetchPause ago. It returns
-// the last outcome.
-func (k *remoteKeys) refresh(ctx context.Context, seen *fetched) *fetched {
+// refresh fetches the keys, unless that was begun less than fetchPause ago, and returns the last
+// outcome.
+func (k *remoteKeys) refresh(ctx context.Context) *fetched {
 	k.turn.Lock()
 	defer k.turn.Unlock()
 	last, now := k.last.Load(), k.Now()
-	if last != seen || last.pause(now) > 0 {
+	if last.pause(now) > 0 {
 		return last
 	}
 	k.last.Store(&fetched{last.publicKeys, last.read, now, last.err}) // whose key is known does not wait
@@ -294,7 +294,7 @@ func (g *Gate) remote() *remoteKeys {
 func (g *Gate) Run(ctx context.Context) {
 	k := g.remote()
 	for k != nil && ctx.Err() == nil {
-		last := k.refresh(ctx, k.last.Load())
+		last := k.refresh(ctx)
 		next := last.asked.Add(keysAge)
 		if last.err != nil {
 			next = last.asked.Add(fetchPause)

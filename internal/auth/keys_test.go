@@ -138,6 +138,43 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
 }
 
+// While a fetch hangs, users whose key is known are let in.
+func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
+	t.Parallel()
+	known := newSigner(t, "k-1", jose.ES256)
+	server, clock := newKeyServer(t, known), newHandClock()
+	c := jwtConfig(server.URL)
+	c.Now = clock.now
+	g, _ := gate(t, c)
+	r := asserting(known.sign(t, good(map[string]any{"exp": now.Unix() + 86_400})))
+	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	clock.advance(keysAge)
+	asked, answered := make(chan bool), make(chan bool)
+	g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
+		asked <- true
+		<-answered
+		return nil, errors.New("no answer")
+	})
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer close(answered)
+	running.Go(func() { _, _ = g.Identify(r) })
+	<-asked
+	told := make(chan error, 1)
+	running.Go(func() {
+		_, err := g.Identify(r)
+		told <- err
+	})
+	select {
+	case err := <-told:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a user whose key is known waits for a fetch")
+	}
+}
+
 // A session stays valid when the issuer has changed keys while its server does not answer.
 func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	t.Parallel()
