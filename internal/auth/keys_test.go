@@ -136,6 +136,9 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	clock.advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantDenied(t, g, told, asserting(text), whyUnavailable, "they are read again in 10 s")
+	clock.advance(fetchPause)
+	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 }
 
 // While a fetch hangs, users whose key is known are let in.
