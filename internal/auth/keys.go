@@ -207,7 +207,7 @@ func (k *remoteKeys) refresh(ctx context.Context) *fetched {
 	case err != nil && last.err == nil:
 		k.Logger.Warn(done.trouble())
 	case err == nil && last.err != nil:
-		k.Logger.Info("the issuer's keys can be read again")
+		k.Logger.Info("the issuer's keys have been read")
 	}
 	return &done
 }

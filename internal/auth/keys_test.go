@@ -287,13 +287,16 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		var asked []string
-		start, away := time.Now(), true
+		start, away, hangs := time.Now(), true, false
 		c := jwtConfig(issuer + "/keys")
 		c.Now, c.Logger = time.Now, slog.New(slog.NewTextHandler(&log, nil))
 		g, told := gate(t, c)
-		g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
+		g.remote().client.Transport = transport(func(r *http.Request) (*http.Response, error) {
 			asked = append(asked, time.Since(start).String())
-			if away {
+			if hangs {
+				<-r.Context().Done()
+			}
+			if away || hangs {
 				return nil, errors.New("connection refused")
 			}
 			w := httptest.NewRecorder()
@@ -323,12 +326,16 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		away = true
 		after(keysAge, "the issuer's keys cannot be read again: https://sso.example.org/keys: connection refused; those of 2000-01-01 00:00:30 UTC are used, and the next try is at 2000-01-01 01:00:40 UTC")
 		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		away = false
+		after(fetchPause, "")
+		hangs = true
+		after(keysAge, "")
 		end()
 		running.Wait()
-		if got := strings.Join(asked, " "); got != "0s 10s 20s 30s 1h0m30s" {
+		if got := strings.Join(asked, " ") + ", until " + time.Since(start).String() + g.Trouble(); got != "0s 10s 20s 30s 1h0m30s 1h0m40s 2h0m40s, until 2h0m40s" {
 			t.Errorf("the keys were asked for at %s", got)
 		}
-		if lines := log.String(); strings.Count(lines, "have not been read yet") != 1 || strings.Count(lines, "can be read again") != 1 || strings.Count(lines, "cannot be read again") != 1 {
+		if lines := log.String(); strings.Count(lines, "have not been read yet") != 1 || strings.Count(lines, "keys have been read") != 2 || strings.Count(lines, "cannot be read again") != 1 {
 			t.Errorf("the log:\n%s", lines)
 		}
 	})
