@@ -368,7 +368,7 @@ func TestIdentify_logsOneLineASecondForEachReason(t *testing.T) {
 		Grants: outbox.Grants{outbox.RoleViewer: {"*"}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return clock }})
 	forged := request("192.0.2.1:80", "X-User", "ana\nlevel=ERROR msg=forged")
-	forged = forged.WithContext(outbox.WithRequestID(forged.Context(), "r-1"))
+	forged = forged.WithContext(outbox.WithRequestID(forged.Context(), "r-1", "p-1"))
 	for range 500 {
 		_, _ = g.Identify(forged)
 	}
@@ -376,7 +376,7 @@ func TestIdentify_logsOneLineASecondForEachReason(t *testing.T) {
 	clock = clock.Add(time.Second)
 	_, _ = g.Identify(forged)
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], "why=untrusted") || !strings.Contains(lines[0], "peer=192.0.2.1") || !strings.Contains(lines[0], "request_id=r-1") || !strings.Contains(lines[1], "why=absent") || !strings.Contains(lines[2], "left_out=499") {
+	if len(lines) != 3 || !strings.Contains(lines[0], "why=untrusted") || !strings.Contains(lines[0], "peer=192.0.2.1") || !strings.Contains(lines[0], "request_id=r-1 proxy_request_id=p-1") || !strings.Contains(lines[1], "why=absent") || !strings.Contains(lines[2], "left_out=499") {
 		t.Errorf("the log is:\n%s", log.String())
 	}
 }

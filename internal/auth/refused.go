@@ -72,7 +72,7 @@ func (g *Gate) recordRefusal(r *http.Request, denied *denial) {
 	if !due {
 		return
 	}
-	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "request_id", outbox.RequestID(r.Context()), "left_out", leftOut}
+	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "left_out", leftOut}
 	if denied.cause != nil {
 		about = append(about, "err", denied.cause)
 	}

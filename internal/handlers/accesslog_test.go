@@ -3,17 +3,25 @@ package handlers
 import (
 	"bytes"
 	"encoding/json"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
-// logged sends requests to a site and returns its log entries about them.
+// logged sends requests to a site and returns their lines of its log.
 func logged(t *testing.T, level slog.Level, ask func(*site), change ...func(*Config)) []map[string]any {
+	t.Helper()
+	return slices.DeleteFunc(allLogged(t, level, ask, change...), func(line map[string]any) bool { return line["msg"] != "request" })
+}
+
+// allLogged is logged with every line that the requests lead to.
+func allLogged(t *testing.T, level slog.Level, ask func(*site), change ...func(*Config)) []map[string]any {
 	t.Helper()
 	var log bytes.Buffer
 	s := newSite(t, append(change, func(c *Config) {
@@ -27,9 +35,7 @@ func logged(t *testing.T, level slog.Level, ask func(*site), change ...func(*Con
 		if err := json.Unmarshal([]byte(line), &one); err != nil {
 			t.Fatalf("%v: %q", err, line)
 		}
-		if one["msg"] == "request" {
-			all = append(all, one)
-		}
+		all = append(all, one)
 	}
 	return all
 }
@@ -49,6 +55,63 @@ func TestAccessLog_tellsOfARequest(t *testing.T) {
 	}
 	if took, _ := lines[0]["duration_ms"].(float64); took <= 0 {
 		t.Errorf("it took %v", lines[0]["duration_ms"])
+	}
+}
+
+// The id that a trusted proxy gives a request is beside ours in every log line about it, and where the
+// reader is told of ours. Ours is the one of the answer.
+func TestRequestID_ofATrustedProxyIsKeptBesideOurs(t *testing.T) {
+	t.Parallel()
+	trusted := func(c *Config) { c.Trusts = func(*http.Request) bool { return true } }
+	boom := func(s *site) {
+		s.srv.router.Get("/api/boom", func(http.ResponseWriter, *http.Request) { panic("on purpose") })
+	}
+	long := strings.Repeat("x", 128)
+	for _, tt := range []struct {
+		what   string
+		given  []string
+		trusts bool
+		want   any
+	}{
+		{"of a trusted proxy", []string{"7f3a-00 \"x\""}, true, "7f3a-00 \"x\""},
+		{"at the limit", []string{long}, true, long},
+		{"too long", []string{long + "x"}, true, nil},
+		{"not ASCII", []string{"é"}, true, nil},
+		{"a control character", []string{"a\tb"}, true, nil},
+		{"empty", []string{""}, true, nil},
+		{"twice", []string{"a", "b"}, true, nil},
+		{"of a stranger", []string{"7f3a-00"}, false, nil},
+	} {
+		change := []func(*Config){}
+		if tt.trusts {
+			change = append(change, trusted)
+		}
+		given := func(r *http.Request) { r.Header["X-Request-Id"] = tt.given }
+		var failed, page answer
+		lines := allLogged(t, slog.LevelInfo, func(s *site) {
+			boom(s)
+			failed = s.get("/api/boom", given)
+			page = s.get("/nope", given)
+		}, change...)
+		if len(lines) != 2 {
+			t.Errorf("%s: %d lines: %v", tt.what, len(lines), lines)
+		}
+		for i, line := range lines {
+			own := failed.Header.Get("X-Request-Id")
+			if i == 1 {
+				own = page.Header.Get("X-Request-Id")
+			}
+			if line["proxy_request_id"] != tt.want || line["request_id"] != own || len(own) != 36 {
+				t.Errorf("%s: the line %q has %q beside %q, want %q beside %q", tt.what, line["msg"], line["proxy_request_id"], line["request_id"], tt.want, own)
+			}
+		}
+		text, _ := tt.want.(string)
+		if p := decodeAs[problem](t, failed.want(t, 500)); p.ProxyRequestID != text {
+			t.Errorf("%s: the problem has %q", tt.what, p.ProxyRequestID)
+		}
+		if said := "the proxy’s <code>" + html.EscapeString(text) + "</code>"; strings.Contains(page.body, "the proxy’s") != (text != "") || text != "" && !strings.Contains(page.body, said) {
+			t.Errorf("%s: the page lacks %s, or has what it should not: %s", tt.what, said, page.body)
+		}
 	}
 }
 

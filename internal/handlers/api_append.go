@@ -137,7 +137,7 @@ func (s *server) inlineText(r *http.Request, err error) string {
 	if errors.As(err, &refusal) {
 		return refusal.Detail
 	}
-	s.Logger.Error("apply inline", "path", r.URL.Path, "request_id", requestID(r), "err", err)
+	s.Logger.Error("apply inline", "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
 	return "applying failed; see the server's log for request " + requestID(r)
 }
 

@@ -202,7 +202,7 @@ func (s *server) cut(r *http.Request, file *exportFile, err error) error {
 		file.w.Header().Del("Content-Disposition")
 		return err
 	}
-	s.Logger.Warn("export cut off", "path", r.URL.Path, "request_id", requestID(r), "err", err)
+	s.Logger.Warn("export cut off", "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
 	panic(http.ErrAbortHandler)
 }
 

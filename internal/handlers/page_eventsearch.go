@@ -93,7 +93,7 @@ func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
 	f.Shown = s.Redact
 	all, err := s.Search.Misses(r.Context(), f)
 	if err != nil && r.Context().Err() == nil {
-		s.Logger.Warn("find what a search may mean", "request_id", requestID(r), "err", err)
+		s.Logger.Warn("find what a search may mean", outbox.RequestIDs(r.Context()), "err", err)
 	}
 	return all
 }

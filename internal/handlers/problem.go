@@ -75,10 +75,12 @@ type problem struct {
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`
 	RequestID string `json:"request_id" redact:"-"`
-	run       int64  // the blocking run, or 0
-	badQuery  bool
-	Errors    map[string]string `json:"errors,omitempty"`
-	Confirm   string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
+	// ProxyRequestID is the id that a trusted proxy gave the request.
+	ProxyRequestID string `json:"proxy_request_id,omitempty" redact:"-"`
+	run            int64  // the blocking run, or 0
+	badQuery       bool
+	Errors         map[string]string `json:"errors,omitempty"`
+	Confirm        string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
 	// Appended lists what was appended although waiting for the projections timed out.
 	Appended []store.Appended `json:"appended,omitempty"`
 	// BlockingEvent is the event that violates the condition of an append.
@@ -148,14 +150,14 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &refusal) {
 		p.run, retryAfter = refusal.Run, refusal.RetryAfter
 	}
-	p.RequestID, p.badQuery = requestID(r), errors.As(err, new(badQuery))
+	p.RequestID, p.ProxyRequestID, p.badQuery = requestID(r), outbox.ProxyRequestID(r.Context()), errors.As(err, new(badQuery))
 	s.recordRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
-		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
+		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
 	}
 	if p.Status == http.StatusServiceUnavailable {
 		if me(r).Auth != "" { // the gate logs unauthenticated requests at a limited rate, so that they do not fill the disk
-			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, "request_id", p.RequestID, "err", err)
+			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
 		}
 		retryAfter = max(retryAfter, time.Second)
 	}
@@ -184,7 +186,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) problemView(r *http.Request, p problem) templates.Problem {
-	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, Back: s.back(r), Run: p.run}
+	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run}
 	if p.badQuery && r.Method == http.MethodGet {
 		v.Whole = templates.URL(s.outside(r))
 	}
@@ -195,7 +197,7 @@ func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	page := s.plainFrame(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
 	w.Header().Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
 	if err := s.render(w, r, failStatus(w, r, p), page, pageOf(templates.ProblemPage, s.problemView(r, p))); err != nil {
-		s.Logger.Error("render the error page", "request_id", p.RequestID, "err", err)
+		s.Logger.Error("render the error page", outbox.RequestIDs(r.Context()), "err", err)
 	}
 }
 

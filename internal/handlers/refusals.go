@@ -68,7 +68,7 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 		return
 	}
 	if s.ReadOnly {
-		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), "request_id", requestID(r), "why", p.Detail)
+		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), outbox.RequestIDs(r.Context()), "why", p.Detail)
 		return
 	}
 	refused := refusedAction(r, a.action)
@@ -76,7 +76,7 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also if the client has disconnected
 	defer cancel()
 	if _, err := s.Store.RecordRefusal(ctx, s.refusedCommand(r, a), refused); err != nil {
-		s.Logger.Warn("a refused action could not be recorded", "action", a.action, "request_id", requestID(r), "err", err)
+		s.Logger.Warn("a refused action could not be recorded", "action", a.action, outbox.RequestIDs(r.Context()), "err", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -52,7 +53,7 @@ func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) 
 	h.Set("HX-Retarget", "this")
 	h.Set("HX-Reswap", "afterbegin show:none")
 	if err := s.render(w, r, failStatus(w, r, p), s.plainFrame(r, "", ""), pageOf(templates.Refusal, s.problemView(r, p))); err != nil {
-		s.Logger.Error("render the refusal of a form", "request_id", p.RequestID, "err", err)
+		s.Logger.Error("render the refusal of a form", outbox.RequestIDs(r.Context()), "err", err)
 	}
 	return true
 }
@@ -101,7 +102,7 @@ func (s *server) pageOf(r *http.Request, form templates.RefusedForm, addresses [
 		form.From = address
 		again, found, err := form.PutInto(r.Context(), s.plainFrame(r, "", ""), shown)
 		if err != nil {
-			s.Logger.Error("show a refused form again", "request_id", requestID(r), "err", err)
+			s.Logger.Error("show a refused form again", outbox.RequestIDs(r.Context()), "err", err)
 			continue
 		}
 		if found {

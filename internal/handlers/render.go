@@ -212,7 +212,7 @@ func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Af
 func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
 	act, err := s.recorded(r)
 	if err != nil {
-		s.Logger.Warn("read the record of an action", "request_id", requestID(r), "err", err)
+		s.Logger.Warn("read the record of an action", outbox.RequestIDs(r.Context()), "err", err)
 	}
 	to = templates.WithAction(to, act)
 	w.Header().Set("Location", string(to))

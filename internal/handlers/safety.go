@@ -18,13 +18,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// Limits on request bodies, in bytes.
+// Limits on what requests contain, in bytes.
 const (
 	maxActBody        = 64 << 10
 	maxSelectionBody  = 4 << 20                             // 10,000 selected rows
 	maxRehearsalBody  = 2*outbox.MaxRehearsalFiles + 64<<10 // the files, with what JSON escapes
 	maxAppendBody     = 16 << 20
 	maxIdempotencyKey = 200
+	maxProxyRequestID = 128
 )
 
 // requestTime bounds the work on one request; it exceeds the longest wait.
@@ -46,7 +47,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
 		a := &access{}
-		ctx := context.WithValue(outbox.WithRequestID(r.Context(), id), accessKey{}, a)
+		ctx := context.WithValue(outbox.WithRequestID(r.Context(), id, s.proxyRequestID(r)), accessKey{}, a)
 		r = r.WithContext(outbox.WithCost(ctx, &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
@@ -68,6 +69,17 @@ func (s *server) identify(next http.Handler) http.Handler {
 	})
 }
 
+// proxyRequestID returns the id that a trusted proxy gave a request; empty if there is none, or if it
+// is too long or not printable ASCII.
+func (s *server) proxyRequestID(r *http.Request) string {
+	given := r.Header.Values("X-Request-Id")
+	if len(given) != 1 || len(given[0]) > maxProxyRequestID || !s.Trusts(r) ||
+		strings.ContainsFunc(given[0], func(c rune) bool { return c < ' ' || c > '~' }) {
+		return ""
+	}
+	return given[0]
+}
+
 // recoverPanic turns a panic into an internal error. http.ErrAbortHandler is passed on: handlers
 // use it to drop their connection. An answer that had begun is dropped too, so that a partial
 // answer is not mistaken for the whole.
@@ -81,7 +93,7 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 			default:
 				err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 				if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
-					s.Logger.Error("answer cut off", "method", r.Method, "path", r.URL.Path, "request_id", requestID(r), "err", err)
+					s.Logger.Error("answer cut off", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
 					panic(http.ErrAbortHandler)
 				}
 				for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Location"} {

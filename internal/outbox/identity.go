@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,14 +161,31 @@ func SortTokens(tokens []Token, now time.Time) {
 
 type requestKey struct{}
 
+type requestIDs struct{ own, proxys string }
+
 // WithRequestID stores the id of the request that the context belongs to, which its answer, the log
-// and the audit record share.
-func WithRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestKey{}, id)
+// and the audit record share, and the one that a trusted proxy gave it, if any.
+func WithRequestID(ctx context.Context, id, proxys string) context.Context {
+	return context.WithValue(ctx, requestKey{}, requestIDs{id, proxys})
 }
 
 // RequestID returns the id of the context's request; empty if there is none.
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+	ids, _ := ctx.Value(requestKey{}).(requestIDs)
+	return ids.own
+}
+
+// ProxyRequestID returns the id that a trusted proxy gave the context's request, or empty.
+func ProxyRequestID(ctx context.Context) string {
+	ids, _ := ctx.Value(requestKey{}).(requestIDs)
+	return ids.proxys
+}
+
+// RequestIDs returns both ids for a line of the log: request_id, and proxy_request_id if there is one.
+func RequestIDs(ctx context.Context) slog.Attr {
+	attrs := []slog.Attr{slog.String("request_id", RequestID(ctx))}
+	if proxys := ProxyRequestID(ctx); proxys != "" {
+		attrs = append(attrs, slog.String("proxy_request_id", proxys))
+	}
+	return slog.GroupAttrs("", attrs...)
 }

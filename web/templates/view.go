@@ -248,13 +248,14 @@ func repairSentence(a outbox.AuditEntry) string {
 
 // Problem is an error as a page shows it.
 type Problem struct {
-	Status    int
-	Detail    string
-	Fields    map[string]string // field → what is wrong with it
-	RequestID string            `redact:"-"`
-	Back      URL               // the page of the same object, or empty
-	Whole     URL               // the page without the query that was refused, or empty
-	Run       int64             // the blocking run, or 0
+	Status         int
+	Detail         string
+	Fields         map[string]string // field → what is wrong with it
+	RequestID      string            `redact:"-"`
+	ProxyRequestID string            `redact:"-"` // the one that a trusted proxy gave the request, or empty
+	Back           URL               // the page of the same object, or empty
+	Whole          URL               // the page without the query that was refused, or empty
+	Run            int64             // the blocking run, or 0
 	// Typed is the reader's input to a form that is not on the page.
 	Typed string `redact:"-"`
 }
