@@ -217,10 +217,11 @@ func (s *server) fromHere(r *http.Request) error {
 			return foreign("the header %s appears %d times, and browsers send it once; nothing was changed", name, n)
 		}
 	}
-	if s.crossOrigin.Check(r) == nil {
+	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+	insecure := site == "" && origin != "" && s.onlyHTTPS(r) && !strings.HasPrefix(origin, "https://") && origin != s.PublicOrigin
+	if !insecure && s.crossOrigin.Check(r) == nil { // Check compares hosts, not schemes
 		return nil
 	}
-	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	switch {
 	case origin == "null":
 		return foreign(`the header Origin is "null", but this server expects %s: a privacy setting of the browser, the Referrer-Policy no-referrer, or a sandboxed frame `+
@@ -249,10 +250,21 @@ func siteMeans(site string) string {
 // expected describes the origins from which changes are accepted, and why.
 func (s *server) expected(r *http.Request) string {
 	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
-	if s.PublicOrigin != "" {
-		return quoted(s.PublicOrigin) + " (from " + s.setting("--public-origin", "PublicURL") + ") or " + here
+	if s.PublicOrigin == "" {
+		return here
 	}
-	return here
+	public := quoted(s.PublicOrigin) + " (from " + s.setting("--public-origin", "PublicURL") + ")"
+	if r.TLS == nil && s.onlyHTTPS(r) {
+		return public
+	}
+	return public + " or " + here
+}
+
+// onlyHTTPS reports whether browsers reach a request's host by HTTPS alone, so that whoever is on the
+// network may have written its pages that come by plain HTTP.
+func (s *server) onlyHTTPS(r *http.Request) bool {
+	name, _ := splitHost(r.Host)
+	return r.TLS != nil || strings.HasPrefix(s.PublicOrigin, "https://") && name == s.publicHost()
 }
 
 // instead says what to change if a proxy serves these pages. It does not name the request's origin,

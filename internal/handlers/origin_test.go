@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -152,6 +153,61 @@ func TestOrigin_ofTheProxyIsTrusted(t *testing.T) {
 	s.do("POST", "/campaigns/c-2/resume", "", form, header("Origin", "https://other.example"), header("Sec-Fetch-Site", "same-origin")).want(t, http.StatusSeeOther)
 	s.get("/campaigns/c-2", host("ops.example")).want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 	s.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
+}
+
+// A page that came by plain HTTP may be the work of whoever is on the network; older browsers, which
+// do not send Sec-Fetch-Site, are told apart by the scheme of Origin.
+func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
+	t.Parallel()
+	at := func(origin string, change ...func(*Config)) *site {
+		return newSite(t, append(change, func(c *Config) { c.PublicOrigin, c.Hosts = origin, []string{"ops.internal"} })...).trouble()
+	}
+	direct, public, port, plain := at(""), at("https://ops.example"), at("https://ops.example:8443"), at("http://ops.example")
+	embedded := at("https://ops.example", func(c *Config) { c.Embedded = true })
+	overTLS := func(r *http.Request) { r.TLS = &tls.ConnectionState{} }
+	asIs := func(*http.Request) {}
+	for _, c := range []struct {
+		site         *site
+		host, origin string
+		change       func(*http.Request)
+		refusedSince string // empty if it is accepted
+	}{
+		{public, "ops.example", "http://ops.example", asIs, `expects "https://ops.example" (from --public-origin); if a proxy`},
+		{public, "OPS.example.", "http://OPS.example.", asIs, `expects "https://ops.example" (from --public-origin)`},
+		{public, "ops.example:8080", "http://ops.example:8080", asIs, `expects "https://ops.example" (from --public-origin)`},
+		{port, "ops.example:8443", "http://ops.example:8443", asIs, `expects "https://ops.example:8443" (from --public-origin)`},
+		{embedded, "ops.example", "http://ops.example", asIs, `expects "https://ops.example" (from Config.PublicURL)`},
+		{public, "ops.internal", "http://ops.internal", overTLS, `or "https://ops.internal" (from the Host header)`},
+		{direct, "ops.internal", "http://ops.internal", overTLS, `expects "https://ops.internal" (from the Host header)`},
+		{public, "ops.example", "http://ops.example", header("Sec-Fetch-Site", "same-site"), `expects "same-origin"`},
+
+		{public, "ops.example", "https://ops.example", asIs, ""},
+		{public, "127.0.0.1:8080", "https://ops.example", asIs, ""}, // the proxy does not pass Host on
+		{public, "ops.example:8443", "https://ops.example:8443", asIs, ""},
+		{public, "ops.internal:8080", "http://ops.internal:8080", asIs, ""}, // past the proxy, by a name of its own
+		{public, "127.0.0.1:8080", "http://127.0.0.1:8080", asIs, ""},
+		{public, "ops.internal", "https://ops.internal", overTLS, ""},
+		{direct, "ops.internal", "https://ops.internal", asIs, ""}, // a proxy terminates TLS and passes Host on
+		{direct, "127.0.0.1:8080", "http://127.0.0.1:8080", asIs, ""},
+		{plain, "ops.example", "http://ops.example", asIs, ""},
+		{plain, "ops.example", "http://ops.example", overTLS, ""}, // a proxy without TLS connects with TLS
+		{public, "ops.example", "http://ops.example", header("Sec-Fetch-Site", "same-origin"), ""},
+	} {
+		form, api := c.site.pausing("POST", host(c.host), header("Origin", c.origin), c.change)
+		if c.refusedSince == "" {
+			if form.StatusCode != http.StatusSeeOther || api.StatusCode == http.StatusForbidden {
+				t.Errorf("public origin %q, host %s, origin %s: form %d, API %d %s", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode, api.StatusCode, api.body)
+			}
+			c.site.submit("/campaigns/c-2/resume", "").want(t, http.StatusSeeOther)
+			continue
+		}
+		if form.StatusCode != http.StatusForbidden {
+			t.Errorf("public origin %q, host %s, origin %s: the form is answered with %d", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode)
+		}
+		if p := decodeAs[problem](t, api.want(t, http.StatusForbidden)); p.Type != "urn:outboxweb:origin" || !strings.Contains(p.Detail, c.refusedSince) {
+			t.Errorf("public origin %q, host %s, origin %s: %s, lacks %s", c.site.srv.PublicOrigin, c.host, c.origin, p.Detail, c.refusedSince)
+		}
+	}
 }
 
 func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
