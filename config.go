@@ -24,6 +24,10 @@ func (c *Config) check() error {
 		}
 		c.PublicURL = origin
 	}
+	var err error
+	if c.FrameAncestors, err = handlers.FrameAncestors(c.FrameAncestors); err != nil {
+		return outbox.Setup("FrameAncestors: %v", err)
+	}
 	for _, name := range c.Hosts {
 		if err := handlers.CheckHost(name); err != nil {
 			return outbox.Setup("Hosts: %v", err)

@@ -95,15 +95,17 @@ func TestOpen_saysWhatIsWrong(t *testing.T) {
 		"does not exist": func(c *outboxweb.Config) {
 			c.Projections = []string{"/nowhere/at/all"}
 		},
-		"Hosts: ":                                             func(c *outboxweb.Config) { c.Hosts = []string{"https://x"} },
-		"MaxAttempts must be 0 for the default":               func(c *outboxweb.Config) { c.MaxAttempts = -1 },
-		"BatchSize must be 100000 or less":                    func(c *outboxweb.Config) { c.BatchSize = 100_001 },
-		"PollInterval must be 1ms or more":                    func(c *outboxweb.Config) { c.PollInterval = -1 },
-		"Lease must be 100ms or more":                         func(c *outboxweb.Config) { c.Lease = time.Millisecond },
-		"RetryMax must be 2s or more":                         func(c *outboxweb.Config) { c.RetryBase, c.RetryMax = 2*time.Second, time.Second },
-		"KeepAudit must be 24h0m0s or more, or 0 for forever": func(c *outboxweb.Config) { c.KeepAudit = time.Minute },
-		"Alerts: line 1: ":                                    func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
-		"Alerts: mapping values":                              func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
+		"FrameAncestors: \"portal.example\" is not scheme://host": func(c *outboxweb.Config) { c.FrameAncestors = []string{"'self'", "portal.example"} },
+		"and not 'self' either":                                   func(c *outboxweb.Config) { c.FrameAncestors = []string{"self"} },
+		"Hosts: ":                                                 func(c *outboxweb.Config) { c.Hosts = []string{"https://x"} },
+		"MaxAttempts must be 0 for the default":                   func(c *outboxweb.Config) { c.MaxAttempts = -1 },
+		"BatchSize must be 100000 or less":                        func(c *outboxweb.Config) { c.BatchSize = 100_001 },
+		"PollInterval must be 1ms or more":                        func(c *outboxweb.Config) { c.PollInterval = -1 },
+		"Lease must be 100ms or more":                             func(c *outboxweb.Config) { c.Lease = time.Millisecond },
+		"RetryMax must be 2s or more":                             func(c *outboxweb.Config) { c.RetryBase, c.RetryMax = 2*time.Second, time.Second },
+		"KeepAudit must be 24h0m0s or more, or 0 for forever":     func(c *outboxweb.Config) { c.KeepAudit = time.Minute },
+		"Alerts: line 1: ":                                        func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
+		"Alerts: mapping values":                                  func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
 	} {
 		p := dbtest.New(t)
 		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}

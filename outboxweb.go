@@ -38,6 +38,9 @@ type Config struct {
 	// Hosts are the names under which the console answers, beside localhost. None means every name,
 	// which is safe where Handler identifies operators by a cookie or a header.
 	Hosts []string
+	// FrameAncestors are the origins whose pages may show the console in a frame, such as
+	// https://portal.example; 'self' in single quotes is its own. None forbids it.
+	FrameAncestors []string
 	// Projections are directories of SQL files, or builtin:NAME, beside what Project adds.
 	Projections []string
 	// Sources are the tables from which Run moves events to the journal, by name: lower-case letters,
@@ -365,7 +368,7 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 		}
 	}
 	return p.Handler(handlers.Config{Embedded: true, ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
-		ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
+		FrameAncestors: e.config.FrameAncestors, ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
 }
 
 // actRate is how many actions per second one operator may perform.

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"slices"
-
-	"github.com/outboxweb/outboxweb/internal/handlers"
-)
+import "github.com/outboxweb/outboxweb/internal/handlers"
 
 // originFlags configure the origins at which browsers reach the pages, and which may frame them.
 type originFlags struct {
@@ -21,16 +17,9 @@ func (f *originFlags) check() error {
 		}
 		f.PublicOrigin = at
 	}
-	f.FrameAncestors = slices.Clone(f.FrameAncestors)
-	for i, text := range f.FrameAncestors {
-		if text == "'self'" {
-			continue
-		}
-		at, err := handlers.Origin(text)
-		if err != nil {
-			return usagef("--frame-ancestors: %v, and not 'self' either", err)
-		}
-		f.FrameAncestors[i] = at
+	var err error
+	if f.FrameAncestors, err = handlers.FrameAncestors(f.FrameAncestors); err != nil {
+		return usagef("--frame-ancestors: %v", err)
 	}
 	return nil
 }

@@ -44,6 +44,23 @@ func Origin(text string) (string, error) {
 	return origin + ":" + port, nil
 }
 
+// FrameAncestors normalizes origins for Config.FrameAncestors; 'self' in single quotes is one too. Its
+// error is an outbox.ErrInvalid.
+func FrameAncestors(texts []string) ([]string, error) {
+	origins := slices.Clone(texts)
+	for i, text := range origins {
+		if text == "'self'" {
+			continue
+		}
+		at, err := Origin(text)
+		if err != nil {
+			return nil, outbox.Invalid("", "%v, and not 'self' either", err)
+		}
+		origins[i] = at
+	}
+	return origins, nil
+}
+
 // ownPorts are the default ports that browsers omit, by scheme.
 var ownPorts = map[string]string{"http": "80", "https": "443"}
 
