@@ -170,7 +170,13 @@ type server struct {
 }
 
 // New returns the handler of all requests.
-func New(c Config) http.Handler { return newServer(c).router }
+func New(c Config) http.Handler {
+	s := newServer(c)
+	if c.Embedded {
+		return s.mounted()
+	}
+	return s.router
+}
 
 func newServer(c Config) *server {
 	if c.Logger == nil {

@@ -89,6 +89,21 @@ func (s *server) unstripped(r *http.Request) string {
 		prefix + " and send no " + prefixHeader
 }
 
+// mounted serves the requests of a host program's router, which may have stripped the base path, and
+// which may be chi: its patterns and parameters would mix with those of this one.
+func (s *server) mounted() http.Handler {
+	base := s.links.Base()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, nil))
+		if path := r.URL.EscapedPath(); path != base && !strings.HasPrefix(path, base+"/") {
+			u := *r.URL
+			u.Path, u.RawPath = base+u.Path, base+path
+			r.URL = &u
+		}
+		s.router.ServeHTTP(w, r)
+	})
+}
+
 // stripBase routes by the escaped path below the base path, so that a parameter is exactly what the
 // client escaped. Probes and metrics also answer without the base path.
 func (s *server) stripBase(next http.Handler) http.Handler {
