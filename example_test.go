@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -157,6 +158,58 @@ func ExampleEngine_Handler() {
 	// Output:
 	// 401
 	// 200
+}
+
+// A proxy in front of the service signs people in, and names them in a header.
+func ExampleFromProxyHeader() {
+	e, done := openExample()
+	defer done()
+	mux := http.NewServeMux()
+	identify, err := outboxweb.FromProxyHeader(outboxweb.ProxyHeader{
+		UserHeader: "X-Forwarded-Email",
+		Trusted:    []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}, // the proxy
+		Roles: map[outboxweb.Role][]string{
+			outboxweb.RoleAdmin:  {"user:ana@shop.example"},
+			outboxweb.RoleViewer: {"user:bo@shop.example", "user:cy@shop.example"},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle("/admin/outbox/", e.Handler(identify))
+
+	for _, from := range []string{"10.0.0.7", "192.0.2.1"} {
+		for _, user := range []string{"ana@shop.example", "eve@shop.example"} {
+			r := httptest.NewRequest("GET", "/admin/outbox/", nil)
+			r.RemoteAddr = from + ":40123"
+			r.Header.Set("X-Forwarded-Email", user)
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, r)
+			fmt.Println(from, user, w.Code)
+		}
+	}
+	// Output:
+	// 10.0.0.7 ana@shop.example 200
+	// 10.0.0.7 eve@shop.example 403
+	// 192.0.2.1 ana@shop.example 401
+	// 192.0.2.1 eve@shop.example 401
+}
+
+// A proxy signs who the user is; whoever goes around it has no signature.
+func ExampleFromAssertion() {
+	e, done := openExample()
+	defer done()
+	mux := http.NewServeMux()
+	identify, err := outboxweb.FromAssertion(outboxweb.Assertion{
+		Preset:   "google-iap",
+		Audience: []string{"/projects/1234/global/backendServices/5678"},
+		Roles:    map[outboxweb.Role][]string{outboxweb.RoleOperator: {"*"}}, // everyone whom the proxy lets in
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle("/admin/outbox/", e.Handler(identify))
+	// There is no output, as Google's keys are far away.
 }
 
 // A publisher is a function of a batch; its position is kept in the journal.

@@ -87,6 +87,9 @@ var (
 	ErrBusy     = outbox.ErrBusy     // the database is busy or away; the same call may succeed later
 	ErrReadOnly = outbox.ErrReadOnly // this process refuses every change
 	ErrFull     = outbox.ErrFull     // the database's disk is full
+
+	ErrUnidentified = auth.ErrUnidentified // FromProxyHeader, FromAssertion: the request names no user, or not validly
+	ErrNoRole       = auth.ErrNoRole       // FromProxyHeader, FromAssertion: its user has no role
 )
 
 // Engine is an open journal with its read models. It is safe for concurrent use, and several
@@ -348,11 +351,13 @@ func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) 
 
 // Handler returns the console, its JSON API and its metrics below Config.BasePath, behind the host's
 // own login: who names the operator of a request and the role, or returns an error for a request
-// without one, which is answered with 401. An API token is accepted as well;
-// the command makes them (outboxweb token create), and the console can only list and revoke them.
+// without one, which is answered with 401; FromProxyHeader and FromAssertion make such functions. An API
+// token is accepted as well; the command makes them (outboxweb token create), and the console can only
+// list and revoke them.
 //
-// Mount it with its base path, such as mux.Handle("/admin/outbox/", e.Handler(who)). It has its own
-// content security policy, refuses changes that another site's page sends, and checks roles.
+// Mount it at its base path, such as mux.Handle("/admin/outbox/", e.Handler(who)), whether or not the
+// router strips that path. It has its own content security policy, refuses changes that another site's
+// page sends, and checks roles.
 // A nil who makes every request an admin's, and answers under the name localhost only.
 func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler {
 	p := e.started()

@@ -160,17 +160,24 @@ type browser struct {
 
 func serve(t *testing.T, e *outboxweb.Engine) browser {
 	mux := http.NewServeMux()
-	mux.Handle("/admin/outbox/", e.Handler(func(r *http.Request) (outboxweb.Operator, error) {
-		role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "ada": outboxweb.RoleAdmin, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
-		if !known {
-			return outboxweb.Operator{}, errors.New("no session")
-		}
-		return outboxweb.Operator{Name: r.Header.Get("X-User"), Role: role}, nil
-	}))
+	mux.Handle("/admin/outbox/", e.Handler(byUser))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the shop") })
-	s := httptest.NewServer(mux)
+	return serveHandler(t, mux)
+}
+
+func serveHandler(t *testing.T, h http.Handler) browser {
+	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return browser{t, s.URL}
+}
+
+// byUser identifies the operator that the header X-User names.
+func byUser(r *http.Request) (outboxweb.Operator, error) {
+	role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "ada": outboxweb.RoleAdmin, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
+	if !known {
+		return outboxweb.Operator{}, errors.New("no session")
+	}
+	return outboxweb.Operator{Name: r.Header.Get("X-User"), Role: role}, nil
 }
 
 func (b browser) ask(method, path, user string, header map[string]string, body string) (int, string, http.Header) {

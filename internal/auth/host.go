@@ -2,15 +2,17 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Host returns the gate of a program that identifies its users itself, beside API tokens: who returns
-// the identity of a request with its role, or an error, which is logged. refused may be nil; see
-// Config.
+// the identity of a request with its role, or an error. An error of ForHost is answered as it says,
+// and any other one is logged. refused may be nil; see Config.
 func Host(who func(*http.Request) (outbox.Identity, error), tokens func(context.Context, string) (outbox.Token, error), refused func(string), log *slog.Logger) *Gate {
 	g, err := New(Config{Kind: KindHost, Who: who, Tokens: tokens, Refused: refused, Logger: log})
 	if err != nil {
@@ -19,9 +21,45 @@ func Host(who func(*http.Request) (outbox.Identity, error), tokens func(context.
 	return g
 }
 
+// ForHost returns a function for Host that identifies requests as a gate of this configuration does.
+// Refusals are neither logged nor counted, which Host does, and name settings as the embedding program
+// has them. An invalid configuration is an outbox.ErrSetup.
+func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
+	g, err := New(c)
+	if refusal := (*outbox.Refusal)(nil); errors.As(err, &refusal) {
+		return nil, outbox.Setup("%s: %s", hostWords.Replace("--"+refusal.Field), hostWords.Replace(refusal.Detail))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(r *http.Request) (outbox.Identity, error) {
+		who, denied := g.identify(r)
+		if denied != nil {
+			denied.refusal.Detail = hostWords.Replace(denied.refusal.Detail)
+			return outbox.Identity{}, denied
+		}
+		return who, nil
+	}, nil
+}
+
+// hostWords names settings by the fields of outboxweb.ProxyHeader and outboxweb.Assertion.
+var hostWords = strings.NewReplacer(outbox.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
+	"--auth-preset", "Preset", "--auth-header", "Header", "--auth-issuer", "Issuer", "--auth-audience", "Audience", "--auth-jwks", "JWKS",
+	"--auth-algorithms", "Algorithms", "--auth-user-claim", "UserClaim", "--auth-groups-claim", "GroupsClaim",
+	"--auth-user-header", "UserHeader", "--auth-groups-header", "GroupsHeader", "--auth-secret-header", "SecretHeader", "--auth-secret-file", "Secret",
+	"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader")
+
+// Error returns the sentence for the client.
+func (d *denial) Error() string { return d.refusal.Error() }
+
+func (d *denial) Unwrap() error { return d.refusal }
+
 // byHost asks the program in which this server is embedded.
 func (g *Gate) byHost(r *http.Request) (outbox.Identity, *denial) {
 	who, err := g.config.Who(r)
+	if denied := (*denial)(nil); errors.As(err, &denied) {
+		return outbox.Identity{}, denied
+	}
 	if err != nil {
 		denied := deny(whyAbsent, "you are not signed in; sign in and load the page again")
 		denied.cause = err

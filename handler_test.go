@@ -1,0 +1,278 @@
+package outboxweb_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/outboxweb/outboxweb"
+)
+
+// Routers differ in whether a handler sees the path that it is mounted at.
+func TestHandler_worksBelowAnyMount(t *testing.T) {
+	t.Parallel()
+	e := open(t)
+	const odd = "o/1 ä%2F"
+	if _, err := e.Append(t.Context(), placed(odd, "tea")); err != nil {
+		t.Fatal(err)
+	}
+	const base = "/admin/outbox"
+	console := e.Handler(byUser)
+	kept, stripped, nested, both := http.NewServeMux(), http.NewServeMux(), chi.NewRouter(), chi.NewRouter()
+	kept.Handle(base+"/", console)
+	stripped.Handle(base+"/", http.StripPrefix(base, console))
+	nested.Route("/{campaign}", func(r chi.Router) { r.Mount("/outbox", console) })
+	both.Mount(base, http.StripPrefix(base, console))
+	page := base + "/campaigns/" + url.PathEscape(odd)
+	for name, router := range map[string]http.Handler{"kept by ServeMux": kept, "stripped by ServeMux": stripped, "kept by chi": nested, "stripped below chi": both} {
+		b := serveHandler(t, router)
+		_, overview, _ := b.ask("GET", base+"/", "vera", nil, "")
+		for _, link := range regexp.MustCompile(`(?:href|src|action|hx-get)="(/[^"]*)"`).FindAllStringSubmatch(overview, -1) {
+			if !strings.HasPrefix(link[1], base+"/") {
+				t.Errorf("%s: a link to %s", name, link[1])
+			}
+		}
+		asset := regexp.MustCompile(`src="([^"]+\.js)"`).FindStringSubmatch(overview)
+		if asset == nil {
+			t.Fatalf("%s: the overview has no script: %.500s", name, overview)
+		}
+		post := map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+		for _, tt := range []struct {
+			method, path string
+			status       int
+			leadsTo      string
+		}{
+			{"GET", asset[1], 200, ""},
+			{"GET", base + "/healthz", 200, ""},
+			{"GET", page, 200, ""},
+			{"GET", base + "/api/v1/campaigns/" + url.PathEscape(odd), 200, ""},
+			{"GET", base + "/nope", 404, ""},
+			{"POST", page + "/pause", 303, page + "?act="},
+			{"POST", page + "/resume", 303, page + "?act="},
+		} {
+			status, text, header := b.ask(tt.method, tt.path, "otto", post, "reason=x")
+			if status != tt.status || !strings.HasPrefix(header.Get("Location"), tt.leadsTo) {
+				t.Errorf("%s: %s %s is answered with %d, to %q: %.200s", name, tt.method, tt.path, status, header.Get("Location"), text)
+			}
+		}
+		if _, text, _ := b.ask("GET", base+"/metrics", "vera", nil, ""); !strings.Contains(text, `route="/campaigns/{campaign}/pause"`) || strings.Contains(text, `route="/{campaign}`) {
+			t.Errorf("%s: the metrics name routes as the host does", name)
+		}
+	}
+}
+
+func TestHandler_isFramedByNamedPortals(t *testing.T) {
+	t.Parallel()
+	for want, ancestors := range map[string][]string{
+		"; frame-ancestors 'none'":                        nil,
+		"; frame-ancestors 'self' https://portal.example": {"'self'", "HTTPS://Portal.example:443/"},
+	} {
+		b := serve(t, open(t, func(c *outboxweb.Config) { c.FrameAncestors = ancestors }))
+		for user, status := range map[string]int{"vera": 200, "": 401, "nemo": 403} {
+			got, _, header := b.ask("GET", "/admin/outbox/", user, nil, "")
+			if got != status || !strings.HasSuffix(header.Get("Content-Security-Policy"), want) || (header.Get("X-Frame-Options") == "") != (ancestors != nil) {
+				t.Errorf("%v, user %q: %d, policy %q, X-Frame-Options %q", ancestors, user, got, header.Get("Content-Security-Policy"), header.Get("X-Frame-Options"))
+			}
+		}
+	}
+}
+
+var (
+	here      = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	elsewhere = []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}
+	granted   = map[outboxweb.Role][]string{outboxweb.RoleViewer: {"user:vera@shop.example"}, outboxweb.RoleOperator: {"group:ops"}}
+)
+
+// issuer signs assertions; keys is the file with its public key.
+func issuer(t *testing.T) (sign func(claims map[string]any) string, keys string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(keys, set, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(claims map[string]any) string {
+		text, err := jwt.Signed(signer).Claims(claims).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}, keys
+}
+
+// An embedded console refuses with the statuses and the sentences of the command, which name the
+// fields of this package, and counts why.
+func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
+	t.Parallel()
+	sign, keys := issuer(t)
+	claims := func(name string, change ...any) string {
+		all := map[string]any{"iss": "https://id.example", "aud": "outbox", "email": name, "exp": time.Now().Add(time.Hour).Unix()}
+		for i := 0; i < len(change); i += 2 {
+			all[change[i].(string)] = change[i+1]
+		}
+		return sign(all)
+	}
+	header := outboxweb.ProxyHeader{UserHeader: "X-User", GroupsHeader: "X-Groups", Trusted: here, Roles: granted}
+	far, secret := header, header
+	far.Trusted, secret.SecretHeader, secret.Secret = elsewhere, "X-Proxy", "0123456789abcdef"
+	signed := outboxweb.Assertion{Header: "X-User", Issuer: "https://id.example", Audience: []string{"outbox"}, JWKS: keys, Roles: granted}
+	keyless := signed
+	keyless.JWKS = "http://127.0.0.1:1/keys"
+	e := open(t)
+	made := func(who func(*http.Request) (outboxweb.Operator, error), err error) browser {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serveHandler(t, e.Handler(who))
+	}
+	byHeader, byFar, bySecret := made(outboxweb.FromProxyHeader(header)), made(outboxweb.FromProxyHeader(far)), made(outboxweb.FromProxyHeader(secret))
+	byAssertion, byKeyless := made(outboxweb.FromAssertion(signed)), made(outboxweb.FromAssertion(keyless))
+	counted := func(why string) string {
+		_, text, _ := byHeader.ask("GET", "/admin/outbox/metrics", "vera@shop.example", nil, "")
+		return regexp.MustCompile(`identity_refused_total\{why="` + why + `"\} .*`).FindString(text)
+	}
+	for _, tt := range []struct {
+		what   string
+		at     browser
+		user   string
+		header map[string]string
+		status int
+		says   string
+		why    string // as counted; empty for a user with a role
+	}{
+		{"header", byHeader, "vera@shop.example", nil, 403, "you are vera@shop.example, a viewer", ""},
+		{"header with a group", byHeader, "otto@shop.example", map[string]string{"X-Groups": "ops"}, 404, "nope", ""},
+		{"header, no role", byHeader, "nemo@shop.example", nil, 403, `user "nemo@shop.example", in no groups, has no role here; Roles grant one`, "role"},
+		{"header, nobody", byHeader, "", nil, 401, "the header X-User is missing", "absent"},
+		{"header, underscore", byHeader, "vera@shop.example", map[string]string{"X_user": "ada"}, 401, "which some servers treat as X-User", "variant"},
+		{"header from elsewhere", byFar, "vera@shop.example", nil, 401, "comes from 127.0.0.1, which is not a trusted proxy; see Trusted", "untrusted"},
+		{"header without the secret", bySecret, "vera@shop.example", nil, 401, "the proxy's secret is missing or wrong", "secret"},
+		{"header with the secret", bySecret, "vera@shop.example", map[string]string{"X-Proxy": "0123456789abcdef"}, 403, "viewer", ""},
+		{"assertion", byAssertion, claims("vera@shop.example"), nil, 403, "viewer", ""},
+		{"assertion with a group", byAssertion, claims("otto@shop.example", "groups", []string{"ops"}), nil, 404, "nope", ""},
+		{"assertion, no role", byAssertion, claims("nemo@shop.example"), nil, 403, "has no role here; Roles grant one", "role"},
+		{"assertion, expired", byAssertion, claims("vera@shop.example", "exp", 1), nil, 401, "has expired", "expired"},
+		{"assertion for others", byAssertion, claims("vera@shop.example", "aud", "shop"), nil, 401, "another audience", "audience"},
+		{"assertion, keys away", byKeyless, claims("vera@shop.example"), nil, 503, "keys", "unavailable"},
+	} {
+		before := counted(tt.why)
+		header := map[string]string{"Content-Type": "application/json"}
+		for name, value := range tt.header {
+			header[name] = value
+		}
+		status, text, answer := tt.at.ask("POST", "/admin/outbox/api/v1/campaigns/nope/pause", tt.user, header, "{}")
+		var p struct{ Detail string }
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			t.Fatalf("%s: %v: %s", tt.what, err, text)
+		}
+		if status != tt.status || !strings.Contains(p.Detail, tt.says) || strings.Contains(p.Detail, "--") || (answer.Get("Retry-After") != "") != (status == 503) {
+			t.Errorf("%s: %d, want %d: %s", tt.what, status, tt.status, p.Detail)
+		}
+		if tt.why == "" {
+			continue
+		}
+		if after := counted(tt.why); after == before {
+			t.Errorf("%s: it is not counted as %s", tt.what, tt.why)
+		}
+		if status, page, _ := tt.at.ask("GET", "/admin/outbox/", tt.user, tt.header, ""); status != tt.status || !strings.Contains(page, "<h1") {
+			t.Errorf("%s: the page is answered with %d: %.300s", tt.what, status, page)
+		}
+	}
+}
+
+// The examples of the documentation are those that compile here.
+func TestDocs_examplesOfIdentifyCompile(t *testing.T) {
+	t.Parallel()
+	squeezed := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(text)), " ")
+	}
+	tested, found := squeezed("example_test.go"), 0
+	for _, block := range regexp.MustCompile("``` ?go (.*?)```").FindAllStringSubmatch(squeezed("docs/embedding.md"), -1) {
+		if strings.Contains(block[1], "outboxweb.From") {
+			found++
+			if !strings.Contains(tested, block[1]) {
+				t.Errorf("example_test.go lacks %s", block[1])
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d examples, want 2", found)
+	}
+}
+
+// What cannot work, or would let anybody in, is refused before the first request, in the words of this
+// package.
+func TestIdentify_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	header := outboxweb.ProxyHeader{UserHeader: "X-User", Trusted: here, Roles: granted}
+	_, keys := issuer(t)
+	signed := outboxweb.Assertion{Header: "X-User", Issuer: "https://id.example", Audience: []string{"outbox"}, JWKS: keys, Roles: granted}
+	for want, change := range map[string]func(*outboxweb.ProxyHeader, *outboxweb.Assertion){
+		"UserHeader: it is missing": func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) { h.UserHeader = "" },
+		"Trusted: it is missing":    func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) { h.Trusted = nil },
+		"Trusted: 0.0.0.0/0 trusts too many": func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) {
+			h.Trusted = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+		},
+		"Secret: the secret is 3 bytes":     func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) { h.SecretHeader, h.Secret = "X-Proxy", "abc" },
+		"Preset: ProxyHeader has no preset": func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) { h.Preset = "google-iap" },
+		"Roles: nobody has a role":          func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) { h.Roles = nil },
+		`Roles: "vera" is not user:NAME`: func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) {
+			h.Roles = map[outboxweb.Role][]string{outboxweb.RoleAdmin: {"vera"}}
+		},
+		`Roles: unknown role "owner"`: func(h *outboxweb.ProxyHeader, _ *outboxweb.Assertion) {
+			h.Roles = map[outboxweb.Role][]string{"owner": {"*"}}
+		},
+		"Audience: it is missing":   func(_ *outboxweb.ProxyHeader, a *outboxweb.Assertion) { a.Audience = nil },
+		"JWKS: cannot read":         func(_ *outboxweb.ProxyHeader, a *outboxweb.Assertion) { a.JWKS = keys + ".none" },
+		"Header: it is missing":     func(_ *outboxweb.ProxyHeader, a *outboxweb.Assertion) { a.Header = "" },
+		"Algorithms: with \"none\"": func(_ *outboxweb.ProxyHeader, a *outboxweb.Assertion) { a.Algorithms = []string{"none"} },
+	} {
+		h, a := header, signed
+		change(&h, &a)
+		_, byHeader := outboxweb.FromProxyHeader(h)
+		_, byAssertion := outboxweb.FromAssertion(a)
+		err := errors.Join(byHeader, byAssertion)
+		if !errors.Is(err, outboxweb.ErrSetup) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "--") {
+			t.Errorf("%v, want ErrSetup: %s", err, want)
+		}
+	}
+	who, err := outboxweb.FromProxyHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{"": outboxweb.ErrUnidentified, "nemo": outboxweb.ErrNoRole} {
+		if _, err := who(&http.Request{RemoteAddr: "127.0.0.1:5", Header: http.Header{"X-User": {name}}}); !errors.Is(err, want) {
+			t.Errorf("user %q: %v, want %v", name, err, want)
+		}
+	}
+}
