@@ -195,7 +195,7 @@ func ExampleFromProxyHeader() {
 	// 192.0.2.1 eve@shop.example 401
 }
 
-// A proxy signs who the user is; whoever goes around it has no signature.
+// A proxy signs who the user is; a request that goes around it has no signature.
 func ExampleFromAssertion() {
 	e, done := openExample()
 	defer done()

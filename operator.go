@@ -31,9 +31,13 @@ const (
 type ProxyHeader struct {
 	Preset       string // oauth2-proxy, authelia or tailscale
 	UserHeader   string // such as X-Forwarded-Email
-	GroupsHeader string // read as the command reads --auth-groups-header. Empty means no groups
-	SecretHeader string // carries Secret, which the proxy alone sends. Empty means that the address suffices
-	Secret       string // 16 bytes or more
+	GroupsHeader string // such as X-Forwarded-Groups. Empty means no groups
+	GroupsFormat string // repeated: the header once for each group; json: an array of strings
+	// InsecureCommaGroups reads groups with commas between, and accepts that a user who may name a group
+	// gains the roles of others: "a, ops" is also in "ops".
+	InsecureCommaGroups bool
+	SecretHeader        string // carries Secret, which the proxy alone sends. Empty means that the address suffices
+	Secret              string // 16 bytes or more
 	// Trusted are the addresses of the proxy. They are compared with Request.RemoteAddr as net/http sets
 	// it, so no middleware in front may rewrite it. Unix trusts every peer of a Unix socket.
 	Trusted []netip.Prefix
@@ -48,7 +52,7 @@ type ProxyHeader struct {
 // configuration that cannot work, or that anybody could abuse, is ErrSetup.
 func FromProxyHeader(h ProxyHeader) (func(*http.Request) (Operator, error), error) {
 	return identifying(h.Roles, auth.Config{Kind: auth.KindProxyHeader, Preset: h.Preset, UserHeader: h.UserHeader, GroupsHeader: h.GroupsHeader,
-		SecretHeader: h.SecretHeader, Secret: h.Secret, Trusted: h.Trusted, TrustUnix: h.Unix})
+		GroupsFormat: h.GroupsFormat, InsecureCommaGroups: h.InsecureCommaGroups, SecretHeader: h.SecretHeader, Secret: h.Secret, Trusted: h.Trusted, TrustUnix: h.Unix})
 }
 
 // Assertion says how a proxy or an identity provider signs who the user of a request is: in a JWT.

@@ -55,9 +55,13 @@ type Config struct {
 
 	// For KindProxyHeader.
 	UserHeader   string
-	GroupsHeader string // comma-separated list; no groups when empty
-	SecretHeader string // header with the proxy's secret, checked in addition to its address; none when empty
-	Secret       string // at least 16 bytes
+	GroupsHeader string // no groups when empty
+	GroupsFormat string // FormatRepeated or FormatJSON; when empty, names are separated by commas
+	// InsecureCommaGroups accepts that whoever may name a group can gain what is granted to another,
+	// since commas in names cannot be told from those between them.
+	InsecureCommaGroups bool
+	SecretHeader        string // header with the proxy's secret, checked in addition to its address; none when empty
+	Secret              string // at least 16 bytes
 
 	// Trusted and TrustUnix are the trusted proxies, by peer.
 	Trusted   []netip.Prefix

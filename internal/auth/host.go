@@ -35,8 +35,9 @@ func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
 	return func(r *http.Request) (outbox.Identity, error) {
 		who, denied := g.identify(r)
 		if denied != nil {
-			denied.refusal.Detail = hostWords.Replace(denied.refusal.Detail)
-			return outbox.Identity{}, denied
+			said := *denied.refusal
+			said.Detail = hostWords.Replace(said.Detail)
+			return outbox.Identity{}, &denial{why: denied.why, refusal: &said, cause: denied.cause}
 		}
 		return who, nil
 	}, nil
@@ -46,7 +47,8 @@ func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
 var hostWords = strings.NewReplacer(outbox.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
 	"--auth-preset", "Preset", "--auth-header", "Header", "--auth-issuer", "Issuer", "--auth-audience", "Audience", "--auth-jwks", "JWKS",
 	"--auth-algorithms", "Algorithms", "--auth-user-claim", "UserClaim", "--auth-groups-claim", "GroupsClaim",
-	"--auth-user-header", "UserHeader", "--auth-groups-header", "GroupsHeader", "--auth-secret-header", "SecretHeader", "--auth-secret-file", "Secret",
+	"--auth-user-header", "UserHeader", "--auth-groups-header", "GroupsHeader", "--auth-groups-format", "GroupsFormat",
+	"--insecure-comma-groups", "InsecureCommaGroups", "--auth-secret-header", "SecretHeader", "--auth-secret-file", "Secret",
 	"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader")
 
 // Error returns the sentence for the client.
