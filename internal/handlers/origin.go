@@ -277,8 +277,8 @@ func (s *server) expected(r *http.Request) string {
 	return public + " or " + here
 }
 
-// onlyHTTPS reports whether browsers reach a request's host by HTTPS alone, so that whoever is on the
-// network may have written its pages that come by plain HTTP.
+// onlyHTTPS reports whether browsers reach a request's host by HTTPS alone, so that pages of it
+// that come by plain HTTP may be anybody's on the network.
 func (s *server) onlyHTTPS(r *http.Request) bool {
 	name, _ := splitHost(r.Host)
 	return r.TLS != nil || strings.HasPrefix(s.PublicOrigin, "https://") && name == s.publicHost()

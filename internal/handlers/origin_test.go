@@ -155,7 +155,7 @@ func TestOrigin_ofTheProxyIsTrusted(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 }
 
-// A page that came by plain HTTP may be the work of whoever is on the network; older browsers, which
+// A page that came by plain HTTP may be the work of anybody on the network; older browsers, which
 // do not send Sec-Fetch-Site, are told apart by the scheme of Origin.
 func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
 	t.Parallel()
