@@ -364,10 +364,14 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 	hosts := e.config.Hosts
 	var gate *auth.Gate
 	if who != nil {
-		gate = auth.Host(func(r *http.Request) (outbox.Identity, error) {
+		identify := func(r *http.Request) (outbox.Identity, error) {
 			operator, err := who(r)
 			return outbox.Identity{Name: operator.Name, Auth: outbox.AuthHost, Role: outbox.Role(operator.Role)}, err
-		}, e.engine.ValidToken, p.Refused(), e.logger)
+		}
+		var err error
+		if gate, err = auth.New(auth.Config{Kind: auth.KindHost, Who: identify, Tokens: e.engine.ValidToken, Refused: p.Refused(), Logger: e.logger}); err != nil {
+			panic(err) // nothing in it can be wrong
+		}
 		if len(hosts) == 0 {
 			hosts = []string{handlers.AnyHost}
 		}

@@ -34,7 +34,7 @@ const (
 	KindJWT         Kind = "jwt"          // a signed assertion in a header
 	KindProxyHeader Kind = "proxy-header" // a plain header of a trusted proxy
 	KindToken       Kind = "token"        // API tokens only
-	KindHost        Kind = "host"         // by the program that embeds this server; see Host
+	KindHost        Kind = "host"         // by the program that embeds this server, with Config.Who
 )
 
 // Config says how requests are identified.
@@ -67,7 +67,7 @@ type Config struct {
 	Trusted   []netip.Prefix
 	TrustUnix bool // any peer on the Unix socket
 
-	// Who identifies requests, for KindHost.
+	// Who returns the identity of a request with its role, for KindHost, or an error, which is logged.
 	Who func(*http.Request) (outbox.Identity, error)
 
 	Grants outbox.Grants // for KindJWT and KindProxyHeader

@@ -1,29 +1,16 @@
 package auth
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// Host returns the gate of a program that identifies its users itself, beside API tokens: who returns
-// the identity of a request with its role, or an error. An error of ForHost is answered as it says,
-// and any other one is logged. refused may be nil; see Config.
-func Host(who func(*http.Request) (outbox.Identity, error), tokens func(context.Context, string) (outbox.Token, error), refused func(string), log *slog.Logger) *Gate {
-	g, err := New(Config{Kind: KindHost, Who: who, Tokens: tokens, Refused: refused, Logger: log})
-	if err != nil {
-		panic(err) // nothing in it can be wrong
-	}
-	return g
-}
-
-// ForHost returns a function for Host that identifies requests as a gate of this configuration does.
-// Refusals are neither logged nor counted, which Host does, and name settings as the embedding program
-// has them. An invalid configuration is an outbox.ErrSetup.
+// ForHost returns a function for Config.Who that identifies requests as a gate of this configuration
+// does. It neither logs nor counts its refusals, which the other gate passes on, and they name settings as
+// the embedding program has them. An invalid configuration is an outbox.ErrSetup.
 func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
 	g, err := New(c)
 	if refusal := (*outbox.Refusal)(nil); errors.As(err, &refusal) {
