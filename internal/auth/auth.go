@@ -163,7 +163,10 @@ type denial struct {
 	cause   error // for the log, not for the client
 }
 
-func (d *denial) Error() string { return d.refusal.Detail }
+// Error returns the sentence for the client.
+func (d *denial) Error() string { return d.refusal.Error() }
+
+func (d *denial) Unwrap() error { return d.refusal }
 
 func deny(why, format string, args ...any) *denial {
 	return &denial{why: why, refusal: &outbox.Refusal{Err: ErrUnidentified, Detail: fmt.Sprintf(format, args...)}}

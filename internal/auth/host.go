@@ -38,11 +38,6 @@ var hostWords = strings.NewReplacer(outbox.RoleFlags(), "Roles", "--viewer", "Ro
 	"--insecure-comma-groups", "InsecureCommaGroups", "--auth-secret-header", "SecretHeader", "--auth-secret-file", "Secret",
 	"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader")
 
-// Error returns the sentence for the client.
-func (d *denial) Error() string { return d.refusal.Error() }
-
-func (d *denial) Unwrap() error { return d.refusal }
-
 // byHost asks the program in which this server is embedded.
 func (g *Gate) byHost(r *http.Request) (outbox.Identity, *denial) {
 	who, err := g.config.Who(r)
