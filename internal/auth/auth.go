@@ -134,6 +134,7 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	if g == nil {
 		return outbox.Local(), nil
 	}
+	g.warnOfUnread(r)
 	who, denied := g.identify(r)
 	if denied != nil {
 		g.recordRefusal(r, denied)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -120,8 +122,8 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	t.Parallel()
 	var none *Gate
 	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", outbox.RoleAdmin)
-	if none.Trusts(request("127.0.0.1:1")) || none.Report(request("127.0.0.1:1")).Kind != KindNone {
-		t.Error("no gate trusts somebody, or is of a kind")
+	if none.Trusts(request("127.0.0.1:1")) || len(none.IdentityHeaders(http.Header{"Remote-User": {"ana"}})) != 1 {
+		t.Error("no gate trusts somebody, or knows no proxy")
 	}
 	g, told := gate(t, Config{})
 	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
@@ -138,7 +140,15 @@ func TestIdentify_localRefusesWhatAProxyPassesOn(t *testing.T) {
 	good, hash := NewToken()
 	g, told := gate(t, Config{Kind: KindLocal, Tokens: tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}})})
 	wantUser(t, g, request("127.0.0.1:1", "Origin", "http://127.0.0.1:8080", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X_forwarded_prefix", "X-Real-Ip", "Via"} {
+	signs := []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X_forwarded_prefix", "X-Real-Ip", "Via", "X-Auth-Request-Email", "Remote_groups"}
+	for _, p := range presets {
+		for _, name := range []string{p.header, p.userHeader, p.groupsHeader} {
+			if name != "" {
+				signs = append(signs, name)
+			}
+		}
+	}
+	for _, name := range signs {
 		wantDenied(t, g, told, request("127.0.0.1:1", name, ""), whyProxied, "it has the header "+name)
 	}
 	nginx := request("127.0.0.1:1")
@@ -333,30 +343,54 @@ func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
 	}
 }
 
-func TestReport_tellsWhatArrivedAndNoSecret(t *testing.T) {
+func TestIdentityHeaders_areThoseThatAreReadOrKnown(t *testing.T) {
 	t.Parallel()
-	g, told := behindProxy(t)
-	r := request("192.0.2.1:80", "Remote-User", "ana", "Remote-Groups", "hidden-group", "X-Proxy-Secret", secret, "Authorization", token,
-		"Cf-Access-Jwt-Assertion", "hidden-assertion", "X_proxy_secret", "hidden", "Accept", "*/*")
-	report := g.Report(r)
-	names := ""
-	for _, s := range report.Headers {
-		names += s.Name + " "
-		if s.Value != "" && s.Name != "Remote-User" || strings.Contains(s.Value, "hidden") {
-			t.Errorf("the report shows the value of %s: %q", s.Name, s.Value)
+	g, _ := behindProxy(t)
+	r := request("192.0.2.1:80", "Remote-User", "ana", "Remote-Groups", "ops", "X-Proxy-Secret", secret, "Authorization", token,
+		"Cf-Access-Jwt-Assertion", "x", "X_proxy_secret", "x", "Accept", "*/*", "X-Auth-Request-Email", "x", "X-Forwarded-For", "x")
+	if got := strings.Join(g.IdentityHeaders(r.Header), " "); got != "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Auth-Request-Email X-Proxy-Secret X_proxy_secret" {
+		t.Error(got)
+	}
+}
+
+// Identity headers that nothing reads are logged once a minute, where no proxy is trusted to set them.
+func TestIdentify_warnsOfIdentityThatNothingReads(t *testing.T) {
+	t.Parallel()
+	jwt := jwtConfig(newKeyServer(t, newSigner(t, "e", jose.ES256)).URL)
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}
+	who := func(*http.Request) (outbox.Identity, error) { return outbox.Local(), nil }
+	for name, c := range map[string]struct {
+		config Config
+		header string
+		warns  bool
+	}{
+		"none":                       {Config{Kind: KindNone}, "X-Forwarded-Email", true},
+		"none, an assertion":         {Config{Kind: KindNone}, "X-Outboxweb-Id-Token", true},
+		"none, a trusted proxy":      {Config{Kind: KindNone, Trusted: trusted}, "X-Forwarded-Email", false},
+		"none, not about a user":     {Config{Kind: KindNone}, "X-Forwarded-For", false},
+		"none, a token":              {Config{Kind: KindNone}, "Authorization", false},
+		"token":                      {Config{Kind: KindToken, Tokens: tokens(nil)}, "Remote_user", true},
+		"jwt, another header":        {jwt, "X-Forwarded-Email", true},
+		"jwt, its own":               {jwt, "X-Assertion", false},
+		"local, which refuses":       {Config{Kind: KindLocal}, "X-Forwarded-Email", false},
+		"the program that embeds it": {Config{Kind: KindHost, Who: who}, "X-Forwarded-Email", false},
+	} {
+		var log strings.Builder
+		clock := now
+		c.config.Now, c.config.Logger = func() time.Time { return clock }, slog.New(slog.NewTextHandler(&log, nil))
+		g, _ := gate(t, c.config)
+		warned := func() int { return strings.Count(log.String(), "identity headers arrived and are not read") }
+		for range 3 {
+			_, _ = g.Identify(request(proxy, c.header, "ana-secret"))
+			clock = clock.Add(unreadPause / 3)
 		}
-	}
-	if names != "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Proxy-Secret X_proxy_secret " {
-		t.Errorf("the report has the headers %s", names)
-	}
-	if report.Peer != "192.0.2.1" || report.Trusted || !strings.Contains(report.Refusal, "X_proxy_secret") || strings.Join(report.Proxies, " ") != "10.0.0.7/32" || report.UserHeader != "Remote-User" {
-		t.Errorf("the report is %+v", report)
-	}
-	if told.last() != "" {
-		t.Errorf("the report counts as a refusal for %s", told.last())
-	}
-	if fine := g.Report(request(proxy, "Remote-User", "ana", "X-Proxy-Secret", secret)); fine.Refusal != "" || !fine.Trusted {
-		t.Errorf("the report of a good request is %+v", fine)
+		want := map[bool]int{true: 1}[c.warns]
+		if warned() != want || c.warns && !strings.Contains(log.String(), "headers=["+c.header+"] peer=10.0.0.7") || strings.Contains(log.String(), "ana-secret") {
+			t.Errorf("%s: %d lines, want %d:\n%s", name, warned(), want, log.String())
+		}
+		if _, _ = g.Identify(request(proxy, c.header, "ana")); warned() != 2*want || c.warns && !strings.Contains(log.String(), "left_out=2") {
+			t.Errorf("%s: a minute later there are %d lines, want %d:\n%s", name, warned(), 2*want, log.String())
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ func refuseForwarded(r *http.Request) *denial {
 	sign := ""
 	for name := range r.Header {
 		switch folded := fold(name); {
-		case folded == "forwarded", folded == "via", folded == "x-real-ip", strings.HasPrefix(folded, "x-forwarded-"):
+		case folded == "forwarded", folded == "via", folded == "x-real-ip", strings.HasPrefix(folded, "x-forwarded-"), identityHeaders[folded]:
 			if said := "it has the header " + name; sign == "" || said < sign {
 				sign = said
 			}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,10 +33,13 @@ const (
 )
 
 // refusalPause is the least time between two log lines about refusals for one reason, so that
-// repeated requests cannot fill the disk.
-const refusalPause = time.Second
+// repeated requests cannot fill the disk; unreadPause is that between two about unread headers.
+const (
+	refusalPause = time.Second
+	unreadPause  = time.Minute
+)
 
-// refusalLog is the time of the last logged refusal, by reason.
+// refusalLog is the time of the last log line, by reason.
 type refusalLog struct {
 	mu   sync.Mutex
 	last map[string]lastRefusal
@@ -43,15 +47,15 @@ type refusalLog struct {
 
 type lastRefusal struct {
 	at      time.Time
-	leftOut int // refusals not logged since
+	leftOut int // lines left out since
 }
 
-// due reports whether to log a refusal, and how many were not logged since the last one.
-func (g *refusalLog) due(why string, now time.Time) (leftOut int, due bool) {
+// due reports whether to log a line, and how many were left out since the last one.
+func (g *refusalLog) due(why string, now time.Time, pause time.Duration) (leftOut int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last, known := g.last[why]
-	if since := now.Sub(last.at); known && since >= 0 && since < refusalPause {
+	if since := now.Sub(last.at); known && since >= 0 && since < pause {
 		last.leftOut++
 		g.last[why] = last
 		return 0, false
@@ -68,7 +72,7 @@ func (g *Gate) recordRefusal(r *http.Request, denied *denial) {
 	if g.config.Refused != nil {
 		g.config.Refused(denied.why)
 	}
-	leftOut, due := g.grumbles.due(denied.why, g.config.Now())
+	leftOut, due := g.grumbles.due(denied.why, g.config.Now(), refusalPause)
 	if !due {
 		return
 	}
@@ -77,4 +81,21 @@ func (g *Gate) recordRefusal(r *http.Request, denied *denial) {
 		about = append(about, "err", denied.cause)
 	}
 	g.config.Logger.Warn("request refused", about...)
+}
+
+// warnOfUnread logs identity headers that no proxy is trusted to set and that nothing reads: users
+// may have been signed in for nothing, or a client forges names. An assertion beside them is read
+// instead; KindLocal and KindProxyHeader refuse the request.
+func (g *Gate) warnOfUnread(r *http.Request) {
+	if !slices.Contains([]Kind{KindNone, KindJWT, KindToken}, g.config.Kind) || g.config.Kind == KindJWT && r.Header.Get(g.config.Header) != "" {
+		return
+	}
+	names := slices.DeleteFunc(g.IdentityHeaders(r.Header), func(name string) bool { return g.watched[fold(name)] != "" })
+	if len(names) == 0 || g.Trusts(r) {
+		return
+	}
+	if leftOut, due := g.grumbles.due("unread", g.config.Now(), unreadPause); due {
+		g.config.Logger.Warn("identity headers arrived and are not read: let the proxy empty them, or set --auth and --trusted-proxy to read them", "headers", names,
+			"peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "request_id", outbox.RequestID(r.Context()), "left_out", leftOut)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -16,8 +17,7 @@ var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwar
 
 // arrival describes how a request reached this server.
 func (s *server) arrival(r *http.Request) outbox.Arrival {
-	known := s.Auth.Report(r)
-	a := outbox.Arrival{Peer: known.Peer, Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: []string{}, Me: me(r)}
+	a := outbox.Arrival{Peer: auth.Peer(r), Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: s.Auth.IdentityHeaders(r.Header), Me: me(r)}
 	switch {
 	case s.Embedded:
 		a.Why = "the console of a service trusts none"
@@ -31,8 +31,8 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: printable(r.Header.Get(name))}
 		a.Headers = append(a.Headers, h)
 	}
-	for _, h := range known.Headers { // only the names are shown
-		a.IdentityHeaders = append(a.IdentityHeaders, printable(h.Name))
+	for i, name := range a.IdentityHeaders {
+		a.IdentityHeaders[i] = printable(name)
 	}
 	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
 	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
@@ -154,7 +154,7 @@ func (s *server) warnAboutIdentity(a outbox.Arrival) string {
 	case a.Me.Auth == outbox.AuthLocal:
 		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, trustFlag(a.Peer))
 	case !a.Trusted:
-		return fmt.Sprintf("the identity headers (%s) come from an untrusted peer: add %s if %s is the proxy, otherwise they are forged", list, trustFlag(a.Peer), a.Peer)
+		return fmt.Sprintf("the identity headers (%s) come from %s, which is not a trusted proxy, and are not read: add %s if it is the proxy, otherwise they are forged", list, a.Peer, trustFlag(a.Peer))
 	}
 	return ""
 }

@@ -42,7 +42,7 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 		{name: "nonsense", headers: headers{"X-Forwarded-Host": "a b, c", "X-Forwarded-Proto": "gopher"}},
 		{name: "nobody reads who it is", identity: []string{"Authorization", "X-Forwarded-User"}, want: []string{"the identity headers (X-Forwarded-User) are ignored, and every user is me with the role admin: set --auth proxy-header"}},
 		{name: "nobody reads the assertion", identity: []string{"Cf-Access-Jwt-Assertion"}, want: []string{"the signed assertion in Cf-Access-Jwt-Assertion is ignored, and every user is me with the role admin: set --auth jwt"}},
-		{name: "an untrusted identity", auth: outbox.AuthToken, identity: []string{"Remote_User"}, want: []string{"the identity headers (Remote_User) come from an untrusted peer: add --trusted-proxy 10.0.0.3/32 if 10.0.0.3 is the proxy"}},
+		{name: "an untrusted identity", auth: outbox.AuthToken, identity: []string{"Remote_User"}, want: []string{"the identity headers (Remote_User) come from 10.0.0.3, which is not a trusted proxy, and are not read: add --trusted-proxy 10.0.0.3/32"}},
 		{name: "a trusted identity", auth: outbox.AuthProxyHeader, trusted: true, identity: []string{"Remote-User"}},
 		{name: "an assertion that is read", auth: outbox.AuthJWT, identity: []string{"Cf-Access-Jwt-Assertion"}},
 		{name: "everything", headers: headers{prefixHeader: "/x", "X-Forwarded-Host": "ops.example", "X-Forwarded-Proto": "https"}, identity: []string{"Remote-User"}, want: []string{"X-Forwarded-Prefix is /x", "Host is internal:8080", "the identity headers"}},
