@@ -20,9 +20,9 @@ import (
 
 // Limits on a request's head. Heads of more than maxHeader bytes are refused by net/http itself.
 const (
-	maxHeader  = 64 << 10 // bytes, including the request line
-	maxHeaders = 100
-	maxAddress = 16 << 10 // bytes
+	maxHeader  = 128 << 10 // bytes, including the request line
+	maxHeaders = 100       // names; a proxy may repeat one for each of the user's groups
+	maxAddress = 16 << 10  // bytes
 )
 
 // Patience is how long the server waits for clients; zero values mean the defaults. A slower client
@@ -75,15 +75,11 @@ func limitAhead(ctx context.Context, conn net.Conn) context.Context {
 // ours would send.
 func (s *server) limitHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		headers := 0
-		for _, values := range r.Header {
-			headers += len(values)
-		}
-		switch {
+		switch headers := len(r.Header); {
 		case len(r.RequestURI) > maxAddress:
 			s.fail(w, r, &outbox.Refusal{Err: errAddress, Detail: fmt.Sprintf("the URL is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
 		case headers > maxHeaders:
-			s.fail(w, r, &outbox.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has %d headers; the limit is %d", headers, maxHeaders)})
+			s.fail(w, r, &outbox.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has headers of %d names; the limit is %d", headers, maxHeaders)})
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -232,7 +228,7 @@ func (s *server) limits() []templates.Limit {
 	}
 	return []templates.Limit{
 		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
-		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d headers", outbox.Bytes(maxHeader), maxHeaders)},
+		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", outbox.Bytes(maxHeader), maxHeaders)},
 		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},
 		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
 		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(roomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},

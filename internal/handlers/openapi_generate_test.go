@@ -72,7 +72,7 @@ func (g *generator) document(paths *openapi3.Paths) *openapi3.T {
 	return &openapi3.T{
 		OpenAPI: "3.1.0",
 		Info: &openapi3.Info{Title: "outboxweb", Version: "1",
-			Description: "The projection apply outbox: read it, append to it, repair it. Times are RFC 3339 in UTC. Lists are keyset-paged. Errors are application/problem+json. Beside what each address answers, all refuse an address of more than 16 KiB (414) and more than 100 headers or 64 KiB of them (431). A query parameter that an address does not take, or that is given twice, is refused (422).",
+			Description: "The projection apply outbox: read it, append to it, repair it. Times are RFC 3339 in UTC. Lists are keyset-paged. Errors are application/problem+json. Beside what each address answers, all refuse an address of more than 16 KiB (414) and headers of more than 100 names or 128 KiB (431). A query parameter that an address does not take, or that is given twice, is refused (422).",
 			License:     &openapi3.License{Name: "MIT", URL: "https://opensource.org/license/mit"}},
 		Servers:  openapi3.Servers{{URL: apiPrefix, Description: "below the base path of the pages"}},
 		Security: openapi3.SecurityRequirements{{}, {"token": {}}},
