@@ -131,7 +131,7 @@ func TestBrowser_fromTheMessageToTheCanaryOnAPhone(t *testing.T) {
 			awaitCounts(t, s, "", 8, 0, 8)
 			s.stop(t)
 			s = g.start(t, d, append(append(p.config(t, d, "blocked_campaigns"), "--poll-interval", "100ms", "--auth", "proxy-header", "--auth-user-header", "Remote-User",
-				"--auth-groups-header", "Remote-Groups", "--trusted-proxy", "127.0.0.1/32", "--operator", "group:ops"), projections...)...)
+				"--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated", "--trusted-proxy", "127.0.0.1/32", "--operator", "group:ops"), projections...)...)
 			m := p.await(t, "firing", "blocked_campaigns")
 			change(t, d.projections(), "delete from seats where user_id = $1", "ana") // the cause is fixed
 

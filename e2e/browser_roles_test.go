@@ -21,7 +21,7 @@ func startBehindProxy(t *testing.T) (s *server, row string) {
 		}
 	}
 	first.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
-	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups",
+	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated",
 		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")
 	return s, fmt.Sprintf("/campaigns/%s/events/%d", dead.Items[0].CampaignID, dead.Items[0].Seq)
 }

@@ -63,7 +63,7 @@ var proxies = []behind{
 			return fmt.Sprintf(stripped, upstream, "proxy_set_header X-Forwarded-Email ana@example.org; proxy_set_header X-Forwarded-Groups ops;")
 		},
 		flags: func(string) []string {
-			return []string{"--trusted-proxy", "unix", "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--operator", "group:ops", "--admin", "user:root"}
+			return []string{"--trusted-proxy", "unix", "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--auth-groups-format", "repeated", "--operator", "group:ops", "--admin", "user:root"}
 		},
 		everything: []string{"--admin", "group:ops"}},
 }

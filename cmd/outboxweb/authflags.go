@@ -24,15 +24,19 @@ type authFlags struct {
 	AuthUserClaim    string   `placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. Use dots for nested claims."`
 	AuthGroupsClaim  string   `placeholder:"NAME" help:"jwt: the claim that lists the user's groups; groups unless the preset says otherwise."`
 	AuthUserHeader   string   `placeholder:"NAME" help:"proxy-header: the header that names the user."`
-	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups, separated by commas."`
+	AuthGroupsHeader string   `placeholder:"NAME" help:"proxy-header: the header that lists the user's groups."`
+	AuthGroupsFormat string   `placeholder:"FORMAT" values:"groups-format" help:"proxy-header: how the header lists groups: repeated (the header once for each group) or json (an array of strings). Otherwise names are separated by commas, and roles cannot be granted to groups."`
 	AuthSecretHeader string   `placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
 	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with the proxy's secret, at least 16 bytes."`
 	Viewer           []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
 	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and revoke API tokens. Repeatable."`
+	Contact          string   `placeholder:"TEXT" help:"Whom a signed-in user without a role is told to ask, such as “the platform team, #ops”. One line, at most 200 characters."`
 	TrustedProxy     []string `placeholder:"CIDR|unix" help:"The proxy's address, as seen by the socket, or unix for any client of the Unix socket. Repeatable."`
 	TokensFile       string   `placeholder:"FILE" help:"API tokens in addition to those in the database: lines with name, role and hash, as token hash prints them. Read at start."`
 	InsecureNoAuth   bool     `help:"Listen on non-loopback addresses without authentication; only with --read-only."`
+
+	InsecureCommaGroups bool `help:"proxy-header: split the header with the groups at commas, and accept the risk: a user who can name a group can gain the role of any other, since a group called “friends, ops” counts as ops."`
 }
 
 // kind is how users are authenticated. --insecure-no-auth admits everyone, also through a proxy.
@@ -62,7 +66,7 @@ func (c *serveCmd) letsProxiesAct() bool {
 func (f *authFlags) config() (auth.Config, error) {
 	c := auth.Config{Kind: f.kind(), Preset: f.AuthPreset, Header: f.AuthHeader, Issuer: f.AuthIssuer, Audience: f.AuthAudience, JWKS: f.AuthJWKS,
 		Algorithms: f.AuthAlgorithms, UserClaim: f.AuthUserClaim, GroupsClaim: f.AuthGroupsClaim, UserHeader: f.AuthUserHeader,
-		GroupsHeader: f.AuthGroupsHeader, SecretHeader: f.AuthSecretHeader,
+		GroupsHeader: f.AuthGroupsHeader, GroupsFormat: f.AuthGroupsFormat, InsecureCommaGroups: f.InsecureCommaGroups, SecretHeader: f.AuthSecretHeader, Contact: f.Contact,
 		Grants: outbox.Grants{outbox.RoleViewer: f.Viewer, outbox.RoleOperator: f.Operator, outbox.RoleAdmin: f.Admin}}
 	for _, text := range f.TrustedProxy {
 		prefix, unix, err := auth.ParsePeer(text)

@@ -43,7 +43,7 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("correct-battery-staple\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1", "--viewer", "*", "--admin", "group:ops,user:ana",
+	s := serve(t, "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1", "--viewer", "*", "--admin", "group:ops,user:ana", "--auth-groups-format", "repeated",
 		"--auth-secret-header", "X-Secret", "--auth-secret-file", secret)
 	user, proof := []string{"X-Forwarded-Email", "ana"}, []string{"X-Secret", "correct-battery-staple"}
 	text, stderr, code := runIn(t, s.dir, "token", "create", "--role", "viewer", "--note", "watch")
@@ -62,7 +62,8 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 		{"no secret", user, "/", 401},
 		{"a user", append(user, proof...), "/", 200},
 		{"an admin", append(user, proof...), "/tokens", 200},
-		{"a member", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev,ops"}, proof...), "/tokens", 200},
+		{"a member", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev", "X-Forwarded-Groups", "ops"}, proof...), "/tokens", 200},
+		{"a group with the members' name among commas", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev,ops"}, proof...), "/tokens", 403},
 		{"a viewer", append([]string{"X-Forwarded-Email", "bea"}, proof...), "/tokens", 403},
 		{"a machine", bearer, "/api/v1/summary", 200},
 		{"a machine, as an admin", bearer, "/api/v1/tokens", 403},

@@ -60,8 +60,9 @@ var known = map[string][]string{
 	"cursor-state":     {outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind},
 	"failure-status":   texts([]outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved}),
 	"operation-status": texts(outbox.OperationStatuses), "run-status": texts(outbox.RunStatuses), "run-kind": texts(outbox.RunKinds), "scoped-run-kind": texts(outbox.ScopedRunKinds),
-	"preset":     slices.Compact(slices.Sorted(slices.Values(slices.Concat(auth.PresetNames(auth.KindJWT), auth.PresetNames(auth.KindProxyHeader))))),
-	"alert-rule": append(ruleNames(), "all"),
+	"preset":        slices.Compact(slices.Sorted(slices.Values(slices.Concat(auth.PresetNames(auth.KindJWT), auth.PresetNames(auth.KindProxyHeader))))),
+	"groups-format": auth.GroupsFormats,
+	"alert-rule":    append(ruleNames(), "all"),
 }
 
 func texts[T ~string](names []T) (all []string) {

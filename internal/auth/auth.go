@@ -4,6 +4,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ var (
 	ErrUnidentified = errors.New("not identified")
 	// ErrNoRole means that the identity is valid and has no role.
 	ErrNoRole = errors.New("no role")
+	// ErrRefused means that a proxy or an issuer has named a user who cannot be admitted; signing in
+	// again would change nothing.
+	ErrRefused = errors.New("refused")
 )
 
 // Kind is the way browsers are identified. API tokens may be used beside each kind.
@@ -57,7 +61,7 @@ type Config struct {
 	UserHeader   string
 	GroupsHeader string // no groups when empty
 	GroupsFormat string // FormatRepeated or FormatJSON; when empty, names are separated by commas
-	// InsecureCommaGroups accepts that whoever may name a group can gain what is granted to another,
+	// InsecureCommaGroups accepts that a user who can name a group can gain what is granted to another,
 	// since commas in names cannot be told from those between them.
 	InsecureCommaGroups bool
 	SecretHeader        string // header with the proxy's secret, checked in addition to its address; none when empty
@@ -71,6 +75,9 @@ type Config struct {
 	Who func(*http.Request) (outbox.Identity, error)
 
 	Grants outbox.Grants // for KindJWT and KindProxyHeader
+
+	// Contact is whom a refused user is told to ask; an administrator of this server when empty.
+	Contact string
 
 	// Tokens finds a token by the hash of its text. A missing one is outbox.ErrNotFound. nil
 	// disables API tokens.
@@ -128,8 +135,8 @@ func New(c Config) (*Gate, error) {
 }
 
 // Identify returns the identity of a request. Its error is an *outbox.Refusal of kind
-// ErrUnidentified, ErrNoRole or outbox.ErrBusy; it has been logged and counted. With a nil gate
-// every request is the local operator.
+// ErrUnidentified, ErrNoRole, ErrRefused or outbox.ErrBusy; it has been logged and counted. With a
+// nil gate every request is the local operator.
 func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	if g == nil {
 		return outbox.Local(), nil
@@ -138,6 +145,9 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	who, denied := g.identify(r)
 	if denied != nil {
 		g.recordRefusal(r, denied)
+		if errors.Is(denied.refusal, ErrNoRole) || errors.Is(denied.refusal, ErrRefused) {
+			denied.refusal.Detail += "; ask " + cmp.Or(g.config.Contact, "an administrator of this server")
+		}
 		return outbox.Identity{}, denied.refusal
 	}
 	return who, nil
@@ -170,12 +180,14 @@ func (d *denial) Error() string { return d.refusal.Error() }
 func (d *denial) Unwrap() error { return d.refusal }
 
 func deny(why, format string, args ...any) *denial {
-	return &denial{why: why, refusal: &outbox.Refusal{Err: ErrUnidentified, Detail: fmt.Sprintf(format, args...)}}
+	return &denial{why: why, refusal: &outbox.Refusal{Err: kindOf(why), Detail: fmt.Sprintf(format, args...)}}
 }
 
 // temporaryDenial is a denial that may end without a change by the client.
 func temporaryDenial(cause error, format string, args ...any) *denial {
-	return &denial{why: whyUnavailable, cause: cause, refusal: &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf(format, args...)}}
+	denied := deny(whyUnavailable, format, args...)
+	denied.cause = cause
+	return denied
 }
 
 func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
@@ -211,13 +223,16 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 
 // admit gives a user the granted role.
 func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Identity, *denial) {
-	who := outbox.Identity{Name: name, Auth: how, Groups: groups, Role: g.config.Grants.RoleOf(name, groups)}
+	grants := g.config.Grants
+	who := outbox.Identity{Name: name, Auth: how, Groups: grants.Naming(groups), Role: grants.RoleOf(name, groups), Misspelt: grants.Misspelt(name, groups)}
 	if who.Role != outbox.RoleNone {
 		return who, nil
 	}
-	denied := deny(whyRole, "user %q, %s, has no role here; %s grant one to user:NAME or group:NAME, spelled exactly", name, groupsText(groups), outbox.RoleFlags())
-	denied.refusal.Err = ErrNoRole
-	return outbox.Identity{}, denied
+	why := fmt.Sprintf("%s grant one to user:NAME or group:NAME, spelled exactly", outbox.RoleFlags())
+	if len(who.Misspelt) > 0 {
+		why = strings.Join(who.Misspelt, ", and ")
+	}
+	return outbox.Identity{}, deny(whyRole, "you are signed in as %q, %s, and have no role here: %s", name, groupsText(groups), why)
 }
 
 // groupsNamed is the maximum number of groups listed in a message.
@@ -233,7 +248,7 @@ func groupsText(groups []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", name)
+		fmt.Fprintf(&b, "%.*q", maxName, name)
 	}
 	if more := len(groups) - groupsNamed; more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)

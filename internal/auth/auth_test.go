@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,18 +80,15 @@ func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, tex
 	if !errors.As(err, &refusal) {
 		t.Fatalf("identified %+v with error %v, want a refusal", who, err)
 	}
-	kind := ErrUnidentified
-	switch why {
-	case whyRole, whyOutlived:
-		kind = ErrNoRole
-	case whyUnavailable:
-		kind = outbox.ErrBusy
-	}
+	kind := kindOf(why) // TestKinds_ofUsersWhoAreSignedIn says which
 	if !errors.Is(err, kind) || told.last() != why || !strings.Contains(refusal.Detail, text) {
 		t.Errorf("refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
 	}
 	if (refusal.RetryAfter > 0) != (why == whyUnavailable && g.remote() != nil) {
 		t.Errorf("refused for %q and to try again after %s", why, refusal.RetryAfter)
+	}
+	if asks := strings.Contains(refusal.Detail, "; ask "); asks != (kind == ErrRefused || kind == ErrNoRole) {
+		t.Errorf("refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
 	}
 	if who.Name != "" || who.Role != outbox.RoleNone {
 		t.Errorf("the refusal has an identity: %+v", who)
@@ -214,12 +212,13 @@ func TestNewToken_isEachTimeAnother(t *testing.T) {
 	}
 }
 
-// behindProxy is a gate behind a proxy at 10.0.0.7, with a shared secret.
-func behindProxy(t testing.TB) (*Gate, *refusals) {
+// behindProxy is a gate behind a proxy at 10.0.0.7, with a shared secret, which sends groups in a
+// format; without one, with commas between.
+func behindProxy(t testing.TB, format string) (*Gate, *refusals) {
 	t.Helper()
 	hash := HashToken(strings.TrimPrefix(token, "Bearer "))
 	return gate(t, Config{
-		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret,
+		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret, GroupsFormat: format, InsecureCommaGroups: format == "",
 		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
 		Grants: outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops"},
 			outbox.RoleAdmin: {"user:ana", "user:Ünal"}},
@@ -235,13 +234,13 @@ const (
 
 func TestIdentify_byProxyHeader(t *testing.T) {
 	t.Parallel()
-	g, told := behindProxy(t)
+	g, told := behindProxy(t, "")
 	from := func(headers ...string) *http.Request {
 		return request(proxy, append([]string{"X-Proxy-Secret", secret}, headers...)...)
 	}
 	wantUser(t, g, from("Remote-User", "ana"), "ana", outbox.RoleAdmin)
 	wantUser(t, g, from("Remote-User", "Ana"), "Ana", outbox.RoleViewer)
-	wantUser(t, g, from("Remote-User", "Ünal", "Remote-Groups", "a b, ops,,ops2"), "Ünal", outbox.RoleAdmin, "a b", "ops", "ops2")
+	wantUser(t, g, from("Remote-User", "Ünal", "Remote-Groups", "a b, ops,,ops2"), "Ünal", outbox.RoleAdmin, "ops")
 	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", "ops"), "bea", outbox.RoleOperator, "ops")
 	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", ""), "bea", outbox.RoleViewer)
 	wantUser(t, g, from("Remote-User", "bea", "X-Forwarded-For", "192.0.2.1"), "bea", outbox.RoleViewer)
@@ -256,22 +255,19 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 		{"empty", whyAbsent, "missing or empty", []string{"Remote-User", ""}},
 		{"groups alone", whyAbsent, "Remote-User is missing", []string{"Remote-Groups", "ops"}},
 		{"twice", whyDuplicate, "Remote-User appears 2 times", []string{"Remote-User", "ana", "Remote-User", "ana"}},
-		{"list", whyMalformed, "several users", []string{"Remote-User", "ana,bea"}},
-		{"control", whyMalformed, "invisible characters", []string{"Remote-User", "ana\x01"}},
-		{"newline", whyMalformed, "invisible characters", []string{"Remote-User", "an\na"}},
-		{"delete", whyMalformed, "invisible characters", []string{"Remote-User", "ana\x7f"}},
-		{"next line", whyMalformed, "invisible characters", []string{"Remote-User", "an\u0085a"}},
-		{"zero width", whyMalformed, "invisible characters", []string{"Remote-User", "an\u200ba"}},
-		{"turned round", whyMalformed, "invisible characters", []string{"Remote-User", "an\u202ea"}},
-		{"not UTF-8", whyMalformed, "not valid UTF-8", []string{"Remote-User", "an\xffa"}},
-		{"long", whyMalformed, "longer than 200 bytes", []string{"Remote-User", strings.Repeat("x", 201)}},
-		{"blank before", whyMalformed, "whitespace", []string{"Remote-User", " ana"}},
-		{"blank behind", whyMalformed, "whitespace", []string{"Remote-User", "ana\u00a0"}},
-		{"tab behind", whyMalformed, "whitespace", []string{"Remote-User", "ana\t"}},
-		{"groups twice", whyDuplicate, "Remote-Groups appears 2 times", []string{"Remote-User", "ana", "Remote-Groups", "a", "Remote-Groups", "ops"}},
-		{"201 groups", whyMalformed, "names 201 groups", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("a,", 200) + "ops"}},
-		{"group control", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", "ops\x00"}},
-		{"group long", whyMalformed, "a group in", []string{"Remote-User", "ana", "Remote-Groups", strings.Repeat("g", 201)}},
+		{"list", whyName, `the header Remote-User says that you are "ana,bea", and that name is a list`, []string{"Remote-User", "ana,bea"}},
+		{"control", whyName, "invisible characters", []string{"Remote-User", "ana\x01"}},
+		{"newline", whyName, "invisible characters", []string{"Remote-User", "an\na"}},
+		{"delete", whyName, "invisible characters", []string{"Remote-User", "ana\x7f"}},
+		{"next line", whyName, "invisible characters", []string{"Remote-User", "an\u0085a"}},
+		{"zero width", whyName, "invisible characters", []string{"Remote-User", "an\u200ba"}},
+		{"turned round", whyName, "invisible characters", []string{"Remote-User", "an\u202ea"}},
+		{"not UTF-8", whyName, "not valid UTF-8", []string{"Remote-User", "an\xffa"}},
+		{"long", whyName, "longer than 200 bytes", []string{"Remote-User", strings.Repeat("x", 201)}},
+		{"blank before", whyName, "whitespace", []string{"Remote-User", " ana"}},
+		{"blank behind", whyName, "whitespace", []string{"Remote-User", "ana\u00a0"}},
+		{"tab behind", whyName, "whitespace", []string{"Remote-User", "ana\t"}},
+		{"groups twice", whyGroups, "Remote-Groups appears 2 times", []string{"Remote-User", "ana", "Remote-Groups", "a", "Remote-Groups", "ops"}},
 		{"underscore", whyVariant, `"Remote_user"`, []string{"Remote-User", "bea", "Remote_user", "ana"}},
 		{"underscore alone", whyVariant, "let the proxy remove it", []string{"Remote_user", "ana"}},
 		{"letters", whyVariant, `"remote-user"`, []string{"remote-user", "ana"}},
@@ -292,13 +288,108 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "use the proxy that sets")
 }
 
-func TestIdentify_tellsWhoHasNoRoleWhatGivesOne(t *testing.T) {
+// Whoever may name a group gains nothing where a format keeps names apart, and no foreign group keeps
+// anybody out.
+func TestGroups_countOnlyAsTheWholeNameThatARuleHas(t *testing.T) {
 	t.Parallel()
-	g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", TrustUnix: true,
-		Grants: outbox.Grants{outbox.RoleAdmin: {"group:ops"}}})
-	r := request("@", "X-Forwarded-Email", "bea@example.org", "X-Forwarded-Groups", "dev,Ops")
-	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
-	wantDenied(t, g, told, r, whyRole, `user "bea@example.org", in the groups "dev", "Ops", has no role here; --viewer, --operator and --admin`)
+	const raised = "book club, ops, and friends"
+	many := slices.Repeat([]string{strings.Repeat("g", 60)}, 399)
+	for _, format := range []string{FormatRepeated, FormatJSON, "", "jwt"} {
+		var g *Gate
+		var told *refusals
+		var s signer
+		if format == "jwt" {
+			s = newSigner(t, "e", jose.ES256)
+			c := jwtConfig(newKeyServer(t, s).URL)
+			c.Grants = outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops", "group:ops"}}
+			g, told = gate(t, c)
+		} else {
+			g, told = behindProxy(t, format)
+		}
+		in := func(groups ...string) *http.Request {
+			r := request(proxy, "X-Proxy-Secret", secret, "Remote-User", "bea")
+			switch format {
+			case FormatRepeated:
+				r.Header["Remote-Groups"] = groups
+			case FormatJSON:
+				r.Header.Set("Remote-Groups", string(asJSON(t, append([]string{}, groups...))))
+			case "jwt":
+				return asserting(s.sign(t, good(map[string]any{"email": "bea", "groups": groups})))
+			default:
+				r.Header.Set("Remote-Groups", strings.Join(groups, ","))
+			}
+			return r
+		}
+		gained := outbox.RoleViewer
+		var of []string
+		if format == "" { // as its flag says
+			gained, of = outbox.RoleOperator, []string{"ops"}
+		}
+		wantUser(t, g, in(raised), "bea", gained, of...)
+		wantUser(t, g, in("dev,ops"), "bea", gained, of...)
+		wantUser(t, g, in(`["ops"]`, `"ops"`, "Ops", "ops2", "o\u017fs"), "bea", outbox.RoleViewer)
+		wantUser(t, g, in(), "bea", outbox.RoleViewer)
+		wantUser(t, g, in("dev", "ops", "ops"), "bea", outbox.RoleOperator, "ops")
+		wantUser(t, g, in(append(many, "ops")...), "bea", outbox.RoleOperator, "ops")
+		wantUser(t, g, in("\u202e", "a\tb", "", " ", strings.Repeat("x", 5000), "ops"), "bea", outbox.RoleOperator, "ops")
+		if format == "jwt" {
+			continue
+		}
+		underscore := in("dev")
+		underscore.Header["Remote_groups"] = []string{"ops"}
+		wantDenied(t, g, told, underscore, whyVariant, `"Remote_groups"`)
+		foreign := in("ops")
+		foreign.RemoteAddr = "192.0.2.1:80"
+		wantDenied(t, g, told, foreign, whyUntrusted, "comes from 192.0.2.1")
+		twice := in("dev")
+		twice.Header.Add("Remote-Groups", "ops")
+		if format == FormatRepeated {
+			wantUser(t, g, twice, "bea", outbox.RoleOperator, "ops")
+			continue
+		}
+		wantDenied(t, g, told, twice, whyGroups, "Remote-Groups appears 2 times")
+		for _, text := range []string{"ops", `"ops"`, `["ops"`, `["ops"] []`, `["ops",1]`, `["ops",null]`, "null", `{"ops":true}`, "[\"ops\xff\"]"} {
+			if format == FormatJSON {
+				twice.Header.Set("Remote-Groups", text)
+				wantDenied(t, g, told, twice, whyGroups, "is not a JSON array of strings")
+			}
+		}
+	}
+}
+
+// A proxy answers 401 with a sign-in, which would be for ever.
+func TestKinds_ofUsersWhoAreSignedIn(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[string]error{whyRole: ErrNoRole, whyName: ErrRefused, whyGroups: ErrRefused, whyClaims: ErrRefused,
+		whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused, whyUnavailable: outbox.ErrBusy} {
+		if got := deny(why, "").refusal.Err; got != want || kinds[why] != want {
+			t.Errorf("%s is %v, want %v", why, got, want)
+		}
+	}
+	for _, why := range []string{whyAbsent, whyDuplicate, whyMalformed, whyVariant, whyUntrusted, whyProxied, whyTogether, whySecret, whySignature, whyExpired, whyUnknown, whyRevoked} {
+		if got := deny(why, "").refusal.Err; got != ErrUnidentified {
+			t.Errorf("%s is %v, want %v", why, got, ErrUnidentified)
+		}
+	}
+}
+
+func TestIdentify_tellsWhoIsRefusedWhyAndWhomToAsk(t *testing.T) {
+	t.Parallel()
+	for contact, whom := range map[string]string{"": "an administrator of this server", "the platform team, #ops": "the platform team, #ops"} {
+		g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", GroupsFormat: FormatJSON, TrustUnix: true, Contact: contact,
+			Grants: outbox.Grants{outbox.RoleOperator: {"group:ops", "user:Bea@example.org"}, outbox.RoleAdmin: {"group:root"}}})
+		denied := func(user, groups, why, text string) {
+			t.Helper()
+			r := request("@", "X-Forwarded-Email", user, "X-Forwarded-Groups", groups)
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
+			wantDenied(t, g, told, r, why, text+"; ask "+whom)
+		}
+		denied("cem@example.org", `["dev"]`, whyRole, `you are signed in as "cem@example.org", in the groups "dev", and have no role here: --viewer, --operator and --admin grant one to user:NAME or group:NAME, spelled exactly`)
+		denied("bea@example.org", `["dev","Ops"]`, whyRole, `you are signed in as "bea@example.org", in the groups "dev", "Ops", and have no role here: --operator names group:ops, and your group is "Ops", which differs in upper and lower case, `+
+			`and --operator names user:Bea@example.org, and your name is "bea@example.org", which differs in upper and lower case`)
+		denied("cem,dan", "", whyName, "and that name is a list of names, with commas between")
+		denied("cem", "dev", whyGroups, "the header X-Forwarded-Groups, which lists your groups, is not a JSON array of strings")
+	}
 }
 
 func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
@@ -345,7 +436,7 @@ func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
 
 func TestIdentityHeaders_areThoseThatAreReadOrKnown(t *testing.T) {
 	t.Parallel()
-	g, _ := behindProxy(t)
+	g, _ := behindProxy(t, "")
 	r := request("192.0.2.1:80", "Remote-User", "ana", "Remote-Groups", "ops", "X-Proxy-Secret", secret, "Authorization", token,
 		"Cf-Access-Jwt-Assertion", "x", "X_proxy_secret", "x", "Accept", "*/*", "X-Auth-Request-Email", "x", "X-Forwarded-For", "x")
 	if got := strings.Join(g.IdentityHeaders(r.Header), " "); got != "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Auth-Request-Email X-Proxy-Secret X_proxy_secret" {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -14,6 +16,9 @@ const narrowest = 7
 
 // minSecret is the minimum length of a proxy's secret, in bytes.
 const minSecret = 16
+
+// maxContact is the maximum length of Contact, in characters.
+const maxContact = 200
 
 // algorithms are the asymmetric ones. A symmetric algorithm would use the public key as its
 // secret.
@@ -93,6 +98,9 @@ func (c *Config) check() error {
 	if err != nil {
 		return err
 	}
+	if utf8.RuneCountInString(c.Contact) > maxContact || strings.TrimSpace(c.Contact) != c.Contact || strings.ContainsFunc(c.Contact, unicode.IsControl) {
+		return outbox.Invalid("contact", "it must be one line of at most %d characters, such as “the platform team, #ops”", maxContact)
+	}
 	given := func(r outbox.Role) bool { return len(c.Grants[r]) > 0 }
 	if !slices.ContainsFunc(outbox.Roles, given) {
 		return outbox.Invalid(string(outbox.Roles[0]), "nobody has a role, so every request would be refused; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
@@ -118,6 +126,9 @@ func (c *Config) refuseStray() error {
 		{"auth-groups-claim", c.GroupsClaim != "", []Kind{KindJWT}},
 		{"auth-user-header", c.UserHeader != "", []Kind{KindProxyHeader}},
 		{"auth-groups-header", c.GroupsHeader != "", []Kind{KindProxyHeader}},
+		{"auth-groups-format", c.GroupsFormat != "", []Kind{KindProxyHeader}},
+		{"insecure-comma-groups", c.InsecureCommaGroups, []Kind{KindProxyHeader}},
+		{"contact", c.Contact != "", []Kind{KindJWT, KindProxyHeader}},
 		{"auth-secret-header", c.SecretHeader != "", []Kind{KindProxyHeader}},
 		{"auth-secret-file", c.Secret != "", []Kind{KindProxyHeader}},
 	}
@@ -201,6 +212,9 @@ func (c *Config) checkProxyHeader() error {
 	if err := c.checkHeaders(); err != nil {
 		return err
 	}
+	if err := c.checkGroups(); err != nil {
+		return err
+	}
 	if err := c.checkSecret(); err != nil {
 		return err
 	}
@@ -234,6 +248,30 @@ func (c *Config) checkHeaders() error {
 		return outbox.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
 	case c.SecretHeader != "" && (c.SecretHeader == c.UserHeader || c.SecretHeader == c.GroupsHeader):
 		return outbox.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
+	}
+	return nil
+}
+
+// checkGroups refuses grants to groups whose names cannot be told apart.
+func (c *Config) checkGroups() error {
+	apart := c.GroupsFormat != "" || c.InsecureCommaGroups
+	switch {
+	case c.GroupsFormat != "" && !slices.Contains(GroupsFormats, c.GroupsFormat):
+		return outbox.Invalid("auth-groups-format", "unknown format %q; use %s", c.GroupsFormat, outbox.OrList(GroupsFormats))
+	case c.GroupsFormat != "" && c.InsecureCommaGroups:
+		return outbox.Invalid("insecure-comma-groups", "with --auth-groups-format %s names are not separated by commas; leave out one of them", c.GroupsFormat)
+	case apart && c.GroupsHeader == "":
+		return outbox.Invalid("auth-groups-header", "it is missing: name the header with the user's groups")
+	case apart || c.GroupsHeader == "":
+		return nil
+	}
+	for _, role := range outbox.Roles {
+		for _, entry := range c.Grants[role] {
+			if strings.HasPrefix(entry, "group:") {
+				return outbox.Invalid(string(role), "the names in %s are separated by commas, so a group called “friends, %s” would count for %s; use --auth jwt, which reads a list, or --auth-groups-format if the proxy sends names apart, or accept the risk with --insecure-comma-groups",
+					c.GroupsHeader, strings.TrimPrefix(entry, "group:"), entry)
+			}
+		}
 	}
 	return nil
 }

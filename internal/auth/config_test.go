@@ -84,6 +84,15 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"everybody in IPv6", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/96")} }), "trusted-proxy", "trusts too many"},
 		{"no prefix", header(func(c *Config) { c.Trusted = []netip.Prefix{{}} }), "trusted-proxy", "not a CIDR"},
 		{"half IPv4", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/90")} }), "trusted-proxy", "neither"},
+		{"groups by commas", header(func(c *Config) { c.Grants[outbox.RoleOperator] = []string{"user:ana", "group:ops"} }), "operator", "the names in Remote-Groups are separated by commas, so a group called “friends, ops” would count for group:ops; use --auth jwt"},
+		{"groups in a format of none", header(func(c *Config) { c.GroupsFormat = "commas" }), "auth-groups-format", "use repeated or json"},
+		{"groups in a format and by commas", header(func(c *Config) { c.GroupsFormat, c.InsecureCommaGroups = FormatJSON, true }), "insecure-comma-groups", "leave out one of them"},
+		{"format of no header", header(func(c *Config) { c.Preset, c.GroupsFormat = "tailscale", FormatRepeated }), "auth-groups-header", "missing"},
+		{"groups' format for jwt", jwt(func(c *Config) { c.GroupsFormat = FormatJSON }), "auth-groups-format", "--auth proxy-header"},
+		{"commas for jwt", jwt(func(c *Config) { c.InsecureCommaGroups = true }), "insecure-comma-groups", "--auth proxy-header"},
+		{"contact of nobody", Config{Contact: "me"}, "contact", "--auth jwt or --auth proxy-header"},
+		{"contact of two lines", jwt(func(c *Config) { c.Contact = "me\nyou" }), "contact", "one line"},
+		{"long contact", jwt(func(c *Config) { c.Contact = strings.Repeat("é", 201) }), "contact", "at most 200 characters"},
 		{"issuer for a header", header(func(c *Config) { c.Issuer = issuer }), "auth-issuer", "--auth jwt"},
 	} {
 		_, err := New(c.config)
@@ -156,11 +165,11 @@ func FuzzIdentify(f *testing.F) {
 	if err := os.WriteFile(file, keySet(f, s), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	byHeader, _ := behindProxy(f)
+	byHeader, _ := behindProxy(f, FormatJSON)
 	byAssertion, _ := gate(f, jwtConfig(file))
 	signed := s.sign(f, good())
 	for _, from := range []string{proxy, "192.0.2.1:80", "[::ffff:10.0.0.7]:1", "[fe80::1%0]:1", "", "@"} {
-		f.Add(from, "Remote-User", "ana", "Remote-Groups", "ops", secret)
+		f.Add(from, "Remote-User", "ana", "Remote-Groups", `["ops"]`, secret)
 		f.Add(from, "X-Assertion", signed, "Authorization", token, "")
 		f.Add(from, "Remote_User", "ana", "remote-user", "ana", secret)
 		f.Add(from, "X-Assertion", signed[:60], "X-Assertion", `{"payload":"e30","signatures":[]}`, "")

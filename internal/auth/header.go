@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,10 +14,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
+const maxName = 200 // bytes of a user's name
+
+// Formats of the header with the groups, in which no name can be taken for several.
 const (
-	maxName   = 200 // bytes of a user's or a group's name
-	maxGroups = 200 // per user
+	FormatRepeated = "repeated" // the header once for each group
+	FormatJSON     = "json"     // an array of strings
 )
+
+// GroupsFormats are the formats.
+var GroupsFormats = []string{FormatRepeated, FormatJSON}
 
 // peer is the other end of a request's socket.
 type peer struct {
@@ -84,11 +91,12 @@ func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
 	if denied != nil {
 		return nobody, denied
 	}
-	if wrong := wrongName(name); wrong != "" {
-		return nobody, deny(whyMalformed, "the header %s %s", g.config.UserHeader, wrong)
-	}
+	wrong := wrongName(name)
 	if strings.Contains(name, ",") {
-		return nobody, deny(whyMalformed, "the header %s names several users, with commas between", g.config.UserHeader)
+		wrong = "is a list of names, with commas between"
+	}
+	if wrong != "" {
+		return nobody, denyName(name, wrong, "the header "+g.config.UserHeader)
 	}
 	groups, denied := g.groupsOf(r.Header)
 	if denied != nil {
@@ -141,7 +149,12 @@ func single(h http.Header, name string) (string, *denial) {
 	return value, denied
 }
 
-// wrongName says what is wrong with a user's or group's name; it completes a sentence.
+// denyName refuses a user whose name is wrong.
+func denyName(name, wrong, where string) *denial {
+	return deny(whyName, "%s says that you are %.*q, and that name %s", where, maxName, name, wrong)
+}
+
+// wrongName says what is wrong with a user's name; it completes a sentence.
 func wrongName(name string) string {
 	switch {
 	case name == "":
@@ -159,34 +172,41 @@ func wrongName(name string) string {
 	return ""
 }
 
-// groupsOf reads the comma-separated header with the user's groups.
-func (g *Gate) groupsOf(h http.Header) ([]string, *denial) {
+// groupsOf reads the header with the user's groups. Without a format, and unless splitting at commas
+// was accepted, nobody is in a group.
+func (g *Gate) groupsOf(h http.Header) (groups []string, denied *denial) {
 	name := g.config.GroupsHeader
-	if name == "" {
-		return nil, nil
+	if g.config.GroupsFormat == FormatRepeated {
+		return h.Values(name), nil
 	}
 	list, denied := once(h, name)
-	if denied != nil {
-		return nil, denied
-	}
-	var groups []string
-	for part := range strings.SplitSeq(list, ",") {
-		if part = strings.Trim(part, " "); part != "" {
-			groups = append(groups, part)
+	switch {
+	case denied != nil:
+		denied.why, denied.refusal.Err = whyGroups, kindOf(whyGroups)
+	case g.config.GroupsFormat == FormatJSON && list != "":
+		var found any
+		err := json.Unmarshal([]byte(list), &found)
+		groups, isList := texts(found)
+		if err != nil || !isList || !utf8.ValidString(list) {
+			return nil, deny(whyGroups, "the header %s, which lists your groups, is not a JSON array of strings", name)
+		}
+		return groups, nil
+	case g.config.InsecureCommaGroups:
+		for part := range strings.SplitSeq(list, ",") {
+			if part = strings.Trim(part, " "); part != "" {
+				groups = append(groups, part)
+			}
 		}
 	}
-	return groups, wrongGroups(groups, "the header "+name)
+	return groups, denied
 }
 
-// wrongGroups refuses invalid groups.
-func wrongGroups(groups []string, where string) *denial {
-	if len(groups) > maxGroups {
-		return deny(whyMalformed, "%s names %d groups; the limit is %d", where, len(groups), maxGroups)
+// texts returns a decoded JSON array of strings; ok is false for anything else.
+func texts(found any) (list []string, ok bool) {
+	all, ok := found.([]any)
+	for _, one := range all {
+		text, isText := one.(string)
+		ok, list = ok && isText, append(list, text)
 	}
-	for _, group := range groups {
-		if wrong := wrongName(group); wrong != "" {
-			return deny(whyMalformed, "a group in %s %s", where, wrong)
-		}
-	}
-	return nil
+	return list, ok
 }

@@ -53,9 +53,7 @@ func (g *Gate) byHost(r *http.Request) (outbox.Identity, *denial) {
 		return outbox.Identity{}, deny(whyClaims, "the program that this console is part of names no user for this request")
 	}
 	if !who.Role.Includes(outbox.RoleViewer) {
-		denied := deny(whyRole, "user %q has no role here; the program that this console is part of grants one", who.Name)
-		denied.refusal.Err = ErrNoRole
-		return outbox.Identity{}, denied
+		return outbox.Identity{}, deny(whyRole, "you are signed in as %q, and have no role here: the program that this console is part of grants one", who.Name)
 	}
 	return who, nil
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	maxAssertion = 16 << 10    // bytes
+	maxAssertion = 48 << 10    // bytes: some 500 groups of 60 characters
 	skew         = time.Minute // tolerated difference of an issuer's clock, in both directions
 	timeLayout   = "2006-01-02 15:04:05 UTC"
 )
@@ -76,7 +77,7 @@ func (a *asked) VerifySignature(ctx context.Context, text string) ([]byte, error
 // audience, and currently valid.
 func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[string]any, *denial) {
 	if len(text) > maxAssertion || !compact(text) {
-		return nil, deny(whyMalformed, "the assertion in the header %s is not a signed JWT of three parts and at most 16 KiB", a.config.Header)
+		return nil, deny(whyMalformed, "the assertion in the header %s is not a signed JWT of three parts and at most 48 KiB", a.config.Header)
 	}
 	if wrong := wrongHead(text); wrong != "" {
 		return nil, deny(whyMalformed, "the assertion in the header %s %s", a.config.Header, wrong)
@@ -121,10 +122,8 @@ func (a *assertions) untimely(claims map[string]any) *denial {
 			return deny(whyMalformed, "the assertion in the header %s has invalid claims: %q is not a number", a.config.Header, name)
 		case name == "exp" && off <= -skew.Seconds():
 			expired := time.Unix(int64(max(at, 0)), 0)
-			denied := deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: let the proxy refresh it%s, or compare the clocks of both machines",
+			return deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: let the proxy refresh it%s, or compare the clocks of both machines",
 				a.config.Header, expired.UTC().Format(timeLayout), outbox.Age(now.Sub(expired)), a.config.refresh)
-			denied.refusal.Err = ErrNoRole // the proxy would answer 401 with a login that changes nothing
-			return denied
 		case name != "exp" && off > skew.Seconds():
 			return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
 		}
@@ -147,10 +146,10 @@ func (a *assertions) user(claims map[string]any) (name string, groups []string, 
 		return "", nil, deny(whyClaims, "the assertion's claim %q, which names the user, is missing or not a string", a.config.UserClaim)
 	}
 	if wrong := wrongName(name); wrong != "" {
-		return "", nil, deny(whyClaims, "the assertion's claim %q, which names the user, %s", a.config.UserClaim, wrong)
+		return "", nil, denyName(name, wrong, fmt.Sprintf("the assertion's claim %q", a.config.UserClaim))
 	}
 	if verified, told := claims["email_verified"]; a.config.UserClaim == "email" && told && verified != true && verified != "true" {
-		return "", nil, deny(whyClaims, "the assertion says that its e-mail address is not verified")
+		return "", nil, deny(whyClaims, "you are signed in as %q, and the assertion says that this e-mail address is not verified", name)
 	}
 	groups, denied = a.groups(claims)
 	return name, groups, denied
@@ -161,28 +160,15 @@ func (a *assertions) groups(claims map[string]any) ([]string, *denial) {
 	if a.config.GroupsClaim == "" {
 		return nil, nil
 	}
-	var groups []string
-	switch found := claim(claims, a.config.GroupsClaim).(type) {
-	case nil:
-		return nil, nil
-	case string:
-		groups = []string{found}
-	case []any:
-		for _, one := range found {
-			name, isText := one.(string)
-			if !isText {
-				return nil, deny(whyClaims, "the assertion's claim %q is not a list of strings", a.config.GroupsClaim)
-			}
-			groups = append(groups, name)
-		}
-	default:
-		return nil, deny(whyClaims, "the assertion's claim %q is not a list of strings", a.config.GroupsClaim)
+	found := claim(claims, a.config.GroupsClaim)
+	if one, isText := found.(string); isText {
+		return []string{one}, nil
 	}
-	denied := wrongGroups(groups, "the assertion")
-	if denied != nil {
-		denied.why = whyClaims
+	groups, isList := texts(found)
+	if found != nil && !isList {
+		return nil, deny(whyClaims, "the assertion's claim %q, which lists your groups, is not a list of strings", a.config.GroupsClaim)
 	}
-	return groups, denied
+	return groups, nil
 }
 
 // claim finds a claim by its name or, when there is none, by a path of object names separated

@@ -144,10 +144,10 @@ func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
 	for _, keys := range []string{file, remote.URL} {
 		g, told := gate(t, jwtConfig(keys))
 		for _, s := range signers {
-			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
-			wantUser(t, g, asserting("Bearer "+s.sign(t, good(map[string]any{"aud": "outboxweb-2"}))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
+			wantUser(t, g, asserting("Bearer "+s.sign(t, good(map[string]any{"aud": "outboxweb-2"}))), "ana@example.org", outbox.RoleOperator, "ops")
 			s.id = ""
-			wantUser(t, g, asserting(s.sign(t, good(map[string]any{"iat": now.Unix() + 59, "nbf": now.Unix() + 59}))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			wantUser(t, g, asserting(s.sign(t, good(map[string]any{"iat": now.Unix() + 59, "nbf": now.Unix() + 59}))), "ana@example.org", outbox.RoleOperator, "ops")
 		}
 		wantDenied(t, g, told, asserting(signers[0].sign(t, good(map[string]any{"groups": "dev"}))), whyRole, `"dev"`)
 	}
@@ -208,16 +208,15 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"two signatures", twice, whyMalformed},
 		{"one signature as an object", one.FullSerialize(), whyMalformed},
 		{"twice in one header", rs.sign(t, good()) + "," + rs.sign(t, good()), whyMalformed},
-		{"huge", changed("filler", strings.Repeat("x", 20<<10)), whyMalformed},
+		{"huge", changed("filler", strings.Repeat("x", 40<<10)), whyMalformed},
 		{"no user", changed("email", nil), whyClaims},
 		{"user that is a number", changed("email", 7), whyClaims},
 		{"user that is a list", changed("email", []string{"ana"}), whyClaims},
-		{"user with a newline", changed("email", "ana\nbea"), whyClaims},
-		{"empty user", changed("email", ""), whyClaims},
+		{"user with a newline", changed("email", "ana\nbea"), whyName},
+		{"empty user", changed("email", ""), whyName},
 		{"not verified", changed("email_verified", false), whyClaims},
 		{"groups that are numbers", changed("groups", []int{1}), whyClaims},
 		{"groups that are an object", changed("groups", map[string]any{"ops": true}), whyClaims},
-		{"201 groups", changed("groups", strings.Split(strings.Repeat("g,", 200)+"ops", ",")), whyClaims},
 		{"no JSON", rawSigned(t, rs, "ops"), whyMalformed},
 		{"empty", "..", whyMalformed},
 		{"nothing after Bearer", "Bearer ", whyMalformed},
@@ -262,7 +261,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X-Assertion", text), whyDuplicate, "2 times")
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X_assertion", text), whyVariant, "X_assertion")
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "Authorization", token), whyTogether, "X-Assertion")
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
 }
 
 // withEmbeddedKey signs with a key that is embedded in the assertion.
@@ -334,7 +333,7 @@ func TestAssertion_isTakenWithinAMinuteOfItsTimes(t *testing.T) {
 		{map[string]any{"exp": now.Unix() - 3600, "iss": "other"}, whyIssuer, "another issuer"},
 	} {
 		if r := asserting(s.sign(t, good(c.claims))); c.why == "" {
-			wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+			wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 		} else {
 			wantDenied(t, g, told, r, c.why, c.text)
 		}

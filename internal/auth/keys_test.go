@@ -101,7 +101,7 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	asked(1)
 	storm(func(int) string { return forged })
 	asked(1)
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 	asked(1)
 
 	server.holds(keySet(t, known, next))
@@ -111,12 +111,12 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	wantDenied(t, g, told, asserting(forged), whySignature, "not signed with one of the issuer's keys")
 	asked(1)
 	clock.advance(time.Second)
-	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops")
 	asked(2)
 	clock.advance(fetchPause)
 	storm(unknown)
 	asked(3)
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 }
 
 func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
@@ -128,14 +128,14 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	g, told := gate(t, c)
 	lasting := map[string]any{"exp": now.Unix() + 86_400}
 	text := stolen.sign(t, good(lasting))
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
 	clock.advance(keysAge)
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops", "dev") // old keys are better than none
+	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops") // old keys are better than none
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
-	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops")
 	wantDenied(t, g, told, asserting(text), whyUnavailable, "they are read again in 10 s")
 	clock.advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
@@ -150,7 +150,7 @@ func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 	c.Now = clock.now
 	g, _ := gate(t, c)
 	r := asserting(known.sign(t, good(map[string]any{"exp": now.Unix() + 86_400})))
-	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 	clock.advance(keysAge)
 	asked, answered := make(chan bool), make(chan bool)
 	g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
@@ -186,16 +186,16 @@ func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	c := jwtConfig(server.URL)
 	c.Now = clock.now
 	g, told := gate(t, c)
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	clock.advance(fetchPause)
 	for range 2 {
 		wantDenied(t, g, told, asserting(next.sign(t, good())), whyUnavailable, "keys cannot be read at the moment")
 	}
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 	server.holds(keySet(t, next))
 	clock.advance(fetchPause)
-	wantUser(t, g, asserting(next.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops", "dev")
+	wantUser(t, g, asserting(next.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 	never := asserting(newSigner(t, "k-3", jose.ES256).sign(t, good()))
 	wantDenied(t, g, told, never, whyUnavailable, "not among the issuer's keys 0 s ago; they are read again in 10 s")
 	clock.advance(fetchPause)
@@ -228,8 +228,8 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 	g, told := gate(t, c)
 	from := func(text string) *http.Request { return request("192.0.2.1:80", "X-Outboxweb-Id-Token", text) }
 	text := s.sign(t, good(map[string]any{"iss": server.URL}))
-	wantUser(t, g, from(text), "ana@example.org", outbox.RoleViewer, "ops", "dev")
-	wantUser(t, g, from("Bearer "+text), "ana@example.org", outbox.RoleViewer, "ops", "dev")
+	wantUser(t, g, from(text), "ana@example.org", outbox.RoleViewer)
+	wantUser(t, g, from("Bearer "+text), "ana@example.org", outbox.RoleViewer)
 	wantDenied(t, g, told, from("ana@example.org"), whyMalformed, "not a signed JWT")
 	wantDenied(t, g, told, from(newSigner(t, "k-1", jose.RS256).sign(t, good(map[string]any{"iss": server.URL}))), whySignature, "not signed with one of the issuer's keys")
 	wantDenied(t, g, told, from(s.sign(t, good(map[string]any{"iss": server.URL, "exp": now.Unix() - 300}))), whyOutlived, "let the proxy refresh it (oauth2-proxy: cookie_refresh below the token's lifetime,")
@@ -322,10 +322,10 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		wantDenied(t, g, told, r, whyUnavailable, "cannot be read at the moment, so the signature cannot be checked; try again in 5 s")
 		away = false
 		after(5*time.Second, "")
-		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 		away = true
 		after(keysAge, "the issuer's keys cannot be read again: https://sso.example.org/keys: connection refused; those of 2000-01-01 00:00:30 UTC are used, and the next try is at 2000-01-01 01:00:40 UTC")
-		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 		away = false
 		after(fetchPause, "")
 		hangs = true
@@ -382,7 +382,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 				}
 				server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"}, keySet(t, s))
 				clock.advance(fetchPause)
-				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops", "dev")
+				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -26,11 +27,24 @@ const (
 	whyOutlived    = "outlived"    // the assertion has expired, and its proxy still sends it
 	whyFuture      = "future"      // the assertion is not valid yet
 	whyClaims      = "claims"      // the assertion does not name a user
+	whyName        = "name"        // the user's name cannot be one
+	whyGroups      = "groups"      // the header with the groups is malformed
 	whyUnknown     = "unknown"     // no such token
 	whyRevoked     = "revoked"     // the token was revoked
 	whyRole        = "role"        // the identity has no role
 	whyUnavailable = "unavailable" // the key server or the database is unavailable
 )
+
+// kinds are the kinds of refusals of users whom a proxy or an issuer has named already. Proxies answer
+// ErrUnidentified with a sign-in, so that these users would sign in for ever.
+var kinds = map[string]error{
+	whyClaims: ErrRefused, whyName: ErrRefused, whyGroups: ErrRefused, whyRole: ErrNoRole,
+	whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused,
+	whyUnavailable: outbox.ErrBusy,
+}
+
+// kindOf returns the kind of refusals for a reason: ErrUnidentified unless it is in kinds.
+func kindOf(why string) error { return cmp.Or(kinds[why], ErrUnidentified) }
 
 // refusalPause is the least time between two log lines about refusals for one reason, so that
 // repeated requests cannot fill the disk; unreadPause is that between two about unread headers.

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,6 +85,20 @@ func TestAdviceFor_anEmbeddedConsoleNamesNoFlag(t *testing.T) {
 			t.Errorf("%s: %q", by, got)
 		}
 	}
+}
+
+// A rule that is spelled otherwise than the proxy spells the user or a group is pointed out to its user.
+func TestAbout_pointsOutRulesThatDifferInCase(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	const group = "--operator names group:ops, and your group is %sOps%[1]s, which differs in upper and lower case"
+	g.get("/about", byProxy("zoe", "Ops")).want(t, 200, "The proxy or this server needs a change.", fmt.Sprintf(group, "&#34;"))
+	a := g.get("/api/v1/about", byProxy("zoe", "Ops", "dev")).want(t, 200)
+	if got := decodeAs[about](t, a).Request; !slices.Equal(got.Advice, []string{fmt.Sprintf(group, `"`)}) || len(got.Me.Groups) != 0 {
+		t.Errorf("%q in %q", got.Advice, got.Me.Groups)
+	}
+	g.get("/about", byProxy("otto", "Ops", "ops")).want(t, 200, "Nothing to change")
+	g.get("/", byProxy("Zoe")).want(t, 403, "--viewer names user:zoe, and your name is", "Zoe")
 }
 
 func TestAbout_tellsWhatArrived(t *testing.T) {

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -28,7 +29,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	g := &guarded{tokens: map[string]string{}}
 	g.site = newSite(t, append([]func(*Config){func(c *Config) {
 		gate, err := auth.New(auth.Config{
-			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups",
+			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups", GroupsFormat: auth.FormatJSON, Contact: "the platform team, #ops",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
 			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
@@ -80,17 +81,18 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 // asker is a client and its expected identity.
 type asker struct {
 	name string
-	role outbox.Role // RoleNone: cannot be authenticated
+	role outbox.Role // RoleNone: is not admitted
 	as   func(*http.Request)
+	told string // what the refusal of a signed-in user says; empty: cannot be authenticated
 }
 
 // byProxy sends a request through the proxy, which names the user and the groups.
-func byProxy(user, groups string) func(*http.Request) {
+func byProxy(user string, groups ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.RemoteAddr = "10.0.0.7:4444"
 		r.Header.Set("Remote-User", user)
-		if groups != "" {
-			r.Header.Set("Remote-Groups", groups)
+		if len(groups) > 0 {
+			r.Header.Set("Remote-Groups", string(must(json.Marshal(groups))))
 		}
 	}
 }
@@ -102,8 +104,19 @@ func (g *guarded) byToken(name string) func(*http.Request) {
 // people are users named by the proxy, one per role.
 var people = map[outbox.Role]func(*http.Request){
 	outbox.RoleViewer:   byProxy("zoe", "sales"),
-	outbox.RoleOperator: byProxy("otto", "sales,ops"),
-	outbox.RoleAdmin:    byProxy("ada", ""),
+	outbox.RoleOperator: byProxy("otto", "sales", "ops"),
+	outbox.RoleAdmin:    byProxy("ada"),
+}
+
+// refused are signed in, and refused each for another reason.
+func (g *guarded) refused() []asker {
+	return []asker{
+		{name: "a user without a role", as: byProxy("eve", "sales, ops, and friends"), told: "you are signed in as"},
+		{name: "a list of users", as: byProxy("zoe,ada"), told: "and that name is a list of names"},
+		{name: "a name that cannot be one", as: byProxy("zo\u202ee"), told: "and that name contains invisible characters"},
+		{name: "groups twice", as: func(r *http.Request) { byProxy("otto", "ops")(r); r.Header.Add("Remote-Groups", "ops") }, told: "the header Remote-Groups appears 2 times"},
+		{name: "groups in another format", as: func(r *http.Request) { byProxy("otto")(r); r.Header.Add("Remote-Groups", "ops") }, told: "not a JSON array of strings"},
+	}
 }
 
 // strangers cannot be authenticated, each for another reason.
@@ -125,8 +138,6 @@ func (g *guarded) strangers() []asker {
 			r.Header.Set("Forwarded", "for=10.0.0.7")
 		}},
 		{name: "two users", as: func(r *http.Request) { ada(r); r.Header.Add("Remote-User", "ada") }},
-		{name: "a list of users", as: byProxy("zoe,ada", "")},
-		{name: "groups twice", as: func(r *http.Request) { byProxy("otto", "ops")(r); r.Header.Add("Remote-Groups", "ops") }},
 		{name: "a header with an underscore", as: func(r *http.Request) { ada(r); r.Header["Remote_user"] = []string{"ada"} }},
 		{name: "a header with an underscore alone", as: func(r *http.Request) {
 			r.RemoteAddr = "10.0.0.7:4444"
@@ -139,9 +150,9 @@ func (g *guarded) strangers() []asker {
 func (g *guarded) known() []asker {
 	var all []asker
 	for _, role := range outbox.Roles {
-		all = append(all, asker{string(role) + " by the proxy", role, people[role]}, asker{string(role) + " by token", role, g.byToken(string(role))})
+		all = append(all, asker{name: string(role) + " by the proxy", role: role, as: people[role]}, asker{name: string(role) + " by token", role: role, as: g.byToken(string(role))})
 	}
-	return all
+	return append(all, asker{name: "a viewer in a group with the operators' name among commas", role: outbox.RoleViewer, as: byProxy("zoe", "book club, ops, and friends")})
 }
 
 // fill gives the site at least one object of every action.

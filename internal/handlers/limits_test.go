@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,12 +15,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -83,6 +93,41 @@ func TestHead_hasLimits(t *testing.T) {
 	} {
 		if status, body := saying(t, server, c.head+"\r\n"); status != c.status || !strings.Contains(body, c.text) {
 			t.Errorf("%s: %d %.300s", name, status, body)
+		}
+	}
+}
+
+// A proxy may name hundreds of groups.
+func TestHead_hasRoomForManyGroups(t *testing.T) {
+	t.Parallel()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	groups := append(slices.Repeat([]string{strings.Repeat("g", 60)}, 400), "ops")
+	list := string(must(json.Marshal(groups)))
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil))
+	expires := time.Now().Add(time.Hour).Unix()
+	signed := must(signer.Sign(fmt.Appendf(nil, `{"iss":"x","aud":"o","email":"bea","exp":%d,"groups":%s}`, expires, list)))
+	headers := auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	for format, lines := range map[string]string{
+		auth.FormatRepeated: "Remote-User: bea\r\nRemote-Groups: " + strings.Join(groups, "\r\nRemote-Groups: "),
+		auth.FormatJSON:     "Remote-User: bea\r\nRemote-Groups: " + list,
+		"jwt":               "X-Assertion: " + must(signed.CompactSerialize()),
+	} {
+		server := newSite(t, func(c *Config) {
+			config := headers
+			config.GroupsFormat = format
+			if format == "jwt" {
+				config = auth.Config{Kind: auth.KindJWT, Header: "X-Assertion", Issuer: "x", Audience: []string{"o"}, JWKS: file}
+			}
+			config.Grants, config.Logger = outbox.Grants{outbox.RoleViewer: {"group:ops"}}, c.Logger
+			c.Auth = must(auth.New(config))
+		}).listenWith(Patience{})
+		status, body := saying(t, server, "GET /api/v1/about HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"+lines+"\r\n\r\n")
+		if status != 200 || !strings.Contains(body, `"name":"bea"`) {
+			t.Errorf("%s: %d %.300s", format, status, body)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
 	every := everyRoute(t, g.site)
-	for _, who := range append(g.strangers(), g.known()...) {
+	for _, who := range slices.Concat(g.strangers(), g.refused(), g.known()) {
 		before := g.dump("audit_log", "tokens")
 		for _, r := range every {
 			if allowed := who.role.Includes(r.least()); allowed && r.method != http.MethodGet && r.least() != outbox.RoleNone {
@@ -123,6 +124,15 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 	case r.entry.role == outbox.RoleNone:
 		if a.StatusCode == http.StatusUnauthorized || a.StatusCode == http.StatusForbidden {
 			g.t.Errorf("%s asks for %s, which is open, and is answered with %d", who.name, r, a.StatusCode)
+		}
+	case who.told != "":
+		if a.StatusCode != http.StatusForbidden || a.Header.Get("WWW-Authenticate") != "" {
+			g.t.Errorf("%s asks for %s and is answered with %d %v", who.name, r, a.StatusCode, a.Header)
+		}
+		says(who.told[1:], "; ask the platform team, #ops", a.Header.Get("X-Request-Id"))
+		if !strings.HasPrefix(r.target, apiPrefix) && r.target != "/metrics" {
+			says("Not allowed")
+			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "10.0.0.0")
 		}
 	case who.role == outbox.RoleNone:
 		if a.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
@@ -161,7 +171,7 @@ func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
 	g.do("PUT", "/rows", "", people[outbox.RoleViewer]).want(t, 405)
 	g.do("HEAD", "/rows", "").want(t, 401)
 	g.do("HEAD", "/rows", "", people[outbox.RoleViewer]).want(t, 200)
-	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "eve", "has no role here", "Try again").lacks(t, "<nav", "outbox_apply_only", "applied by workers")
+	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "You are signed in as", "eve", "in the groups", "and have no role here", "Try again").lacks(t, "<nav", "outbox_apply_only", "applied by workers")
 }
 
 func TestSeek_isAskedAboutByViewersAndDoneByAdmins(t *testing.T) {

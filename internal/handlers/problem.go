@@ -57,6 +57,7 @@ var statuses = []struct {
 	{errHost, http.StatusMisdirectedRequest, "host"},
 	{auth.ErrUnidentified, http.StatusUnauthorized, "unidentified"},
 	{auth.ErrNoRole, http.StatusForbidden, "role"},
+	{auth.ErrRefused, http.StatusForbidden, "refused"},
 	{errOrigin, http.StatusForbidden, "origin"},
 	{errPrefix, http.StatusBadRequest, "prefix"},
 	{errMediaType, http.StatusUnsupportedMediaType, "media-type"},

@@ -99,7 +99,7 @@ func TestRequests_ofNobodyKnown(t *testing.T) {
 	}
 	forged := header("Remote-User", "ana")
 	s.get("/api/v1/tokens", forged).want(t, 401, "urn:outboxweb:unidentified", "comes from 127.0.0.1")
-	s.get("/api/v1/tokens", as("dan")).want(t, 403, "urn:outboxweb:role", `user \"dan\"`, "--viewer")
+	s.get("/api/v1/tokens", as("dan")).want(t, 403, "urn:outboxweb:role", `you are signed in as \"dan\"`, "--viewer")
 	if got := s.get("/tokens", as("dan")).want(t, 403).Header.Get("WWW-Authenticate"); got != "" {
 		t.Errorf("who is known is asked who it is: %q", got)
 	}

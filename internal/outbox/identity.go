@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -72,7 +73,9 @@ type Identity struct {
 	Name   string   `json:"name"` // shown and recorded, such as "ana@example.org" or "token 3: deploy"
 	Auth   Auth     `json:"auth"`
 	Role   Role     `json:"role"`
-	Groups []string `json:"groups"` // from the proxy; empty for tokens
+	Groups []string `json:"groups"` // from the proxy, those that a rule names; empty for tokens
+	// Misspelt are sentences about rules that differ from the name or a group only in case.
+	Misspelt []string `json:"-"`
 }
 
 // Operator returns the identity for audit records. via is the channel of the action, from the
@@ -149,6 +152,36 @@ func (g Grants) RoleOf(name string, groups []string) Role {
 		}
 	}
 	return RoleNone
+}
+
+// Naming returns those groups that an entry names.
+func (g Grants) Naming(groups []string) (named []string) {
+	for _, role := range Roles {
+		for _, entry := range g[role] {
+			if of, isGroup := strings.CutPrefix(entry, "group:"); isGroup && slices.Contains(groups, of) && !slices.Contains(named, of) {
+				named = append(named, of)
+			}
+		}
+	}
+	return named
+}
+
+// Misspelt says which entries differ only in case from the user's name, or from one of the groups.
+func (g Grants) Misspelt(name string, groups []string) (all []string) {
+	for _, role := range Roles {
+		for _, entry := range g[role] {
+			kind, of, _ := strings.Cut(entry, ":")
+			what, names := "group", groups
+			if kind == "user" {
+				what, names = "name", []string{name}
+			}
+			at := slices.IndexFunc(names, func(n string) bool { return of != "" && strings.EqualFold(n, of) })
+			if at >= 0 && !slices.Contains(names, of) {
+				all = append(all, fmt.Sprintf("--%s names %s, and your %s is %q, which differs in upper and lower case", role, entry, what, names[at]))
+			}
+		}
+	}
+	return all
 }
 
 // SortTokens orders tokens: valid ones first, then newest first.
