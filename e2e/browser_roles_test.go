@@ -21,7 +21,7 @@ func startBehindProxy(t *testing.T) (s *server, row string) {
 		}
 	}
 	first.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
-	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated",
+	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated", "--contact", "the platform team, #ops",
 		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")
 	return s, fmt.Sprintf("/campaigns/%s/events/%d", dead.Items[0].CampaignID, dead.Items[0].Seq)
 }
@@ -42,6 +42,7 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	s, row := startBehindProxy(t)
 	b := openTab(t, s)
 	b.expect("401")
+	b.expect("403")
 	for _, c := range []struct {
 		group         string
 		requeue, skip bool
@@ -76,4 +77,8 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	b.scripts = false // that page needs no scripts
 	b.open(row)
 	b.await("who is not signed in sees nothing", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Sign-in required"`)
+	b.signIn("eve@example.org", "Admins, watchers")
+	b.open(row)
+	b.await("who is signed in and has no role is told why, and whom to ask", `!document.querySelector("nav") && document.querySelector("h1").textContent === "Not allowed"`+
+		` && /signed in as .eve@example.org., in the groups .Admins, watchers., and have no role here: .*; ask the platform team, #ops/.test(document.querySelector("main").textContent)`)
 }
