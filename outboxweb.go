@@ -90,6 +90,7 @@ var (
 
 	ErrUnidentified = auth.ErrUnidentified // FromProxyHeader, FromAssertion: the request names no user, or not validly
 	ErrNoRole       = auth.ErrNoRole       // FromProxyHeader, FromAssertion: its user has no role
+	ErrRefused      = auth.ErrRefused      // FromProxyHeader, FromAssertion: it names a user who cannot be admitted, and signing in again does not help
 )
 
 // Engine is an open journal with its read models. It is safe for concurrent use, and several

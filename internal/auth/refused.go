@@ -110,6 +110,6 @@ func (g *Gate) warnOfUnread(r *http.Request) {
 	}
 	if leftOut, due := g.grumbles.due("unread", g.config.Now(), unreadPause); due {
 		g.config.Logger.Warn("identity headers arrived and are not read: let the proxy empty them, or set --auth and --trusted-proxy to read them", "headers", names,
-			"peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, "request_id", outbox.RequestID(r.Context()), "left_out", leftOut)
+			"peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "left_out", leftOut)
 	}
 }
