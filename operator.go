@@ -49,8 +49,8 @@ type ProxyHeader struct {
 // FromProxyHeader returns a function for Engine.Handler that identifies operators by the header of a
 // trusted proxy. It may be called concurrently. Its errors are sentences that the console shows:
 // ErrUnidentified without a valid header (401), ErrNoRole for a user without a role (403), and ErrRefused
-// for one whose name, groups or assertion cannot be used (403). A
-// configuration that cannot work, or that anybody could abuse, is ErrSetup.
+// for one whose name, groups or assertion cannot be used (403). A configuration that cannot work, or that
+// anybody could abuse, is ErrSetup.
 func FromProxyHeader(h ProxyHeader) (func(*http.Request) (Operator, error), error) {
 	return identifying(h.Roles, auth.Config{Kind: auth.KindProxyHeader, Preset: h.Preset, UserHeader: h.UserHeader, GroupsHeader: h.GroupsHeader,
 		GroupsFormat: h.GroupsFormat, InsecureCommaGroups: h.InsecureCommaGroups, SecretHeader: h.SecretHeader, Secret: h.Secret, Trusted: h.Trusted, TrustUnix: h.Unix})
