@@ -112,6 +112,7 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 	framed := cmp.Or(strings.Join(s.FrameAncestors, " "), "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		h.Set("Outboxweb", "1") // the page's script takes an answer without it for a proxy's
 		if s.HSTS {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/static"
 )
 
 func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
@@ -18,6 +20,7 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 		h := s.get(target).Header
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Outboxweb":               "1",
 			"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			if got := h.Get(name); got != want {
@@ -31,6 +34,23 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 		}
 		if h.Get("X-Request-Id") == "" {
 			t.Errorf("%s: no request id", target)
+		}
+	}
+}
+
+// The page's script takes an answer without the mark for a proxy's, and never shows it.
+func TestHeaders_everyKindOfAnswerIsMarked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	s.srv.router.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("on purpose") })
+	live := header("HX-Target", "live")
+	etag := s.get("/instances", live).Header.Get("ETag")
+	for status, a := range map[int]answer{
+		200: s.get("/static/" + static.Path(static.Script)), 303: s.submit("/campaigns/c-1/pause", ""), 304: s.get("/instances", live, header("If-None-Match", etag)),
+		404: s.get("/static/none.js"), 405: s.do("DELETE", "/", ""), 421: s.get("/", host("evil.example")), 500: s.get("/panic"),
+	} {
+		if a.StatusCode != status || a.Header.Get("Outboxweb") != "1" {
+			t.Errorf("%d with %v, want %d with the mark", a.StatusCode, a.Header, status)
 		}
 	}
 }
